@@ -1,0 +1,33 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test test-fast lint lock help
+
+help:  ## This list.
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.built  ## Train on the embedded scenes, evaluate, write a report: runs/demo/report.html
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+
+test: $(VENV)/.built  ## Every test, the fast ones first.
+	$(RUN) -m pytest -n 2 -m "not slow"
+	$(RUN) -m pytest -n 2 -m slow
+
+test-fast: $(VENV)/.built  ## The tests that take seconds.
+	$(RUN) -m pytest -n 2 -m "not slow"
+
+lint: $(VENV)/.built  ## Style of every file.
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+lock:  ## Renew requirements.lock from pyproject.toml (needs uv).
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
+	  pyproject.toml -o requirements.lock
+
+$(VENV)/.built: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@

@@ -1,0 +1,146 @@
+"""Every field of a run with its unit or its reason; all other configs are short diffs of this one.
+
+A placeholder has no value (None) until one is given. The command line changes any field:
+  python -m vlc_jax.main --config configs/scenes/clip.py --config.steps=200 --workdir runs/short
+"""
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+
+def get_config() -> ConfigDict:
+    config = ConfigDict()
+    config.seed = 0  # of initialisation and data order
+    config.platform = "any"  # any | cpu | gpu | tpu: stop when JAX finds another one
+
+    # How long: exactly one of the three is set.
+    config.steps = 1000  # optimizer steps
+    config.epochs = placeholder(float)  # passes over the training source
+    config.examples = placeholder(int)  # image-text pairs
+    config.batch_size = 256  # pairs per step, over all devices
+
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})  # devices per axis; -1: all that are left
+    config.input = _input()
+    config.text = _text()
+    config.model = _model()
+    # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
+    # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
+    config.losses = ConfigDict({"infonce": loss(weight=1.0)})
+    config.logit_scale_max = 100.0  # clamped after each update as CLIP does; None: no clamp
+    config.optimizer = _optimizer()
+
+    config.log_every = 10  # steps between rows of metrics.jsonl
+    config.checkpoint = ConfigDict(
+        {
+            "every": 250,  # steps; the last step is always saved
+            "keep_last": 2,  # newest steps that stay on disk
+            "keep_every": placeholder(int),  # steps divisible by it stay for ever
+        }
+    )
+    config.eval = ConfigDict(
+        {
+            "every": 250,  # steps; the last step is always evaluated
+            "batch_size": 256,  # images or texts per forward pass, over all devices
+            "examples": 6,  # cases per benchmark whose images are kept for the report
+        }
+    )
+    # benchmark -> options of its reader; the names are the keys of vlc_jax.evaluators.EVALUATIONS.
+    config.evals = ConfigDict()
+    return config.lock()
+
+
+def loss(weight: float) -> dict:
+    """The options every loss has."""
+    return {"weight": weight, "implementation": "dense", "chunk": placeholder(int)}
+
+
+def _input() -> ConfigDict:
+    return ConfigDict(
+        {
+            "source": "scenes",  # which of the following is read
+            "scenes": {
+                "world": "scenes-mini",  # named world of input_pipeline/scenes/world.py
+                "count": 64_000,  # different training scenes
+            },
+            "records": {
+                "path": "",  # .jsonl, .tsv, .csv or COCO captions .json
+                "image_folder": placeholder(str),  # None: the folder of the table
+                "image_column": "image",
+                "caption_column": "caption",
+                "id_column": placeholder(str),  # None: image name and row number
+                "split_column": placeholder(str),  # rows whose value is the split; None: holdout
+                "holdout": 0.0,  # share of images, chosen by a hash of their names, to validate on
+            },
+            "tfds": {  # a dataset prepared as array_record
+                "name": placeholder(str),  # "coco_captions/2014", with data_dir; or
+                "data_dir": placeholder(str),
+                "directory": placeholder(str),  # the folder of one prepared version
+                "image": "image",  # names of features
+                "caption": placeholder(str),
+                "label": placeholder(str),  # a class label, captioned by templates
+            },
+            "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
+            "digits": {},  # scikit-learn's handwritten digits
+            "image_size": 40,  # pixels, square
+            "crop": "none",  # centre | random_resized (training only) | none: squashed to a square
+            "crop_scale": (0.9, 1.0),  # area range of random_resized
+            "normalisation": "clip",  # clip | siglip | imagenet
+            "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
+            "preview": 256,  # records read and checked before anything is compiled
+            "loader": {
+                "workers": 0,  # processes; 0: threads only
+                "threads": 2,
+            },
+        }
+    )
+
+
+def _text() -> ConfigDict:
+    return ConfigDict(
+        {
+            "tokenizer": "scenes",  # which of the following is used
+            "context_length": 20,  # tokens, the end-of-text token included
+            "scenes": {"world": "scenes-mini"},
+            "words": {"words": ()},  # word-level over this list
+            "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
+            "hf": {"path": ""},  # a Hugging Face tokenizer.json
+            "sentencepiece": {"path": ""},  # a .model file
+            "clip": {"path": ""},  # bpe_simple_vocab_16e6.txt.gz
+        }
+    )
+
+
+def _model() -> ConfigDict:
+    return ConfigDict(
+        {
+            "name": "clip",
+            "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
+            "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
+            "dtype": "float32",  # of matrix products; bfloat16 on accelerators
+            "remat": False,  # recompute each block in the backward pass: less memory, more time
+            "logit_scale_init": placeholder(
+                float
+            ),  # linear; None: the variant's (1/0.07, SigLIP 10)
+            "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
+        }
+    )
+
+
+def _optimizer() -> ConfigDict:
+    return ConfigDict(
+        {
+            "learning_rate": 1e-3,  # peak
+            "schedule": "cosine",  # cosine | linear | rsqrt | constant
+            "warmup_steps": 100,
+            "end_learning_rate": 0.0,  # of cosine and linear
+            "timescale": 10_000,  # steps, of rsqrt
+            "weight_decay": 0.1,  # decoupled, on matrices only
+            "decay_exclude": "",  # regex of further parameter paths without decay
+            "b1": 0.9,
+            "b2": 0.98,
+            "eps": 1e-6,
+            "clip_norm": 1.0,  # of the global gradient; None: no clipping
+            # (regex of the whole parameter path, learning-rate factor); first match wins, 0 freezes
+            "multipliers": (),
+        }
+    )

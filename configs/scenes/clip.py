@@ -1,0 +1,47 @@
+"""CLIP on the embedded scenes: the default run, and the bag of words made visible.
+
+  python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
+  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+
+Arguments: steps=N; quickstart (512 steps, what `make demo` runs).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments, default
+
+QUICKSTART_STEPS = 512
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(argument, steps=1000, quickstart=False)
+    config = default.get_config()
+    with config.unlocked():
+        config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
+        config.evals = ConfigDict(evaluations())
+    return config
+
+
+def evaluations(split: str = "validation", count: int = 2000, candidates: int = 1000) -> dict:
+    """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`."""
+    retrieval = ("scenes_retrieval", "scenes_held_retrieval")
+    cases = (
+        "scenes_zero_shot_objects",
+        "scenes_zero_shot_colours",
+        "scenes_objects",
+        "scenes_attributes",
+        "scenes_attribute_swap",
+        "scenes_relation_swap",
+        "scenes_replace",
+        "scenes_swap",
+        "scenes_order",
+        "scenes_whatsup",
+        "scenes_negation",
+        "scenes_held_attribute_swap",
+        "scenes_held_relation_swap",
+    )
+    # Sets named `held` have scenes of their own and no other split.
+    option = lambda name, n: {"count": n} | ({} if "held" in name else {"split": split})  # noqa: E731
+    return {name: option(name, candidates) for name in retrieval} | {
+        name: option(name, count) for name in cases
+    }

@@ -1,0 +1,57 @@
+"""THE batch contract: host-local numpy arrays, fixed shapes, ready for `sharding.put_batch`.
+
+  image          uint8   (batch, height, width, 3)       RGB, normalised on the device
+  text           int32   (batch, length)                 token ids, padded
+  id             uint64  (batch,)                        hash of the record's id
+  mask           bool    (batch,)                        False on rows that only fill the batch
+Absent method, absent key:
+  negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
+  positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
+"""
+
+import hashlib
+
+import numpy as np
+
+from input_pipeline.record import DataError
+
+Batch = dict[str, np.ndarray]
+
+CONTRACT: dict[str, tuple[type[np.generic], int]] = {  # key -> dtype, number of axes
+    "image": (np.uint8, 4),
+    "text": (np.int32, 2),
+    "id": (np.uint64, 1),
+    "mask": (np.bool_, 1),
+    "negative_text": (np.int32, 3),
+    "negative_mask": (np.bool_, 2),
+    "positive_text": (np.int32, 3),
+    "positive_mask": (np.bool_, 2),
+}
+REQUIRED = ("image", "text", "id", "mask")
+
+
+def hash_id(record_id: str) -> np.uint64:
+    """A stable 64-bit name for a record id: the same on every machine and in every run."""
+    digest = hashlib.blake2b(record_id.encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))
+
+
+def check(batch: Batch) -> None:
+    """Raises DataError unless `batch` obeys the contract above; called on the first batch."""
+    missing = [key for key in REQUIRED if key not in batch]
+    if missing:
+        raise DataError(f"a batch needs the keys {REQUIRED}; missing {missing}, got {list(batch)}")
+    sizes = {key: len(array) for key, array in batch.items()}
+    if len(set(sizes.values())) != 1:
+        raise DataError(f"all arrays of a batch have the same length; got {sizes}")
+    for key, array in batch.items():
+        if key not in CONTRACT:
+            raise DataError(f"unknown batch key {key!r}; known: {sorted(CONTRACT)}")
+        dtype, axes = CONTRACT[key]
+        if array.dtype != dtype or array.ndim != axes:
+            raise DataError(
+                f"batch[{key!r}] must be {np.dtype(dtype).name} with {axes} axes; "
+                f"got {array.dtype.name} of shape {array.shape}"
+            )
+    if batch["image"].shape[-1] != 3:
+        raise DataError(f"images have 3 channels (RGB); got shape {batch['image'].shape}")

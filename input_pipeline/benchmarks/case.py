@@ -1,0 +1,43 @@
+"""THE case contract: one question of a benchmark, the correct caption first; and a set of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from input_pipeline.record import ImageLike
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question.
+
+    What the fields hold depends on the protocol that answers it:
+      choice      one image; `captions[0]` is correct, the others are wrong
+      triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
+      pairs       two images; `captions[k]` belongs to `images[k]`
+      retrieval   one image and its 1..k captions, all correct
+      zeroshot    one image, no captions, `meta["label"]` indexes `Benchmark.classes`
+    `group` is any JSON value to split results by. `id` is unique within the benchmark and may be
+    part of a file name.
+    """
+
+    id: str
+    images: tuple[ImageLike, ...]
+    captions: tuple[str, ...]
+    group: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A named set of cases, always the same for the same `version`.
+
+    `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
+    `str.format` replaces by the class name.
+    """
+
+    name: str
+    cases: Sequence[Case]
+    version: str
+    classes: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()

@@ -1,0 +1,359 @@
+"""Evaluation sets of the embedded world: compositionality benchmarks in miniature.
+
+Every set is a pure function of its arguments and apart from the training stream: its scenes are
+other series of the splits `validation` (for development), `test`, and the two held ones. Questions
+about two objects are asked of the same scenes in all sets, so a picture can be embedded once.
+
+Unless a docstring says otherwise a caption names both objects with colour and shape, in random
+order and base words, without a prefix: "a red circle and a blue square" (list), or with relation,
+"a red circle left of a blue square". A wrong caption never mentions a shape-colour pair that is
+held out, unless the picture shows one: an unheard-of pair would give the answer away.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.scenes import contrast, draw, grammar, sample, words
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.grammar import Caption, Phrase
+from input_pipeline.scenes.stream import Stream
+from input_pipeline.scenes.world import Scene, SceneObject, World
+
+VERSION = 1  # counts changes of the questions; `World.version` those of the pictures
+REPLACE_KINDS = ("size", "relation", "colour")
+SWAP_KINDS = ("attribute", "relation")
+
+_HELD = {"validation": "held_validation", "test": "held"}
+_AXIS = {
+    "left of": "left_right",
+    "right of": "left_right",
+    "above": "above_below",
+    "below": "above_below",
+    "in front of": "front_behind",
+    "behind": "front_behind",
+}
+
+
+class _Question(NamedTuple):
+    """What a picture is asked: a case without its picture."""
+
+    captions: tuple[str, ...]
+    group: str | None = None
+    meta: dict[str, Any] = {}  # noqa: RUF012  (only ever read)
+
+
+@dataclasses.dataclass(frozen=True)
+class Where:
+    """What every reader of this file takes as keyword arguments: which pictures, how many cases."""
+
+    split: str = "validation"  # for development; or "test"
+    count: int = 2000  # cases
+    world: str = "scenes-mini"  # a name of `scenes.world.WORLDS`
+    world_options: Mapping[str, Any] | None = None  # fields of `scenes.world.World` to change
+
+    def __post_init__(self) -> None:
+        worlds.check_known("split of an evaluation set", [self.split], _HELD)
+        if self.count < 1:
+            raise ValueError(f"an evaluation set has at least 1 case; got count={self.count}")
+
+    @property
+    def rules(self) -> World:
+        """The world the pictures are of."""
+        return worlds.named(self.world, **(self.world_options or {}))
+
+
+def _where(options: Mapping[str, Any], **defaults: Any) -> Where:
+    """Raises ValueError naming the known options if one is unknown."""
+    fields = [field.name for field in dataclasses.fields(Where)]
+    worlds.check_known("option of a scenes benchmark", options, fields)
+    return Where(**{**defaults, **options})
+
+
+_Ask = Callable[[Scene, Stream, int], _Question | None]
+
+
+@functools.lru_cache(maxsize=4096)
+def _picture(world: World, split: str, objects: int, index: int) -> tuple[Scene, np.ndarray]:
+    """A scene and its pixels, read-only because several sets share them."""
+    scene = sample.sample_scene(world, split, index, objects)
+    image = draw.draw(scene)
+    image.flags.writeable = False
+    return scene, image
+
+
+def _build(
+    name: str,
+    ask: _Ask,
+    where: Where,
+    *,
+    objects: int = 2,
+    held: bool = False,
+    classes: tuple[str, ...] = (),
+    templates: tuple[str, ...] = (),
+) -> Benchmark:
+    """The first `where.count` questions that `ask(scene, stream, number)` does not decline."""
+    rules, count = where.rules, where.count
+    series = _HELD[where.split] if held else where.split
+    cases: list[Case] = []
+    for index in range(20 * count + 1000):
+        scene, image = _picture(rules, series, objects, index)
+        stream = Stream(f"{rules.id}/{series}/{name}/{index}")
+        question = ask(scene, stream, len(cases))
+        if question is None:
+            continue
+        meta = {"scene": scene.to_json(), **question.meta}
+        case_id = f"{series}-{index:05d}"
+        images = (image, *meta.pop("images", ()))
+        cases.append(Case(case_id, images, question.captions, question.group, meta))
+        if len(cases) == count:
+            version = f"{rules.id}/{series}/cases-{VERSION}"
+            return Benchmark(name, tuple(cases), version, classes, templates)
+    raise ValueError(f"world {rules.id!r} offers only {len(cases)} of {count} cases of {name}")
+
+
+def _phrase(obj: SceneObject) -> Phrase:
+    return Phrase(obj.shape, obj.colour)
+
+
+def _list(scene: Scene, stream: Stream) -> Caption:
+    """ "a red circle and a blue square" """
+    i, j = stream.sample(2, 2)
+    return Caption("list", (_phrase(scene.objects[i]), _phrase(scene.objects[j])))
+
+
+def _relation(scene: Scene, stream: Stream) -> Caption:
+    """ "a red circle left of a blue square"; in two-object scenes one relation is always clear."""
+    i, j = stream.sample(2, 2)
+    phrases = (_phrase(scene.objects[i]), _phrase(scene.objects[j]))
+    return Caption("relation", phrases, scene.relation(i, j))
+
+
+def _against(
+    caption: Caption, wrong: Caption | None, group: str | None = None, **meta: Any
+) -> _Question | None:
+    """The true caption against a wrong one; nothing where there is no wrong one."""
+    return None if wrong is None else _Question((caption.text, wrong.text), group, meta)
+
+
+def _ask_objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _list(scene, stream)
+    return _against(caption, contrast.replace(caption, scene, "shape", stream, "base_words"))
+
+
+def _ask_attributes(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _list(scene, stream)
+    wrong = contrast.replace(caption, scene, "colour", stream, "base_words", absent=True)
+    return _against(caption, wrong)
+
+
+def _ask_attribute_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _list(scene, stream)
+    return _against(caption, contrast.swap(caption, scene, "colour"))
+
+
+def _ask_relation_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _relation(scene, stream)
+    return _against(caption, contrast.reverse(caption, scene), _AXIS[caption.link])
+
+
+def _ask_replace(
+    kinds: Sequence[str], synonyms: str, scene: Scene, stream: Stream, number: int
+) -> _Question | None:
+    kind = kinds[number % len(kinds)]
+    caption, phrase = (_relation if kind == "relation" else _list)(scene, stream), None
+    if kind != "relation":
+        phrase = stream.below(2)
+    if kind == "size":
+        said = list(caption.phrases)
+        obj = next(each for each in scene.objects if grammar.matches(said[phrase], each))
+        said[phrase] = said[phrase]._replace(size=obj.size)
+        caption = caption._replace(phrases=tuple(said))
+    wrong = contrast.replace(
+        caption, scene, kind, stream, "base_words", phrase, absent=kind == "colour"
+    )
+    positive = contrast.synonym(caption, kind, stream, synonyms, phrase)
+    return _against(caption, wrong, kind, positive=positive.text)
+
+
+def _ask_swap(kinds: Sequence[str], scene: Scene, stream: Stream, number: int) -> _Question | None:
+    kind = kinds[number % len(kinds)]
+    if kind == "relation":
+        caption = _relation(scene, stream)
+        wrong = contrast.reverse(caption, scene)
+    else:
+        caption = _list(scene, stream)
+        wrong = contrast.swap(caption, scene, "colour")
+    return _against(caption, wrong, kind, positive=contrast.reorder(caption).text)
+
+
+def _ask_order(scene: Scene, stream: Stream, number: int) -> _Question | None:
+    kind = contrast.SHUFFLES[number % len(contrast.SHUFFLES)]
+    caption = _relation(scene, stream)
+    text = contrast.shuffle(caption, scene, kind, stream)
+    return None if text is None else _Question((caption.text, text), kind)
+
+
+def _ask_whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _relation(scene, stream)
+    other = worlds.reverse_relation(scene, 0, 1)
+    opposite = caption._replace(link=worlds.OPPOSITE[caption.link])
+    if other is None or grammar.is_true(opposite, scene):  # both hold if the objects are copies
+        return None
+    meta = {"images": (draw.draw(other),), "other_scene": other.to_json()}
+    return _Question((caption.text, opposite.text), _AXIS[caption.link], meta)
+
+
+def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
+    i, j = stream.sample(2, 2)
+    said = _phrase(scene.objects[i])
+    absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
+    present = Phrase(scene.objects[j].shape)
+    texts = [Caption("negation", (said, each)).text for each in (absent, present)]
+    return _Question((texts[0], texts[1]))
+
+
+def _ask_retrieval(seen: set[frozenset], scene: Scene, stream: Stream, _: int) -> _Question | None:
+    caption = _relation(scene, stream)
+    meaning = frozenset({caption[:3], contrast.reorder(caption)[:3]})
+    if meaning in seen:
+        return None
+    seen.add(meaning)
+    return _Question((caption.text,))
+
+
+def _ask_label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Question:
+    options = words.base_words(scene.world, attribute)
+    return _Question((), None, {"label": options.index(getattr(scene.objects[0], attribute))})
+
+
+def retrieval(held: bool = False, **options: Any) -> Benchmark:
+    """Two-object pictures with one relation caption each; no two captions mean the same."""
+    name = "scenes_held_retrieval" if held else "scenes_retrieval"
+    ask = functools.partial(_ask_retrieval, set())
+    return _build(name, ask, _where(options, count=1000), held=held)
+
+
+def objects(**options: Any) -> Benchmark:
+    """Object two-way: a list caption against itself with one shape replaced by an absent one."""
+    return _build("scenes_objects", _ask_objects, _where(options))
+
+
+def attributes(**options: Any) -> Benchmark:
+    """Colour two-way: a list caption against itself with one colour replaced by an absent one."""
+    return _build("scenes_attributes", _ask_attributes, _where(options))
+
+
+def zero_shot_objects(**options: Any) -> Benchmark:
+    """One-object pictures to classify by shape."""
+    where = _where(options)
+    templates = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
+    return _build(
+        "scenes_zero_shot_objects",
+        functools.partial(_ask_label, "shape"),
+        where,
+        objects=1,
+        classes=where.rules.shapes,
+        templates=templates,
+    )
+
+
+def zero_shot_colours(**options: Any) -> Benchmark:
+    """One-object pictures to classify by colour; the templates go through all shapes."""
+    where = _where(options)
+    return _build(
+        "scenes_zero_shot_colours",
+        functools.partial(_ask_label, "colour"),
+        where,
+        objects=1,
+        classes=where.rules.colours,
+        templates=tuple(f"a {{}} {shape}" for shape in where.rules.shapes),
+    )
+
+
+def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
+    """A list caption against itself with the two colours exchanged (as ARO's VG-Attribution).
+
+    With `held` the correct caption mentions a pair never seen in training and, by the arithmetic
+    of what is held out, the wrong one hardly ever does: liking the familiar costs points there.
+    """
+    name = "scenes_held_attribute_swap" if held else "scenes_attribute_swap"
+    return _build(name, _ask_attribute_swap, _where(options), held=held)
+
+
+def relation_swap(held: bool = False, **options: Any) -> Benchmark:
+    """A relation caption against itself with the objects exchanged (as ARO's VG-Relation)."""
+    name = "scenes_held_relation_swap" if held else "scenes_relation_swap"
+    return _build(name, _ask_relation_swap, _where(options), held=held)
+
+
+def replace(
+    kinds: Sequence[str] = REPLACE_KINDS,
+    synonyms: str = "a",
+    **options: Any,
+) -> Benchmark:
+    """Triplets: one word replaced by a base word of another meaning, `meta["positive"]` with the
+    same word replaced by its synonym from set `synonyms` ("a", "b" or "ab").
+
+    The kinds take turns: the size of one object of a list (said of that object only), its colour
+    (the new one absent from the picture), or the relation (any of the others).
+    """
+    worlds.check_known("kind of replacement", kinds, REPLACE_KINDS)
+    ask = functools.partial(_ask_replace, tuple(kinds), synonyms)
+    return _build("scenes_replace", ask, _where(options))
+
+
+def swap(
+    kinds: Sequence[str] = ("attribute",),
+    **options: Any,
+) -> Benchmark:
+    """Triplets: "attribute" is `attribute_swap` with the conjunct swap ("a blue square and a red
+    circle") in `meta["positive"]`; "relation" is `relation_swap` with the converse ("a blue square
+    right of a red circle").
+    """
+    worlds.check_known("kind of swap", kinds, SWAP_KINDS)
+    ask = functools.partial(_ask_swap, tuple(kinds))
+    return _build("scenes_swap", ask, _where(options))
+
+
+def order(**options: Any) -> Benchmark:
+    """A relation caption against a shuffle of its words, the four kinds of shuffle in turn."""
+    return _build("scenes_order", _ask_order, _where(options))
+
+
+def whatsup(**options: Any) -> Benchmark:
+    """Pairs of pictures that differ in nothing but that two objects changed places, each with the
+    caption that says so: "a red circle left of a blue square", "... right of ..." (as What'sUp).
+    """
+    return _build("scenes_whatsup", _ask_whatsup, _where(options))
+
+
+def negation(**options: Any) -> Benchmark:
+    """ "a red circle and no star" against "a red circle and no square" where a square is there.
+
+    Who skips the "no" prefers the wrong caption: below chance is the expected failure.
+    """
+    return _build("scenes_negation", _ask_negation, _where(options))
+
+
+READERS: dict[str, Callable[..., Benchmark]] = {
+    "scenes_retrieval": retrieval,
+    "scenes_objects": objects,
+    "scenes_attributes": attributes,
+    "scenes_zero_shot_objects": zero_shot_objects,
+    "scenes_zero_shot_colours": zero_shot_colours,
+    "scenes_attribute_swap": attribute_swap,
+    "scenes_relation_swap": relation_swap,
+    "scenes_replace": replace,
+    "scenes_swap": swap,
+    "scenes_order": order,
+    "scenes_whatsup": whatsup,
+    "scenes_negation": negation,
+    "scenes_held_retrieval": functools.partial(retrieval, held=True),
+    "scenes_held_attribute_swap": functools.partial(attribute_swap, held=True),
+    "scenes_held_relation_swap": functools.partial(relation_swap, held=True),
+}

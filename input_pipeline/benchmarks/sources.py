@@ -1,0 +1,79 @@
+"""Benchmarks made of a training-style source: retrieval on your own captions, digits zero-shot."""
+
+import re
+from typing import Any
+
+from input_pipeline import usable
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.record import DataError
+
+
+def retrieval(
+    split: str = "test", count: int | None = None, source: str = "records", **options: Any
+) -> Benchmark:
+    """Image <-> caption retrieval among the first `count` records of any source.
+
+    A case is one image with all its captions. Unlike in training nothing is skipped, since that
+    would change the question: a record without captions raises DataError.
+    """
+    records = _open(source, split, options)
+    cases = []
+    for index in range(_number(len(records), count)):
+        record = records[index]
+        try:
+            positions = usable.captions(record)
+        except DataError as error:
+            raise DataError(f"benchmark record {record.id}: {error}") from error
+        cases.append(
+            Case(
+                id=_case_id(index, record.id),
+                images=(record.image,),
+                captions=tuple(record.captions[position] for position in positions),
+                group=record.group,
+                meta={"record": record.id},
+            )
+        )
+    return Benchmark("retrieval", tuple(cases), f"{records.fingerprint}/{len(cases)}")
+
+
+def zeroshot(
+    split: str = "test", count: int | None = None, source: str = "digits", **options: Any
+) -> Benchmark:
+    """Classification by captions on a source whose records carry `meta["label"]`.
+
+    Such sources (`digits`, `tfds` with a label) have `classes` and `templates`.
+    """
+    records = _open(source, split, options)
+    if not getattr(records, "classes", ()):
+        raise ValueError(f"zero-shot classification needs labels; source {source!r} has none")
+    cases = []
+    for index in range(_number(len(records), count)):
+        record = records[index]
+        cases.append(
+            Case(
+                id=_case_id(index, record.id),
+                images=(record.image,),
+                captions=(),
+                group=record.group,
+                meta={"label": record.meta["label"], "record": record.id},
+            )
+        )
+    version = f"{records.fingerprint}/{len(cases)}"
+    return Benchmark("zeroshot", tuple(cases), version, records.classes, records.templates)
+
+
+def _open(source: str, split: str, options: dict[str, Any]):
+    import input_pipeline as door
+
+    return door.make_source(source, split, **options)
+
+
+def _number(available: int, count: int | None) -> int:
+    if count is not None and count < 1:
+        raise ValueError(f"count must be at least 1; got {count}")
+    return available if count is None else min(count, available)
+
+
+def _case_id(index: int, record_id: str) -> str:
+    """Unique, and fit for a file name whatever the record is called."""
+    return f"{index:06d}_{re.sub(r'[^0-9A-Za-z.-]+', '_', record_id)[-80:]}"

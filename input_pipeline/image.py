@@ -1,0 +1,263 @@
+"""Encoded bytes, files or arrays -> uint8 RGB pixels of one size; the named normalisations.
+
+Decoding is Pillow's, and so is the bicubic (antialiased) resampling: open_clip and the Hugging Face
+image processors use the same, so pixels agree with the published checkpoints. Normalisation happens
+on the device; only its constants live here.
+"""
+
+import contextlib
+import io
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from input_pipeline.record import DataError, ImageLike
+
+NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]] = {
+    # name -> (mean, standard deviation) per RGB channel, for pixels scaled to [0, 1]
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "siglip": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+CROPS = ("centre", "random_resized", "none")
+MAX_PIXELS = 89_478_485  # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
+
+_ORIENTATION_TAG = 0x0112
+_ORIENTATIONS = {  # EXIF value -> what brings the picture upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+# What Pillow's decoders have been seen to raise on damaged input, when bytes of every format were
+# cut and flipped and in its issue tracker. The bytes are in memory, so an OSError here is about
+# the data and not about the disk.
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    Image.DecompressionBombError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    Warning,  # where warnings are errors
+    struct.error,
+    zlib.error,
+)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of an image file; a file that is missing or not readable is a DataError.
+
+    Other operating system errors (a disk or network that fails) are not about this file and pass.
+    """
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"image file {path} does not exist") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise DataError(f"image file {path} cannot be read: {error.strerror}") from None
+
+
+def open_rgb(image: ImageLike) -> Image.Image:
+    """A fully decoded, upright RGB picture. Raises DataError, naming the file where there is one.
+
+    Colour follows Pillow's `convert("RGB")`: grey is repeated, palettes are looked up, CMYK is
+    converted without a colour profile, and an alpha channel is dropped, not composited (what
+    open_clip and Hugging Face do). 16-bit grey keeps its upper 8 bits. Of an animation the first
+    frame is taken. EXIF orientation is applied (the reference libraries ignore it).
+    """
+    if isinstance(image, np.ndarray):
+        return Image.fromarray(_check_pixels(image))
+    if isinstance(image, Path):
+        name, data = f"image file {image}", read_bytes(image)
+    elif isinstance(image, bytes):
+        name, data = f"an image of {len(image)} bytes", image
+    else:
+        raise DataError(f"an image is bytes, a Path or a uint8 array; got {type(image).__name__}")
+    if not data:
+        raise DataError(f"{name} is empty")
+    try:
+        picture = Image.open(io.BytesIO(data), formats=FORMATS)
+        if picture.width * picture.height > MAX_PIXELS:
+            raise DataError(
+                f"{name} has {picture.width} x {picture.height} pixels; more than {MAX_PIXELS:,} "
+                "is taken for a decompression bomb: shrink it first"
+            )
+        picture.load()
+        return _upright(picture, _to_rgb(picture, name))
+    except _DAMAGE as error:
+        if isinstance(error, Image.UnidentifiedImageError):  # its text is a memory address
+            raise DataError(f"{name} is not an image Pillow knows ({', '.join(FORMATS)})") from None
+        raise DataError(f"{name} cannot be decoded: {error or type(error).__name__}") from error
+
+
+def decode(image: ImageLike) -> np.ndarray:
+    """uint8 pixels (height, width, 3), RGB, upright. See `open_rgb`."""
+    if isinstance(image, np.ndarray):
+        return _check_pixels(image)
+    return np.asarray(open_rgb(image))
+
+
+def resize(picture: Image.Image, height: int, width: int) -> Image.Image:
+    """Bicubic, antialiased; a picture that already has the size comes back untouched."""
+    if picture.size == (width, height):
+        return picture
+    return picture.resize((width, height), Image.Resampling.BICUBIC)
+
+
+def short_side_size(height: int, width: int, size: int) -> tuple[int, int]:
+    """(height, width) whose shorter side is `size`; the longer is rounded down, as torchvision."""
+    if width <= height:
+        return size * height // width, size
+    return size, size * width // height
+
+
+def resize_short_side(picture: Image.Image, size: int) -> Image.Image:
+    """Keeps the aspect ratio; the shorter side becomes `size`."""
+    return resize(picture, *short_side_size(picture.height, picture.width, size))
+
+
+def resize_and_centre_crop(picture: Image.Image, size: int) -> Image.Image:
+    """Short side to `size`, then the central square, as CLIP's preprocessing does.
+
+    Only what the crop keeps is resampled, a quarter faster for a 4:3 photograph. Pillow holds the
+    position of such a window in float32: about 5 in 100,000 values differ, by one grey level, from
+    resizing everything and cropping afterwards.
+    """
+    height, width = short_side_size(picture.height, picture.width, size)
+    top, left = (
+        round((height - size) / 2),
+        round((width - size) / 2),
+    )  # half to even: torchvision
+    if (width, height) == picture.size:
+        return _crop(picture, left, top, size)
+    x, y = picture.width / width, picture.height / height
+    box = (
+        left * x,
+        top * y,
+        min((left + size) * x, picture.width),
+        min((top + size) * y, picture.height),
+    )
+    return picture.resize((size, size), Image.Resampling.BICUBIC, box=box)
+
+
+def random_resized_crop(
+    picture: Image.Image,
+    size: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    rng: np.random.Generator,
+) -> Image.Image:
+    """A random window of `scale` of the area and `ratio` (width / height), resized to a square.
+
+    As torchvision: area uniform, ratio log-uniform, ten tries, then the largest central window
+    whose ratio is allowed. The resampling filter may look past the window's edge.
+    """
+    width, height = picture.size
+    log_ratio = np.log(ratio)
+    for _ in range(10):
+        area = width * height * rng.uniform(*scale)
+        aspect = np.exp(rng.uniform(*log_ratio))
+        w, h = round(float(np.sqrt(area * aspect))), round(float(np.sqrt(area / aspect)))
+        if 0 < w <= width and 0 < h <= height:
+            left = int(rng.integers(width - w + 1))
+            top = int(rng.integers(height - h + 1))
+            break
+    else:
+        w = min(width, max(1, round(height * ratio[1])))
+        h = min(height, max(1, round(width / ratio[0])))
+        left, top = (width - w) // 2, (height - h) // 2
+    if (w, h) == (size, size):
+        return _crop(picture, left, top, size)
+    box = (left, top, left + w, top + h)
+    return picture.resize((size, size), Image.Resampling.BICUBIC, box=box)
+
+
+@dataclass(frozen=True)
+class ImageTransform:
+    """ImageLike -> uint8 (size, size, 3). An image that already has the size is not resampled.
+
+    crop "centre": short side to `size`, then the central square (CLIP). "none": squashed to the
+    square, whatever its shape (SigLIP). "random_resized": a random window of `scale` of the area
+    with a width / height in `ratio`; needs the generator, two numbers of which decide the window.
+    """
+
+    size: int  # pixels
+    crop: str = "centre"
+    scale: tuple[float, float] = (0.9, 1.0)  # share of the area; open_clip's default
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"image size must be at least 1 pixel; got {self.size}")
+        if self.crop not in CROPS:
+            raise ValueError(f"crop must be one of {CROPS}; got {self.crop!r}")
+        if not 0 < self.scale[0] <= self.scale[1] <= 1:
+            raise ValueError(f"scale must satisfy 0 < low <= high <= 1; got {self.scale}")
+        if not 0 < self.ratio[0] <= self.ratio[1]:
+            raise ValueError(f"ratio must satisfy 0 < low <= high; got {self.ratio}")
+
+    def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
+        """Raises DataError for an image that cannot be decoded."""
+        size = self.size
+        if self.crop == "random_resized":
+            if rng is None:
+                raise ValueError("a random crop needs a generator; use crop='centre' to evaluate")
+            picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng)
+        elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
+            return _check_pixels(image)
+        elif self.crop == "centre":
+            picture = resize_and_centre_crop(open_rgb(image), size)
+        else:
+            picture = resize(open_rgb(image), size, size)
+        return np.asarray(picture)
+
+
+def _check_pixels(image: np.ndarray) -> np.ndarray:
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+        raise DataError(
+            "pixels must be uint8 of shape (height, width, 3); "
+            f"got {image.dtype.name} of shape {image.shape}"
+        )
+    return image
+
+
+def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
+    if picture.mode == "RGB":
+        return picture
+    if picture.mode == "F":
+        raise DataError(f"{name} has floating point pixels, of unknown range: save 8 bits")
+    if picture.mode.startswith("I"):  # Pillow would clip everything above 255 to white
+        levels = np.asarray(picture)
+        if levels.min() < 0 or levels.max() > 65_535:
+            raise DataError(f"{name} has grey levels outside 0..65535: save 8 or 16 bits")
+        return Image.fromarray((levels >> 8).astype(np.uint8)).convert("RGB")
+    picture.info.pop("transparency", None)  # dropped like an alpha channel; Pillow warns otherwise
+    return picture.convert("RGB")
+
+
+def _upright(picture: Image.Image, rgb: Image.Image) -> Image.Image:
+    orientation = 1
+    with contextlib.suppress(_DAMAGE):  # a damaged EXIF block does not make the pixels unusable
+        orientation = picture.getexif().get(_ORIENTATION_TAG, 1)
+    operation = _ORIENTATIONS.get(orientation)
+    return rgb if operation is None else rgb.transpose(operation)
+
+
+def _crop(picture: Image.Image, left: int, top: int, size: int) -> Image.Image:
+    if (left, top) == (0, 0) and picture.size == (size, size):
+        return picture
+    return picture.crop((left, top, left + size, top + size))

@@ -1,0 +1,41 @@
+"""What the command lines share: NAME=VALUE options and a progress bar with the time left."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}: JSON where it is, else text.
+
+    Raises ValueError for a pair without "=".
+    """
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise ValueError(f"--option wants NAME=VALUE; got {pair!r}")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+@contextlib.contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yields a function that takes the number done so far. Silent where stderr is no terminal."""
+    from rich import console, progress
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    screen = console.Console(file=sys.stderr)
+    with progress.Progress(*columns, console=screen, disable=not screen.is_terminal) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda done: shown.update(task, completed=done)

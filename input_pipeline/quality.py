@@ -1,0 +1,205 @@
+"""What is in a source: counts, caption lengths, image sizes, samples, and what cannot be used."""
+
+import collections
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from input_pipeline import image as images
+from input_pipeline import usable
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError, Record, Source
+from input_pipeline.text.tokenizers import Tokenizer
+
+_BAR_WIDTH = 40  # characters of the longest bar of the histogram
+_UNKNOWN_WARNING = 0.05  # share of words outside the vocabulary that is worth a line
+_CUT_WARNING = 0.01  # share of captions longer than the context that is worth a line
+
+
+@dataclass
+class Report:
+    """What a check found. `str(report)` is the text a person reads."""
+
+    total: int  # records of the source
+    looked_at: int = 0
+    bad: dict[str, str] = field(default_factory=dict)  # record id -> reason
+    captions: int = 0
+    words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
+    sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
+    with_negatives: int = 0  # records
+    with_positives: int = 0
+    tokens: int = 0  # the rest only with a tokenizer
+    unknown_tokens: int = 0
+    full_captions: int = 0  # reach the context length: cut, or just as long
+    context_length: int = 0
+    samples: list[tuple[str, np.ndarray, list[str]]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.looked_at:,} of {self.total:,} records looked at: "
+            f"{self.looked_at - len(self.bad):,} usable, {len(self.bad):,} bad",
+        ]
+        usable_records = self.looked_at - len(self.bad)
+        if usable_records:
+            lines.append(
+                f"{self.captions:,} captions ({self.captions / usable_records:.2f} per record), "
+                f"negatives in {self.with_negatives:,} records, positives in "
+                f"{self.with_positives:,}"
+            )
+            common = ", ".join(f"{size} ({n:,})" for size, n in self.sizes.most_common(3))
+            lines.append(f"image sizes: {len(self.sizes):,} different, most often {common}")
+            lines += ["words per caption:", *histogram(self.words)]
+        lines += self.warnings()
+        if self.bad:
+            name, reason = next(iter(self.bad.items()))
+            lines.append(f"first bad record: {name}: {reason}")
+        return "\n".join(lines)
+
+    def warnings(self) -> list[str]:
+        """What is not wrong but probably not meant."""
+        found = []
+        if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
+            share = self.unknown_tokens / self.tokens
+            found.append(f"warning: {share:.0%} of the words are unknown to the tokenizer")
+        if self.captions and self.full_captions > _CUT_WARNING * self.captions:
+            found.append(
+                f"warning: {self.full_captions / self.captions:.0%} of the captions reach the "
+                f"context length of {self.context_length} tokens and may be cut"
+            )
+        return found
+
+
+def histogram(counts: collections.Counter[int], lines: int = 10) -> list[str]:
+    """Text bars of how often each length occurs; neighbouring lengths share a bar."""
+    low, high = min(counts), max(counts)
+    width = max(1, math.ceil((high - low + 1) / lines))
+    bars: collections.Counter[int] = collections.Counter()
+    for length, count in counts.items():
+        bars[(length - low) // width] += count
+    most = max(bars.values())
+    text = []
+    for bar in range((high - low) // width + 1):
+        start = low + bar * width
+        label = f"{start}" if width == 1 else f"{start}-{start + width - 1}"
+        blocks = "#" * math.ceil(_BAR_WIDTH * bars[bar] / most)
+        text.append(f"{label:>9} {blocks:<{_BAR_WIDTH}} {bars[bar]:,}")
+    return text
+
+
+def inspect(
+    source: Source,
+    tokenizer: Tokenizer | None = None,
+    image_transform: ImageTransform | None = None,
+    *,
+    count: int | None = None,
+    threads: int = 2,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Reads the first `count` records (default: all), images decoded, in their order.
+
+    `progress` is called with the number of records done so far.
+    """
+    report = Report(total=len(source))
+    number = len(source) if count is None else min(count, len(source))
+    wanted = {round(i * max(0, number - 1) / 3) for i in range(4)}
+    spare: list[tuple[str, np.ndarray, list[str]]] = []
+
+    def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
+        name = f"record {index}"
+        try:
+            record = source[index]
+            name = record.id
+            captions = usable.captions(record)
+            if image_transform is None:
+                return name, record, images.decode(record.image), captions, ""
+            rng = np.random.default_rng(0)
+            return name, record, image_transform(record.image, rng), captions, ""
+        except DataError as error:
+            return name, None, None, [], str(error)
+
+    for index, (name, record, pixels, captions, reason) in enumerate(
+        _ahead(look, range(number), threads)
+    ):
+        report.looked_at += 1
+        if progress is not None:
+            progress(index + 1)
+        if record is None or pixels is None:
+            report.bad[name] = reason
+            continue
+        texts = [record.captions[position] for position in captions]
+        _count(report, record, pixels, texts, tokenizer)
+        if index in wanted:
+            report.samples.append((name, pixels, texts))
+        elif len(spare) < 4:
+            spare.append((name, pixels, texts))
+    report.samples = (report.samples + spare)[:4]
+    return report
+
+
+def preview(
+    source: Source,
+    tokenizer: Tokenizer | None,
+    image_transform: ImageTransform | None,
+    count: int = 256,
+    max_bad_share: float = 0.01,
+    threads: int = 2,
+) -> Report:
+    """The check of the first `count` records that training runs before it compiles anything.
+
+    Raises DataError if more records are bad than `max_bad_share` of the source; or, where only a
+    part was read, more than three standard deviations above that share of the part, so that an
+    acceptable source is not refused for an unlucky beginning.
+    """
+    report = inspect(source, tokenizer, image_transform, count=count, threads=threads)
+    check_report(report, max_bad_share)
+    return report
+
+
+def check_report(report: Report, max_bad_share: float) -> None:
+    """Raises DataError if too many records are bad; see `preview`."""
+    limit = max_bad_share * report.total
+    if report.looked_at < report.total:
+        expected = max_bad_share * report.looked_at
+        limit = min(limit, expected + 3 * math.sqrt(expected))
+    usable.check_share(report.bad, limit, report.looked_at)
+
+
+def _count(
+    report: Report,
+    record: Record,
+    pixels: np.ndarray,
+    texts: list[str],
+    tokenizer: Tokenizer | None,
+) -> None:
+    report.captions += len(texts)
+    report.words.update(len(text.split()) for text in texts)
+    report.sizes[f"{pixels.shape[1]}x{pixels.shape[0]}"] += 1
+    report.with_negatives += any(record.negatives)
+    report.with_positives += any(record.positives)
+    if tokenizer is None:
+        return
+    tokens = tokenizer(texts)
+    report.context_length = tokenizer.context_length
+    report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
+    if hasattr(tokenizer, "unk_id"):
+        special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
+        report.tokens += int((~special).sum())
+        report.unknown_tokens += int((tokens == tokenizer.unk_id).sum())
+
+
+def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`map` in threads, in order, holding only a few results at a time."""
+    items = iter(items)
+    with futures.ThreadPoolExecutor(threads) as pool:
+        pending = collections.deque(
+            pool.submit(function, item) for item in itertools.islice(items, 4 * threads)
+        )
+        while pending:
+            result = pending.popleft().result()
+            pending.extend(pool.submit(function, item) for item in itertools.islice(items, 1))
+            yield result

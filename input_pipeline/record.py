@@ -1,0 +1,53 @@
+"""THE record contract: what any source yields for one example, before pixels and tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+ImageLike = bytes | Path | np.ndarray
+"""Encoded image bytes, the path of an image file, or uint8 pixels (height, width, 3)."""
+
+
+class DataError(Exception):
+    """Data that cannot be used: the rule, the record or file it was found in, what to do.
+
+    A run that meets one ends with exit code 3.
+    """
+
+
+@dataclass(frozen=True)
+class Record:
+    """One example of a source.
+
+    `negatives` and `positives` hold one list per caption (hard negatives that are wrong for the
+    image, hard positives that are right for it); empty means: made on the fly or not used.
+    `hard_images` are ids of records whose images are easily confused with this one. `group` is
+    any JSON value to split results by; `meta` anything else a reader of the source may want.
+    """
+
+    id: str
+    image: ImageLike
+    captions: Sequence[str]
+    negatives: Sequence[Sequence[str]] = ()
+    positives: Sequence[Sequence[str]] = ()
+    hard_images: Sequence[str] = ()
+    group: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A random-access collection of records.
+
+    `source[i]` is a pure function of i, cheap to pickle to a worker, and raises DataError for a
+    record that cannot be read. `fingerprint` changes whenever the data or their order change: it
+    is stored with a run and compared when the run resumes.
+    """
+
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Record: ...

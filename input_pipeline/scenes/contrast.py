@@ -1,0 +1,208 @@
+"""Hard negatives and hard positives of a caption, exact because scene and parse are known.
+
+Negatives are false for the scene (the one exception: `replace` with the "uniform_word_list" draw,
+see there) and, unless the scene itself shows a held-out shape-colour pair, never mention one: what
+is held out of the pictures stays out of the texts. Functions return None where a caption offers no
+such negative or positive.
+"""
+
+from collections.abc import Sequence
+
+from input_pipeline.scenes import grammar, words
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.grammar import Caption
+from input_pipeline.scenes.stream import Stream
+from input_pipeline.scenes.world import Scene
+
+DRAWS = ("uniform_word_list", "base_words", "no_true_synonyms")
+SHUFFLES = (
+    "nouns_and_adjectives",
+    "all_but_nouns_and_adjectives",
+    "within_trigrams",
+    "trigrams",
+)
+ATTRIBUTES = ("colour", "size", "texture")
+_SHUFFLE_TRIES = 20
+
+
+def swap(
+    caption: Caption, scene: Scene, role: str = "colour", pair: tuple[int, int] = (0, 1)
+) -> Caption | None:
+    """A negative: two phrases exchange one word, "a red circle and a blue square" ->
+    "a blue circle and a red square". `role` is colour, size, texture or shape.
+    """
+    worlds.check_known("role to swap", [role], (*ATTRIBUTES, "shape"))
+    if caption.kind == "negation" or max(pair) >= len(caption.phrases):
+        return None
+    phrases = list(caption.phrases)
+    a, b = (getattr(phrases[i], role) for i in pair)
+    if not a or not b or words.base(a) == words.base(b):
+        return None
+    for i, word in zip(pair, (b, a), strict=True):
+        phrases[i] = phrases[i]._replace(**{role: word})
+    return _negative(caption._replace(phrases=tuple(phrases)), scene)
+
+
+def reverse(caption: Caption, scene: Scene) -> Caption | None:
+    """A negative: the two sides of a relation exchanged, "X left of Y" -> "Y left of X"."""
+    if caption.kind != "relation":
+        return None
+    return _negative(caption._replace(phrases=caption.phrases[::-1]), scene)
+
+
+def replace(
+    caption: Caption,
+    scene: Scene,
+    role: str,
+    stream: Stream,
+    draw: str = "uniform_word_list",
+    phrase: int | None = None,
+    absent: bool = False,
+) -> Caption | None:
+    """A negative: one word replaced by another of its class.
+
+    `role` is shape, colour, size, texture, relation, place or number; of several phrases that say
+    it, `phrase` or a random one is changed. A shape is always replaced by one that the scene does
+    not show; `absent` asks the same of the other attributes. `draw` is where the new word is from:
+      uniform_word_list  all words of the class but the word itself, as rule-based methods draw
+                         (SVLC): true synonyms and rare words included, hence some "negatives" true
+      no_true_synonyms   the same without the words that mean what the word means
+      base_words         base words of another meaning only
+    """
+    worlds.check_known("draw", [draw], DRAWS)
+    old = _word(caption, role, phrase, stream)
+    if old is None:
+        return None
+    word, index = old
+    if role == "shape":
+        said = {each.shape for each in caption.phrases}
+        options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in said]
+    elif draw == "base_words":
+        options = words.base_words(scene.world, role)
+    else:
+        options = words.word_list(scene.world, role)
+    meant = words.base(word)
+    if absent and role in ATTRIBUTES:
+        present = {getattr(obj, role) for obj in scene.objects}
+        options = [each for each in options if words.base(each) not in present]
+    if draw == "uniform_word_list":
+        candidates = [_set_word(caption, role, index, each) for each in options if each != word]
+        candidates = [each for each in candidates if _may_say(each, scene)]
+    else:
+        changed = [each for each in options if words.base(each) != meant]
+        candidates = [_set_word(caption, role, index, each) for each in changed]
+        candidates = [each for each in candidates if _negative(each, scene)]
+    return stream.choice(candidates) if candidates else None
+
+
+def synonym(
+    caption: Caption, role: str, stream: Stream, sets: str = "ab", phrase: int | None = None
+) -> Caption | None:
+    """A positive: one word replaced by a synonym from set A, set B or ("ab") either."""
+    worlds.check_known("synonym set", [sets], ("a", "b", "ab"))
+    old = _word(caption, role, phrase, stream)
+    if old is None:
+        return None
+    word, index = old
+    both = words.synonyms(words.base(word))
+    options = [each for each, name in zip(both, "ab", strict=False) if name in sets]
+    options = [each for each in options if each != word]
+    return _set_word(caption, role, index, stream.choice(options)) if options else None
+
+
+def reorder(caption: Caption) -> Caption | None:
+    """A positive: the same said in another order, "X and Y" -> "Y and X" (conjunct swap),
+    "X left of Y" -> "Y right of X".
+    """
+    if caption.kind == "list":
+        return caption._replace(phrases=caption.phrases[::-1])
+    if caption.kind == "relation":
+        link = worlds.OPPOSITE[words.base(caption.link)]
+        return caption._replace(phrases=caption.phrases[::-1], link=link)
+    return None
+
+
+def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | None:
+    """A negative text: some of the words in another order, never one that is true by accident.
+
+    nouns_and_adjectives          nouns change places with nouns, adjectives with adjectives
+    all_but_nouns_and_adjectives  every other word changes places, these stay
+    within_trigrams               words move inside consecutive groups of three
+    trigrams                      the groups of three change places
+    The four perturbations of ARO's order benchmarks, on exact parts of speech.
+    """
+    worlds.check_known("shuffle", [kind], SHUFFLES)
+    tagged = grammar.tags(caption)
+    original = [word for word, _ in tagged]
+    for _ in range(_SHUFFLE_TRIES):
+        shuffled = _permute(original, _groups(tagged, kind, stream), stream)
+        text = " ".join(shuffled)
+        meaning = grammar.parse(text, scene.world)
+        if shuffled != original and (meaning is None or _negative(meaning, scene)):
+            return text
+    return None
+
+
+def _groups(tagged: list[tuple[str, str]], kind: str, stream: Stream) -> list[list[int]]:
+    """Positions that may exchange their words; for "trigrams" the whole new order, as one group."""
+    positions = range(len(tagged))
+    trigrams = [list(positions[i : i + 3]) for i in positions[::3]]
+    if kind == "within_trigrams":
+        return trigrams
+    if kind == "trigrams":
+        order = stream.sample(len(trigrams), len(trigrams))
+        return [[i for k in order for i in trigrams[k]]]
+    nouns = [i for i in positions if tagged[i][1] == "NOUN"]
+    adjectives = [i for i in positions if tagged[i][1] == "ADJ"]
+    if kind == "nouns_and_adjectives":
+        return [nouns, adjectives]
+    return [[i for i in positions if i not in nouns and i not in adjectives]]
+
+
+def _permute(original: list[str], groups: list[list[int]], stream: Stream) -> list[str]:
+    if len(groups) == 1 and len(groups[0]) == len(original):
+        return [original[i] for i in groups[0]]  # trigrams: already an order
+    shuffled = list(original)
+    for group in groups:
+        for target, k in zip(group, stream.sample(len(group), len(group)), strict=True):
+            shuffled[target] = original[group[k]]
+    return shuffled
+
+
+def _word(
+    caption: Caption, role: str, phrase: int | None, stream: Stream
+) -> tuple[str, int] | None:
+    """The word to change and its phrase (-1 for the caption's link), or None if it is not said."""
+    worlds.check_known("role", [role], ("shape", *ATTRIBUTES, "relation", "place", "number"))
+    if role in ("relation", "place", "number"):
+        kind = "count" if role == "number" else role
+        return (caption.link, -1) if caption.kind == kind else None
+    said = [i for i, each in enumerate(caption.phrases) if getattr(each, role)]
+    if caption.kind == "negation":
+        said = [i for i in said if i == 0]  # another absent object would be true as well
+    if phrase is not None:
+        said = [i for i in said if i == phrase]
+    if not said:
+        return None
+    index = stream.choice(said)
+    return getattr(caption.phrases[index], role), index
+
+
+def _set_word(caption: Caption, role: str, phrase: int, word: str) -> Caption:
+    if phrase < 0:
+        return caption._replace(link=word)
+    phrases = list(caption.phrases)
+    phrases[phrase] = phrases[phrase]._replace(**{role: word})
+    return caption._replace(phrases=tuple(phrases))
+
+
+def _negative(caption: Caption, scene: Scene) -> Caption | None:
+    """The caption if it is false and may be said."""
+    return caption if _may_say(caption, scene) and not grammar.is_true(caption, scene) else None
+
+
+def _may_say(caption: Caption, scene: Scene) -> bool:
+    held = scene.world.held_combinations
+    if all((phrase.shape, words.base(phrase.colour)) not in held for phrase in caption.phrases):
+        return True
+    return any((obj.shape, obj.colour) in held for obj in scene.objects)

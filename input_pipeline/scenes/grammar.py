@@ -1,0 +1,299 @@
+"""Captions: how they are drawn from a scene, what they mean, and when they are true.
+
+A `Caption` is its own parse: it holds the words as said, slot by slot, and `words.base` says what
+they mean. The article is always "a", never "an": "a orange" instead of "an orange" would give away
+that two words were exchanged.
+"""
+
+import dataclasses
+import itertools
+from typing import NamedTuple
+
+from input_pipeline.scenes import words
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.stream import Stream
+from input_pipeline.scenes.world import Scene, SceneObject, World
+
+KINDS = ("single", "place", "relation", "list", "negation", "count")
+
+_TAGS = {
+    "article": "DET", "no": "DET", "size": "ADJ", "texture": "ADJ", "colour": "ADJ",
+    "shape": "NOUN", "relation": "ADP", "place": "ADP", "and": "CCONJ", "number": "NUM",
+}  # fmt: skip
+_PREFIX_TAGS = {
+    "a": "DET", "an": "DET", "photo": "NOUN", "image": "NOUN", "of": "ADP", "there": "PRON",
+    "we": "PRON", "is": "VERB", "see": "VERB",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Style:
+    """How captions are drawn: probabilities, tested in the order of the fields below `texture`.
+
+    A place or relation is said only where the scene has a clear one, a second object only where
+    there is one; otherwise the next kind has its turn, and last of all the list "X and Y".
+    """
+
+    prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)  # one of them, uniformly
+    colour: float = 0.50  # of each mentioned object, independently
+    size: float = 0.20
+    texture: float = 0.20  # in worlds that have textures
+    negation: float = 0.0  # "X and no Y"
+    count: float = 0.0  # "two red circles"
+    place: float = 0.15  # "X on the left"
+    single: float = 0.15  # "X"
+    relation: float = 0.35  # "X left of Y"
+    all_objects: float = 0.60  # a list of three or more names all of them, not a part
+    synonyms: float = 0.002  # each word that has synonyms is replaced by A or B
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefixes", tuple(self.prefixes))
+        worlds.check_known("prefix", self.prefixes, words.PREFIXES)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "prefixes" and not 0 <= value <= 1:
+                raise ValueError(f"{field.name} is a probability in [0, 1]; got {value}")
+
+
+STYLES: dict[str, Style] = {"scenes-mini": Style(), "scenes-64": Style(synonyms=0.001)}
+
+
+def style_of(world: World, **changes: object) -> Style:
+    """The caption style that belongs to a world, with fields of `Style` changed."""
+    worlds.check_known("caption option", changes, [f.name for f in dataclasses.fields(Style)])
+    return dataclasses.replace(STYLES.get(world.name, Style()), **changes)
+
+
+class Phrase(NamedTuple):
+    """One object as mentioned, words as said; an empty string is not said."""
+
+    shape: str
+    colour: str = ""
+    size: str = ""
+    texture: str = ""
+
+
+class Slot(NamedTuple):
+    """Some words of a caption, what they are, and which phrase they belong to (-1: none)."""
+
+    role: str
+    text: str
+    phrase: int = -1
+
+
+class Caption(NamedTuple):
+    """A caption and its parse. `link` is the relation, the place or the number, as said."""
+
+    kind: str
+    phrases: tuple[Phrase, ...]
+    link: str = ""
+    prefix: str = ""
+
+    @property
+    def text(self) -> str:
+        """The caption as a string."""
+        return " ".join([slot.text for slot in slots(self)])
+
+
+def slots(caption: Caption) -> list[Slot]:
+    """The caption slot by slot, in the order of the text."""
+    kind, phrases, link, prefix = caption
+    out = [Slot("prefix", prefix)] if prefix else []
+    if kind == "count":
+        out.append(Slot("number", link))
+        return out + _phrase_slots(phrases[0], 0, plural=link != "one")[1:]
+    out += _phrase_slots(phrases[0], 0)
+    if kind in ("place", "relation"):
+        out.append(Slot(kind, link))
+    for i in range(1, len(phrases)):
+        more = _phrase_slots(phrases[i], i)
+        if kind == "relation":
+            out += more
+        elif kind == "list":
+            out += [Slot("and", "and"), *more]
+        else:  # negation: "no" stands for the article
+            out += [Slot("and", "and"), Slot("no", "no"), *more[1:]]
+    return out
+
+
+def _phrase_slots(phrase: Phrase, index: int, plural: bool = False) -> list[Slot]:
+    shape, colour, size, texture = phrase
+    out = [Slot("article", "a", index)]
+    if size:
+        out.append(Slot("size", size, index))
+    if texture:
+        out.append(Slot("texture", texture, index))
+    if colour:
+        out.append(Slot("colour", colour, index))
+    out.append(Slot("shape", words.plural(shape) if plural else shape, index))
+    return out
+
+
+def tags(caption: Caption) -> list[tuple[str, str]]:
+    """(word, part of speech) for every single word; exact, because the grammar wrote the words."""
+    return [
+        (word, _PREFIX_TAGS[word] if slot.role == "prefix" else _TAGS[slot.role])
+        for slot in slots(caption)
+        for word in slot.text.split()
+    ]
+
+
+def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
+    """A true caption of the scene, drawn as `style` says."""
+    objects = scene.objects
+    prefix = stream.choice(style.prefixes)
+    if style.negation and stream.chance(style.negation):
+        return _describe_negation(scene, stream, style, prefix)
+    if style.count and stream.chance(style.count):
+        return _describe_count(scene, stream, style, prefix)
+    if scene.world.repeat:  # of copies, mention one
+        looks = [(obj.shape, obj.colour) for obj in objects]
+        known = [i for i, look in enumerate(looks) if look not in looks[:i]]
+    else:
+        known = list(range(len(objects)))
+    order = [known[i] for i in stream.sample(len(known), len(known))]
+    if stream.chance(style.place):
+        place = scene.place(order[0])
+        if place is not None:
+            phrase = _mention(scene, objects[order[0]], stream, style)
+            return Caption("place", (phrase,), _say(place, stream, style), prefix)
+    if len(order) == 1 or stream.chance(style.single):
+        return Caption("single", (_mention(scene, objects[order[0]], stream, style),), "", prefix)
+    if stream.chance(style.relation):
+        relation = scene.relation(order[0], order[1])
+        if relation is not None:
+            phrases = tuple(_mention(scene, objects[i], stream, style) for i in order[:2])
+            return Caption("relation", phrases, _say(relation, stream, style), prefix)
+    if len(order) > 2 and not stream.chance(style.all_objects):
+        order = order[: stream.between(2, len(order) - 1)]
+    phrases = tuple([_mention(scene, objects[i], stream, style) for i in order])
+    return Caption("list", phrases, "", prefix)
+
+
+def _say(word: str, stream: Stream, style: Style) -> str:
+    """The base word itself or, rarely, one of its synonyms."""
+    if stream.chance(style.synonyms):
+        return stream.choice(words.synonyms(word) or (word,))
+    return word
+
+
+def _mention(scene: Scene, obj: SceneObject, stream: Stream, style: Style) -> Phrase:
+    size = _say(obj.size, stream, style) if stream.chance(style.size) else ""
+    texture = ""
+    if len(scene.world.textures) > 1 and stream.chance(style.texture):
+        texture = _say(obj.texture, stream, style)
+    colour = _say(obj.colour, stream, style) if stream.chance(style.colour) else ""
+    return Phrase(obj.shape, colour, size, texture)
+
+
+def _describe_negation(scene: Scene, stream: Stream, style: Style, prefix: str) -> Caption:
+    phrase = _mention(scene, stream.choice(scene.objects), stream, style)
+    absent = Phrase(stream.choice(absent_shapes(scene)))
+    return Caption("negation", (phrase, absent), "", prefix)
+
+
+def _describe_count(scene: Scene, stream: Stream, style: Style, prefix: str) -> Caption:
+    obj = stream.choice(scene.objects)
+    colour = _say(obj.colour, stream, style) if stream.chance(style.colour) else ""
+    phrase = Phrase(words.ANY_SHAPE if stream.chance(0.5) else obj.shape, colour)
+    number = sum(matches(phrase, each) for each in scene.objects)
+    return Caption("count", (phrase,), words.NUMBERS[number - 1], prefix)
+
+
+def absent_shapes(scene: Scene) -> list[str]:
+    """The shapes of the world that the scene does not show."""
+    present = {obj.shape for obj in scene.objects}
+    return [shape for shape in scene.world.shapes if shape not in present]
+
+
+def matches(phrase: Phrase, obj: SceneObject) -> bool:
+    """Whether everything the phrase says is so for the object."""
+    return (
+        phrase.shape in (obj.shape, words.ANY_SHAPE)
+        and (not phrase.colour or words.base(phrase.colour) == obj.colour)
+        and (not phrase.size or words.base(phrase.size) == obj.size)
+        and (not phrase.texture or words.base(phrase.texture) == obj.texture)
+    )
+
+
+def is_true(caption: Caption, scene: Scene) -> bool:
+    """Whether the caption holds for the scene.
+
+    "a X" means at least one X; different phrases mean different objects; a relation or place holds
+    only where `Scene.relation` or `Scene.place` gives that very word; a number is exact.
+    """
+    kind, phrases, link, _ = caption
+    fits = [[matches(phrase, obj) for obj in scene.objects] for phrase in phrases]
+    indices = range(len(scene.objects))
+    if kind == "count":
+        return sum(fits[0]) == words.NUMBERS.index(link) + 1
+    if kind == "negation":
+        return any(fits[0]) and not any(fits[1])
+    if kind == "place":
+        return any(fits[0][i] and scene.place(i) == words.base(link) for i in indices)
+    if kind == "relation":
+        return any(
+            fits[0][i] and fits[1][j] and scene.relation(i, j) == words.base(link)
+            for i, j in itertools.permutations(indices, 2)
+        )
+    return any(
+        all(fit[i] for fit, i in zip(fits, chosen, strict=True))
+        for chosen in itertools.permutations(indices, len(phrases))
+    )
+
+
+def parse(text: str, world: World) -> Caption | None:
+    """The caption that has this text, or None if the grammar of the world cannot say it."""
+    for prefix in sorted(words.PREFIXES, key=len, reverse=True):
+        if prefix and not text.startswith(prefix + " "):
+            continue
+        caption = _parse_body(text.split()[len(prefix.split()) :], world)
+        if caption is not None:
+            return caption._replace(prefix=prefix)
+    return None
+
+
+def _parse_body(tokens: list[str], world: World) -> Caption | None:
+    if tokens and tokens[0] in words.NUMBERS:
+        phrase, rest = _take_phrase(tokens, world, tokens[0], plural=tokens[0] != "one")
+        return Caption("count", (phrase,), tokens[0]) if phrase and not rest else None
+    phrase, rest = _take_phrase(tokens, world)
+    if phrase is None:
+        return None
+    if not rest:
+        return Caption("single", (phrase,))
+    if " ".join(rest) in worlds.PLACES:
+        return Caption("place", (phrase,), " ".join(rest))
+    if rest[:2] == ["and", "no"]:
+        absent, rest = _take_phrase(rest[1:], world, "no")
+        return Caption("negation", (phrase, absent)) if absent and not rest else None
+    for relation in words.word_list(world, "relation"):
+        size = len(relation.split())
+        if rest[:size] == relation.split():
+            other, left = _take_phrase(rest[size:], world)
+            if other and not left:
+                return Caption("relation", (phrase, other), relation)
+    phrases = [phrase]
+    while rest and rest[0] == "and":
+        phrase, rest = _take_phrase(rest[1:], world)
+        if phrase is None:
+            return None
+        phrases.append(phrase)
+    return None if rest else Caption("list", tuple(phrases))
+
+
+def _take_phrase(
+    tokens: list[str], world: World, opening: str = "a", plural: bool = False
+) -> tuple[Phrase | None, list[str]]:
+    """Reads "a [size] [texture] [colour] shape" and returns it with the tokens that follow."""
+    if not tokens or tokens[0] != opening:
+        return None, tokens
+    rest, said = tokens[1:], {}
+    for role in ("size", "texture", "colour"):
+        if rest and rest[0] in words.word_list(world, role):
+            said[role], rest = rest[0], rest[1:]
+    shapes = (*world.shapes, words.ANY_SHAPE) if opening in words.NUMBERS else world.shapes
+    for shape in shapes:
+        if rest and rest[0] == (words.plural(shape) if plural else shape):
+            return Phrase(shape, **said), rest[1:]
+    return None, tokens

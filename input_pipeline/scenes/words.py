@@ -1,0 +1,95 @@
+"""The words of the scenes: which ones mean the same, and which ones a world can say.
+
+A base word is what a scene graph holds; each has two synonyms, A and B. "Word" here includes fixed
+phrases such as "to the left of".
+"""
+
+import functools
+
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.world import World
+
+PREFIXES = ("", "a photo of", "an image of", "there is", "we see")
+NUMBERS = ("one", "two", "three", "four", "five", "six")
+ANY_SHAPE = "shape"  # "two red shapes": a noun that fits every object
+
+SYNONYMS: dict[str, tuple[str, str]] = {
+    "red": ("crimson", "scarlet"),
+    "green": ("emerald", "jade"),
+    "blue": ("azure", "navy"),
+    "yellow": ("golden", "lemon"),
+    "purple": ("violet", "plum"),
+    "orange": ("amber", "tangerine"),
+    "pink": ("rose", "salmon"),
+    "brown": ("chocolate", "tan"),
+    "black": ("ebony", "inky"),
+    "cyan": ("teal", "turquoise"),
+    "grey": ("ashen", "slate"),
+    "olive": ("khaki", "mossy"),
+    "small": ("little", "tiny"),
+    "big": ("large", "huge"),
+    "plain": ("solid", "uniform"),
+    "striped": ("stripy", "banded"),
+    "dotted": ("spotted", "speckled"),
+    "left of": ("to the left of", "on the left side of"),
+    "right of": ("to the right of", "on the right side of"),
+    "above": ("over", "on top of"),
+    "below": ("under", "beneath"),
+    "in front of": ("ahead of", "before"),
+    "behind": ("in back of", "to the rear of"),
+}
+
+_BASE = {synonym: base for base, pair in SYNONYMS.items() for synonym in pair}
+
+
+def base(word: str) -> str:
+    """The base word that means the same; base words and words without synonyms stay."""
+    return _BASE.get(word, word)
+
+
+def synonyms(base_word: str) -> tuple[str, ...]:
+    """(A, B) of a base word, or nothing."""
+    return SYNONYMS.get(base_word, ())
+
+
+def plural(shape: str) -> str:
+    """The plural of a shape's noun."""
+    return shape + ("es" if shape.endswith("s") else "s")
+
+
+@functools.cache
+def base_words(world: World, role: str) -> tuple[str, ...]:
+    """The base words that may fill a slot of a caption: shape, colour, size, relation, ..."""
+    relations = worlds.DIRECTIONS + (worlds.DEPTHS if world.depth else ())
+    classes = {
+        "shape": world.shapes,
+        "colour": world.colours,
+        "size": tuple(world.pixels),
+        "texture": world.textures,
+        "relation": relations,
+        "place": worlds.PLACES,
+        "number": NUMBERS,
+    }
+    worlds.check_known("role", [role], classes)
+    return classes[role]
+
+
+@functools.cache
+def word_list(world: World, role: str) -> tuple[str, ...]:
+    """All words of a class: each base word followed by its synonyms."""
+    return tuple(word for each in base_words(world, role) for word in (each, *synonyms(each)))
+
+
+def vocabulary(world: World) -> tuple[str, ...]:
+    """Every single word that a caption of this world can hold, sorted; no special tokens.
+
+    Words for negation, counting and depth are always among them, so that the same tokenizer serves
+    all kinds of captions.
+    """
+    roles = ["shape", "colour", "size", "relation", "place", "number"]
+    roles += ["texture"] if len(world.textures) > 1 else []
+    phrases = {word for role in roles for word in word_list(world, role)}
+    phrases |= {word for each in worlds.DEPTHS for word in (each, *synonyms(each))}
+    phrases |= {plural(shape) for shape in (*world.shapes, ANY_SHAPE)}
+    phrases |= {*PREFIXES, ANY_SHAPE, "a", "and", "no"}
+    return tuple(sorted({word for phrase in phrases for word in phrase.split()}))

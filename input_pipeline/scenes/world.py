@@ -1,0 +1,280 @@
+"""Worlds and their scenes: what may be in a picture, and one exact description of a picture.
+
+A scene knows everything a caption can say, so whether a caption is true is never a matter of
+opinion. `sample.py` draws scenes, `draw.py` paints them, `grammar.py` talks about them.
+"""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from input_pipeline.scenes import shapes
+
+RGB: dict[str, tuple[int, int, int]] = {
+    "red": (220, 40, 40),
+    "green": (40, 160, 60),
+    "blue": (40, 80, 220),
+    "yellow": (235, 215, 40),
+    "purple": (130, 45, 170),
+    "orange": (240, 130, 30),
+    "pink": (245, 130, 185),
+    "brown": (125, 75, 40),
+    "black": (25, 25, 25),
+    "cyan": (40, 200, 215),
+    "grey": (125, 125, 130),
+    "olive": (125, 130, 30),
+}
+
+DIRECTIONS = ("left of", "right of", "above", "below")
+DEPTHS = ("in front of", "behind")
+PLACES = ("on the left", "on the right", "at the top", "at the bottom")
+OPPOSITE = {
+    "left of": "right of",
+    "right of": "left of",
+    "above": "below",
+    "below": "above",
+    "in front of": "behind",
+    "behind": "in front of",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """The rules of a world; lengths in pixels, colours in grey levels of 0..255.
+
+    No two objects of a scene share shape or colour, unless `repeat` makes copies; boxes never
+    overlap, unless `depth` puts one object in front of the other. A change of any field is another
+    world with another `id`, hence with other scenes.
+    """
+
+    name: str
+    version: int = 1  # counts changes of the sampling or drawing code
+    canvas: int = 40  # width and height of a picture
+    shapes: tuple[str, ...] = (
+        "circle", "square", "triangle", "diamond", "cross",
+        "star", "ring", "heart", "moon", "arrow",
+    )  # fmt: skip
+    colours: tuple[str, ...] = (
+        "red", "green", "blue", "yellow", "purple",
+        "orange", "pink", "brown", "black", "cyan",
+    )  # fmt: skip
+    textures: tuple[str, ...] = ("plain",)
+    small: int = 10  # side of a small object's box
+    big: int = 15
+    counts: tuple[float, ...] = (0.15, 0.60, 0.25)  # probability of 1, 2, ... objects
+    background: tuple[int, int] = (175, 235)  # range of each channel
+    pixel_noise: float = 8.0  # sigma of the background's grey noise
+    colour_jitter: float = 10.0  # sigma, per object and channel
+    distance: tuple[int, int] = (15, 22)  # range between the two centres along the main axis
+    offset: int = 5  # largest distance across it
+    margin: int = 8  # a relation holds if one axis exceeds the other by at least this much
+    depth: float = 0.0  # share of two-object scenes in which one object is in front of the other
+    repeat: float = 0.0  # probability that an object copies the one before it, for counting
+    held_factors: tuple[int, int] = (3, 7)  # held out: (3 shape + 7 colour) % 10 == 0, by index
+    held_modulus: int = 10
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # lists come from configs and command lines
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+        check_known("shape", self.shapes, shapes.OUTLINES)
+        check_known("colour", self.colours, RGB)
+        check_known("texture", self.textures, shapes.TEXTURES)
+        if abs(sum(self.counts) - 1) > 1e-9 or min(self.counts) < 0:
+            raise ValueError(f"counts are probabilities and sum to 1; got {self.counts}")
+        if len(self.counts) > 6:
+            raise ValueError(f"a scene has at most 6 objects; got {len(self.counts)} counts")
+        kinds = min(len(self.shapes), len(self.colours))
+        if len(self.counts) >= kinds:
+            raise ValueError(
+                f"a scene has at most {len(self.counts)} objects of different shape and colour, "
+                f"and one more must stay absent; got only {kinds} shapes or colours"
+            )
+        if self.distance[0] < self.big or self.distance[0] - self.offset < self.margin + 1:
+            raise ValueError(
+                f"distance must be at least big={self.big} (boxes do not overlap) and at least "
+                f"offset + margin + 1 = {self.offset + self.margin + 1} (the relation is clear); "
+                f"got {self.distance}"
+            )
+        if self.distance[1] + self.big + 1 > self.canvas:
+            raise ValueError(
+                f"two big objects {self.distance[1]} apart need {self.distance[1] + self.big + 1} "
+                f"pixels; the canvas has {self.canvas}: enlarge it or lower distance"
+            )
+
+    @functools.cached_property
+    def id(self) -> str:
+        """Name and version; the hash of all rules follows if they are not those of that name."""
+        name = f"{self.name}-v{self.version}"
+        if WORLDS.get(self.name) == self:
+            return name
+        rules = repr(dataclasses.astuple(self)).encode()
+        return f"{name}+{hashlib.blake2b(rules, digest_size=4).hexdigest()}"
+
+    @functools.cached_property
+    def pixels(self) -> dict[str, int]:
+        """Size word -> side of the box."""
+        return {"small": self.small, "big": self.big}
+
+    @functools.cached_property
+    def held_combinations(self) -> frozenset[tuple[str, str]]:
+        """The (shape, colour) pairs that only the held splits show."""
+        a, b = self.held_factors
+        return frozenset(
+            (shape, colour)
+            for i, shape in enumerate(self.shapes)
+            for j, colour in enumerate(self.colours)
+            if self.held_modulus and (a * i + b * j) % self.held_modulus == 0
+        )
+
+
+class SceneObject(NamedTuple):
+    """One object: base words, the upper left corner and side of its box, its own shade."""
+
+    shape: str
+    colour: str
+    size: str
+    texture: str
+    x: int
+    y: int
+    pixels: int
+    jitter: tuple[int, int, int]  # added to the colour's RGB
+
+
+class Scene(NamedTuple):
+    """All there is to know about a picture; later objects are drawn over earlier ones."""
+
+    world: World
+    objects: tuple[SceneObject, ...]
+    background: tuple[int, int, int]
+    noise: int  # names the background noise
+
+    def relation(self, i: int, j: int) -> str | None:
+        """The word r for which "object i r object j" holds, or None if no word clearly does."""
+        a, b = self.objects[i], self.objects[j]
+        if overlaps(a, b):
+            return "in front of" if i > j else "behind"
+        right = 2 * (a.x - b.x) + a.pixels - b.pixels  # doubled centre distance
+        down = 2 * (a.y - b.y) + a.pixels - b.pixels
+        lead = abs(right) - abs(down)
+        if lead >= 2 * self.world.margin:
+            return "left of" if right < 0 else "right of"
+        if -lead >= 2 * self.world.margin:
+            return "above" if down < 0 else "below"
+        return None
+
+    def place(self, i: int) -> str | None:
+        """Where object i is on the canvas, or None if it is not clearly on one side.
+
+        Distances from the middle are half as long as those between objects, so one axis has to
+        lead by half the margin of `relation`.
+        """
+        a = self.objects[i]
+        right = 2 * a.x + a.pixels - self.world.canvas
+        down = 2 * a.y + a.pixels - self.world.canvas
+        lead = abs(right) - abs(down)
+        if lead >= self.world.margin:
+            return "on the left" if right < 0 else "on the right"
+        if -lead >= self.world.margin:
+            return "at the top" if down < 0 else "at the bottom"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The scene graph as plain JSON; `from_json` reads it back."""
+        return {
+            "world": self.world.id,
+            "objects": [obj._asdict() for obj in self.objects],
+            "background": self.background,
+            "noise": self.noise,
+        }
+
+
+def from_json(graph: dict[str, Any], world: World) -> Scene:
+    """The scene of a graph that `Scene.to_json` wrote for the same world."""
+    if graph["world"] != world.id:
+        raise ValueError(f"the scene graph is of world {graph['world']!r}, not of {world.id!r}")
+    objects = tuple(
+        SceneObject(**{**obj, "jitter": tuple(obj["jitter"])}) for obj in graph["objects"]
+    )
+    return Scene(world, objects, tuple(graph["background"]), graph["noise"])
+
+
+def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"unknown {kind} {name!r}{hint}; known: {', '.join(known)}")
+
+
+WORLDS: dict[str, World] = {
+    "scenes-mini": World("scenes-mini"),
+    "scenes-64": World(
+        "scenes-64",
+        canvas=64,
+        shapes=(*World.shapes, "house", "hourglass", "bolt", "drop"),
+        colours=(*World.colours, "grey", "olive"),
+        textures=("plain", "striped", "dotted"),
+        small=14,
+        big=24,
+        counts=(0.15, 0.45, 0.25, 0.15),
+        distance=(24, 35),
+        offset=8,
+        margin=12,
+    ),
+}
+
+
+def named(name: str, **changes: Any) -> World:
+    """A world of the table, with fields of `World` changed. Raises ValueError for unknown names."""
+    check_known("world", [name], WORLDS)
+    check_known("field of a world", changes, [f.name for f in dataclasses.fields(World)])
+    return dataclasses.replace(WORLDS[name], **changes)
+
+
+def overlaps(a: SceneObject, b: SceneObject) -> bool:
+    """Whether the boxes share a pixel."""
+    return (
+        a.x < b.x + b.pixels
+        and b.x < a.x + a.pixels
+        and a.y < b.y + b.pixels
+        and b.y < a.y + a.pixels
+    )
+
+
+def exchange(scene: Scene, i: int, j: int, attribute: str) -> Scene:
+    """The scene with the colour, texture or shape of objects i and j exchanged, nothing else."""
+    check_known("attribute to exchange", [attribute], ("colour", "texture", "shape"))
+    objects = list(scene.objects)
+    a, b = objects[i], objects[j]
+    objects[i] = a._replace(**{attribute: getattr(b, attribute)})
+    objects[j] = b._replace(**{attribute: getattr(a, attribute)})
+    return scene._replace(objects=tuple(objects))
+
+
+def reverse_relation(scene: Scene, i: int, j: int) -> Scene | None:
+    """The scene with objects i and j in each other's place, so that their relation is the opposite.
+
+    Both boxes are turned by 180 degrees about the middle of the pair, the shapes stay upright: an
+    exact exchange if the sizes are equal, and inside the canvas and free of overlap in any case.
+    Of an overlapping pair the drawing order is exchanged. None if a third object is in the way.
+    """
+    objects = list(scene.objects)
+    a, b = objects[i], objects[j]
+    if overlaps(a, b):
+        objects[i], objects[j] = b, a
+        return scene._replace(objects=tuple(objects))
+    middle_x = min(a.x, b.x) + max(a.x + a.pixels, b.x + b.pixels)
+    middle_y = min(a.y, b.y) + max(a.y + a.pixels, b.y + b.pixels)
+    for k, obj in ((i, a), (j, b)):
+        objects[k] = obj._replace(x=middle_x - obj.x - obj.pixels, y=middle_y - obj.y - obj.pixels)
+    others = [obj for k, obj in enumerate(objects) if k not in (i, j)]
+    if any(overlaps(obj, other) for obj in (objects[i], objects[j]) for other in others):
+        return None
+    return scene._replace(objects=tuple(objects))

@@ -1,0 +1,240 @@
+"""Your own images: a table of image names and captions, and the folder the images are in."""
+
+import ast
+import difflib
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.record import DataError, Record
+from input_pipeline.sources import rows as tables
+
+_LOOKED_AT = 100  # images whose existence is checked before a run starts
+
+
+class RecordsSource:
+    """A record per row of a JSONL, TSV, CSV or JSON table, or per image of COCO captions.
+
+    path: the table; the suffix of its name says the format (`sources/rows.py`).
+    image_folder: where relative image names start; default: the folder of the table.
+    image_column: the image's file name.
+    caption_column: the caption, or a JSON list of captions of the image; several columns may be
+      named. COCO captions JSON has the columns id, image and caption (all captions of an image).
+    id_column: unique names of the records; default: image name and row number.
+    negatives_column, positives_column: hard negative / positive captions: a list of strings (for
+      every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
+    hard_images_column: a list of record ids. group_column: any value to split results by.
+    split_column: only rows whose value there is `split` are taken.
+    holdout: without a split column, this share of the images (by a hash of their names, so that
+      it does not change when rows are added) is kept out of `split="train"` and makes up every
+      other split. split="all" takes every row.
+    quoting: whether quotation marks in CSV and TSV group a field.
+
+    Raises ValueError for missing files, folders, columns and splits, DataError for unusable data.
+    """
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        path: str | Path,
+        image_folder: str | Path | None = None,
+        image_column: str = "image",
+        caption_column: str | Sequence[str] = "caption",
+        id_column: str | None = None,
+        negatives_column: str | None = None,
+        positives_column: str | None = None,
+        hard_images_column: str | None = None,
+        group_column: str | None = None,
+        split_column: str | None = None,
+        holdout: float = 0.0,
+        quoting: bool = True,
+    ) -> None:
+        self._rows = tables.open_rows(Path(path), quoting)
+        self._folder = Path(path).parent if image_folder is None else Path(image_folder)
+        self._image = image_column
+        self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
+        if id_column is None and isinstance(self._rows, tables.PackedRows):
+            id_column = "id" if "id" in self._rows.columns() else None
+        self._id = id_column
+        self._negatives, self._positives = negatives_column, positives_column
+        self._hard_images, self._group = hard_images_column, group_column
+        self._split, self._split_column, self._holdout = split, split_column, holdout
+        if not self._folder.is_dir():
+            raise ValueError(f"no image folder {self._folder}; set image_folder")
+        self._check_columns()
+        self._index = self._select()
+        self.fingerprint = self._fingerprint()
+        self._check_first_images()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, index: int) -> Record:
+        """Raises DataError, naming the row, for a row that does not make a record."""
+        row_index = int(self._index[index])
+        row, name = self._rows[row_index], self._rows.name(row_index)
+        captions = self._read_captions(row, name)
+        return Record(
+            id=self._record_id(row, row_index),
+            image=self._folder / self._image_name(row, name),
+            captions=captions,
+            negatives=_per_caption(row, self._negatives, len(captions), name),
+            positives=_per_caption(row, self._positives, len(captions), name),
+            hard_images=[str(other) for other in _list(row, self._hard_images, name)],
+            group=None if self._group is None else row.get(self._group),
+        )
+
+    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
+        captions: list[str] = []
+        for column in self._captions:
+            value = row.get(column)
+            if value is None:
+                raise DataError(f"{name} has no {column!r}; it has {list(row)}")
+            captions += value if isinstance(value, list) else [value]
+        if not all(isinstance(caption, str) for caption in captions):
+            raise DataError(f"{name}: a caption is text; got {captions}")
+        return captions
+
+    def _image_name(self, row: dict[str, Any], name: str) -> str:
+        image = row.get(self._image)
+        if not isinstance(image, str) or not image.strip() or "\0" in image:
+            raise DataError(f"{name}: {self._image!r} is the name of a file; got {image!r}")
+        if "://" in image:
+            raise DataError(f"{name}: {image} is a URL; download the images first")
+        return image
+
+    def _record_id(self, row: dict[str, Any], row_index: int) -> str:
+        if self._id is None:
+            return f"{row.get(self._image)}#{row_index + 1}"
+        if row.get(self._id) in (None, ""):
+            raise DataError(f"{self._rows.name(row_index)} has no {self._id!r}, its id")
+        return str(row[self._id])
+
+    def _check_columns(self) -> None:
+        seen = self._rows.columns()
+        named = {"image_column": [self._image], "caption_column": self._captions}
+        for option in ("id", "negatives", "positives", "hard_images", "group", "split_column"):
+            column = getattr(self, f"_{option}")
+            named[option if option == "split_column" else f"{option}_column"] = [column]
+        for option, columns in named.items():
+            for column in columns:
+                if column is not None and column not in seen:
+                    near = difflib.get_close_matches(column, seen, 1, cutoff=0.3)
+                    hint = f"; did you mean {option}={near[0]!r}?" if near else ""
+                    raise ValueError(
+                        f"{self._rows.path} has no column {column!r} ({option}); "
+                        f"columns: {seen}{hint}"
+                    )
+
+    def _select(self) -> np.ndarray:
+        """int64 (records,): the rows that belong to the split. Checks that ids are unique."""
+        if not 0 <= self._holdout < 1:
+            raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
+        everything = self._split == "all"
+        if not (everything or self._split == "train" or self._split_column or self._holdout):
+            raise ValueError(
+                f"split {self._split!r} of {self._rows.path}: say which rows that is with "
+                "split_column='...' or holdout=0.05, or name another file and split='all'"
+            )
+        chosen = np.ones(len(self._rows), bool)
+        by_split = not everything and (self._split_column is not None or self._holdout > 0)
+        if by_split or self._id is not None:
+            ids: set[int] = set()
+            splits: set[str] = set()
+            for index in range(len(self._rows)):
+                try:
+                    row = self._rows[index]
+                except DataError:  # stays with the training rows, where it is counted
+                    chosen[index] = self._split in ("train", "all")
+                    continue
+                if by_split:
+                    chosen[index] = self._belongs(row, splits)
+                if self._id is not None and chosen[index]:
+                    self._check_unique(row, index, ids)
+            if not chosen.any():
+                found = f"; splits: {sorted(splits)}" if self._split_column else ""
+                raise ValueError(f"{self._rows.path} has no row of split {self._split!r}{found}")
+        return np.flatnonzero(chosen)
+
+    def _belongs(self, row: dict[str, Any], splits: set[str]) -> bool:
+        if self._split_column is not None:
+            splits.add(str(row.get(self._split_column)))
+            return str(row.get(self._split_column)) == self._split
+        digest = hashlib.blake2b(str(row.get(self._image)).encode(), digest_size=8).digest()
+        held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
+        return held_out != (self._split == "train")
+
+    def _check_unique(self, row: dict[str, Any], index: int, ids: set[int]) -> None:
+        key = hash(str(row.get(self._id)))
+        if key in ids and row.get(self._id) is not None:
+            raise DataError(
+                f"{self._rows.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
+                "unique: choose another id_column or leave it out"
+            )
+        ids.add(key)
+
+    def _fingerprint(self) -> str:
+        options = [
+            self._image, self._captions, self._id, self._negatives, self._positives,
+            self._hard_images, self._group, self._split, self._split_column, self._holdout,
+        ]  # fmt: skip
+        text = f"{self._rows.digest} {json.dumps(options)}"
+        return f"records/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+    def _check_first_images(self) -> None:
+        """If none of the first images exists, the folder is wrong: better said now."""
+        if any(self._is_there(index) for index in range(min(len(self), _LOOKED_AT))):
+            return
+        missing = sum(not self._is_there(index) for index in range(len(self)))
+        try:
+            first = self[0].image
+        except DataError as error:
+            raise DataError(f"none of the first rows makes a record: {error}") from error
+        raise DataError(
+            f"{missing} of {len(self)} image files are missing, the first is {first}; "
+            "set image_folder to where the image names start"
+        )
+
+    def _is_there(self, index: int) -> bool:
+        try:
+            return self[index].image.exists()
+        except DataError:
+            return False
+
+
+def _list(row: dict[str, Any], column: str | None, name: str) -> list[Any]:
+    """A list-valued cell: a JSON list, or in CSV and TSV the text of one (JSON or Python)."""
+    value = None if column is None else row.get(column)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            try:
+                value = json.loads(value)
+            except ValueError as error:
+                raise DataError(f"{name}: {column!r} is not a list: {error}") from error
+    if value is None or value == "":
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _per_caption(
+    row: dict[str, Any], column: str | None, captions: int, name: str
+) -> list[list[str]]:
+    """One list of texts per caption; a flat list holds for each of them."""
+    value = _list(row, column, name)
+    if all(isinstance(text, str) for text in value):
+        return [[text for text in value if text.strip()]] * captions if value else []
+    if len(value) != captions or not all(isinstance(texts, list) for texts in value):
+        raise DataError(
+            f"{name}: {column!r} is a list of texts or one list for each of {captions} captions; "
+            f"got {value}"
+        )
+    if not all(isinstance(text, str) for texts in value for text in texts):
+        raise DataError(f"{name}: {column!r} holds something that is not text: {value}")
+    return [[text for text in texts if text.strip()] for texts in value]

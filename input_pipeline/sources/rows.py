@@ -1,0 +1,267 @@
+"""Tables on disk as random-access rows: JSONL, CSV and TSV files, JSON lists, COCO captions JSON.
+
+Only the position of each row is kept in memory (16 bytes a row), so that a table of millions of
+rows is cheap to hold and quick to pickle to a worker process; a row is parsed when it is asked for.
+"""
+
+import collections
+import csv
+import hashlib
+import io
+import json
+import logging
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.record import DataError
+
+FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
+_CHUNK = 1 << 24  # bytes read at a time while looking for line ends
+_BOM = b"\xef\xbb\xbf"  # Excel and some Windows editors begin UTF-8 files with it
+
+
+class Rows:
+    """`rows[i]` is the i-th row of the table as a dict. Raises DataError for a row that is damaged.
+
+    `digest` is the sha256 of the file. Parsing is left to the subclasses' `parse`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.digest = _sha256(path)
+        self._file: int | None = None
+
+    _start: np.ndarray  # int64 (rows,): first byte of each row
+    _stop: np.ndarray  # int64 (rows,): the byte after its last
+
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        try:
+            return self.parse(self._bytes(index))
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.name(index)} is not UTF-8: {error.reason}") from error
+        except (ValueError, RecursionError, csv.Error) as error:
+            raise DataError(f"{self.name(index)} cannot be read: {error}") from error
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def name(self, index: int) -> str:
+        """How messages call the row; rows are counted from 1, without a header."""
+        return f"row {index + 1} of {self.path}"
+
+    def columns(self, looked_at: int = 100) -> list[str]:
+        """The columns met in the first rows, in order."""
+        seen: dict[str, None] = {}
+        for index in range(min(looked_at, len(self))):
+            try:
+                seen |= dict.fromkeys(self[index])
+            except DataError:
+                continue
+        return list(seen)
+
+    def _bytes(self, index: int) -> bytes:
+        if self._file is None:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            self._file = descriptor
+            weakref.finalize(self, os.close, descriptor)
+        start = int(self._start[index])
+        return os.pread(self._file, int(self._stop[index]) - start, start)  # safe among threads
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_file": None}  # a descriptor means nothing in another process
+
+
+class JsonLines(Rows):
+    """One JSON object per line; blank lines do not count."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        ends = _line_ends(path)
+        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        self._start, self._stop = starts, ends
+        short = np.flatnonzero(ends - starts < 8)  # candidates for nothing but white space
+        blank = [index for index in short if not self._bytes(index).strip()]
+        self._start, self._stop = np.delete(starts, blank), np.delete(ends, blank)
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        row = json.loads(line.removeprefix(_BOM).decode("utf-8"))
+        if not isinstance(row, dict):
+            raise ValueError(f"a row is a JSON object; got {type(row).__name__}")
+        return row
+
+
+class Delimited(Rows):
+    """CSV (commas) or TSV (tabs) with a header row; quoted fields may hold line breaks.
+
+    With `quoting` off a quotation mark is an ordinary character (files that do not escape them).
+    """
+
+    def __init__(self, path: Path, delimiter: str, quoting: bool) -> None:
+        super().__init__(path)
+        self._delimiter = delimiter
+        self._quoting = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+        with path.open("rb") as file:
+            spans = self._spans(_CountedLines(file))
+            file.seek(0)
+            header = file.read(int(spans[0, 1])) if len(spans) else b""
+        self._start, self._stop = spans[1:, 0], spans[1:, 1]
+        try:
+            self._header = self._fields(header.removeprefix(_BOM)) if header else []
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"the header of {path} cannot be read: {error}") from error
+
+    def _spans(self, lines: "_CountedLines") -> np.ndarray:
+        """int64 (rows, 2): first byte of each row, the header's included, and the byte after it."""
+        spans: list[tuple[int, int]] = []
+        reader = self._reader(lines)
+        while True:
+            start = lines.position
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return np.array(spans, np.int64).reshape(-1, 2)
+            except (csv.Error, UnicodeDecodeError):
+                fields = ["damaged"]  # keeps its place; whoever asks for it is told
+            if fields:  # a blank line has none
+                spans.append((start, lines.position))
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        fields = self._fields(line)
+        if len(fields) != len(self._header):
+            raise ValueError(
+                f"{len(fields)} fields where the header has {len(self._header)}; a quotation mark "
+                "or a separator inside a field?"
+            )
+        return dict(zip(self._header, fields, strict=True))
+
+    def columns(self, looked_at: int = 100) -> list[str]:
+        return list(self._header)
+
+    def _fields(self, line: bytes) -> list[str]:
+        return next(self._reader(io.StringIO(line.decode("utf-8"), newline="")))
+
+    def _reader(self, lines) -> Iterator[list[str]]:
+        return csv.reader(lines, delimiter=self._delimiter, quoting=self._quoting, strict=True)
+
+
+class PackedRows(Rows):
+    """Rows that were in one JSON document, kept as JSON text in memory."""
+
+    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        super().__init__(path)
+        lines = [json.dumps(row).encode() for row in rows]
+        self._stop = np.cumsum([len(line) for line in lines], dtype=np.int64)
+        self._start = self._stop - np.array([len(line) for line in lines], np.int64)
+        self._text = b"".join(lines)
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        return json.loads(line)
+
+    def _bytes(self, index: int) -> bytes:
+        return self._text[self._start[index] : self._stop[index]]
+
+
+def open_rows(path: Path, quoting: bool = True) -> Rows:
+    """The rows of a table, by the suffix of its name.
+
+    Raises ValueError for a missing file or an unknown suffix, DataError for one without rows.
+    """
+    if not path.is_file():
+        raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
+    suffix = path.suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        rows: Rows = JsonLines(path)
+    elif suffix in (".csv", ".tsv"):
+        rows = Delimited(path, "\t" if suffix == ".tsv" else ",", quoting)
+    elif suffix == ".json":
+        rows = PackedRows(path, _json_rows(path))
+    else:
+        raise ValueError(f"{path}: the name of a table ends with one of {', '.join(FORMATS)}")
+    if not len(rows):
+        raise DataError(f"{path} holds no rows")
+    return rows
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    """A JSON list of objects as it is; COCO captions as rows of id, image, caption (a list)."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path} is not JSON: {error}; one object per line? name it .jsonl"
+        ) from error
+    if isinstance(document, list) and all(isinstance(row, dict) for row in document):
+        return document
+    if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
+        raise DataError(
+            f"{path} is neither a list of objects nor COCO captions (images, annotations)"
+        )
+    try:
+        return _coco_rows(path, document)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path} is not COCO captions: an entry lacks {error}") from error
+
+
+def _coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
+    captions: dict[Any, list[str]] = collections.defaultdict(list)
+    for annotation in document["annotations"]:
+        captions[annotation["image_id"]].append(annotation["caption"])
+    rows = [
+        {"id": str(image["id"]), "image": image["file_name"], "caption": captions.pop(image["id"])}
+        | ({"split": image["split"]} if "split" in image else {})
+        for image in document["images"]
+        if image["id"] in captions
+    ]
+    if captions:
+        raise DataError(
+            f"{path}: {len(captions)} captioned image ids are not among `images` (or are there "
+            f"twice), the first is {next(iter(captions))}"
+        )
+    if len(rows) < len(document["images"]):
+        logging.getLogger(__name__).warning(
+            "%s: %d of %d images have no caption and are left out",
+            path,
+            len(document["images"]) - len(rows),
+            len(document["images"]),
+        )
+    return rows
+
+
+class _CountedLines:
+    """The lines of a binary file as text, and the position after the last one handed out."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self.position = 0
+
+    def __iter__(self) -> "_CountedLines":
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._file)
+        self.position += len(line)
+        return line.decode("utf-8")
+
+
+def _line_ends(path: Path) -> np.ndarray:
+    """int64 (lines,): the position after each line's end; a last line may lack one."""
+    ends, position = [], 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            ends.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + position + 1)
+            position += len(chunk)
+    last = [] if ends and len(ends[-1]) and ends[-1][-1] == position else [position]
+    return np.concatenate([*ends, last]).astype(np.int64)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

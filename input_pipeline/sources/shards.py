@@ -1,0 +1,136 @@
+"""What `python -m input_pipeline.prepare` writes: array_record shards and their manifest.
+
+One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
+header (every field of the record but the image) and the encoded image. The manifest says how many
+records each shard holds, its size and sha256, what was left out and why, and what was asked for.
+"""
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.record import DataError, Record
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+_LENGTH = struct.Struct("<I")
+
+
+def encode(record: Record, image: bytes) -> bytes:
+    """One shard entry. Raises TypeError where `group` or `meta` is not JSON."""
+    header = {
+        "id": record.id,
+        "captions": list(record.captions),
+        "negatives": [list(texts) for texts in record.negatives],
+        "positives": [list(texts) for texts in record.positives],
+        "hard_images": list(record.hard_images),
+        "group": record.group,
+        "meta": record.meta,
+    }
+    text = json.dumps(header).encode()
+    return _LENGTH.pack(len(text)) + text + image
+
+
+def decode(entry: bytes) -> Record:
+    """The record of a shard entry; its image is encoded bytes. Raises ValueError if damaged."""
+    if len(entry) < _LENGTH.size:
+        raise ValueError(f"an entry of {len(entry)} bytes")
+    end = _LENGTH.size + _LENGTH.unpack_from(entry)[0]
+    return Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises ValueError where there is none, DataError for one that is damaged or unfinished."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} holds no {MANIFEST}; python -m input_pipeline.prepare writes one"
+        )
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        complete, version = manifest["complete"], manifest["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged: {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise DataError(f"{path} has format {version}, this version reads {FORMAT_VERSION}")
+    if not complete:
+        raise DataError(
+            f"{folder} is unfinished: run the same prepare command again to complete it"
+        )
+    return manifest
+
+
+def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
+    """Shard name -> what is wrong with it, by the sha256 of the manifest. Reads every byte."""
+    wrong = {}
+    for shard in manifest["shards"]:
+        path = folder / shard["name"]
+        if not path.is_file():
+            wrong[shard["name"]] = "missing"
+            continue
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != shard["sha256"]:
+            wrong[shard["name"]] = f"sha256 {digest[:12]}..., should be {shard['sha256'][:12]}..."
+    return wrong
+
+
+class ShardsSource:
+    """The records of a prepared folder, in the order of the source they were made from.
+
+    A folder holds one split, named in its manifest: `split` must be that one or "all". Sizes and
+    counts are checked at once, sha256 by `python -m input_pipeline.check`. Raises ValueError for a
+    missing folder or another split, DataError for missing, truncated or damaged shards.
+    """
+
+    def __init__(self, split: str = "all", *, path: str | Path) -> None:
+        from array_record.python import array_record_data_source
+
+        folder = Path(path)
+        manifest = read_manifest(folder)
+        made_of = manifest["request"]["split"]
+        if split not in ("all", made_of):
+            raise ValueError(f"{folder} holds the split {made_of!r}; got {split!r}")
+        self.manifest = manifest
+        self.fingerprint = f"shards/{_digest(manifest)}"
+        self._folder = folder
+        full = [shard for shard in manifest["shards"] if shard["count"]]
+        _check_sizes(folder, manifest["shards"])
+        if not full:
+            raise DataError(f"{folder} holds no records")
+        try:
+            self._entries = array_record_data_source.ArrayRecordDataSource(
+                [folder / shard["name"] for shard in full]
+            )
+        except (RuntimeError, ValueError) as error:
+            raise DataError(f"a shard of {folder} cannot be opened: {error}") from error
+        if len(self._entries) != manifest["count"]:
+            raise DataError(
+                f"{folder} holds {len(self._entries)} records, its manifest says "
+                f"{manifest['count']}; find the damage with python -m input_pipeline.check {folder}"
+            )
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> Record:
+        try:
+            return decode(self._entries[index])
+        except (RuntimeError, ValueError, TypeError) as error:  # array_record, JSON, Record
+            raise DataError(f"entry {index} of {self._folder} is damaged: {error}") from error
+
+
+def _check_sizes(folder: Path, shards: list[dict[str, Any]]) -> None:
+    for shard in shards:
+        path = folder / shard["name"]
+        size = path.stat().st_size if path.is_file() else None
+        if size != shard["bytes"]:
+            found = "is missing" if size is None else f"has {size} bytes"
+            raise DataError(f"shard {path} {found}, the manifest says {shard['bytes']} bytes")
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    contents = [shard["sha256"] for shard in manifest["shards"]]
+    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:32]

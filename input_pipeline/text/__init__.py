@@ -1,0 +1,15 @@
+"""Strings -> token ids. Name -> tokenizer class; `input_pipeline.make_tokenizer` builds one."""
+
+from collections.abc import Callable
+
+from input_pipeline.text import tokenizers
+
+TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer]] = {
+    "bytes": tokenizers.BytesTokenizer,
+    "clip": tokenizers.ClipTokenizer,
+    "digits": tokenizers.digits_tokenizer,
+    "hf": tokenizers.HfTokenizer,
+    "scenes": tokenizers.scenes_tokenizer,
+    "sentencepiece": tokenizers.SentencePieceTokenizer,
+    "words": tokenizers.WordTokenizer,
+}

@@ -1,0 +1,33 @@
+"""Which records can be used, and how many that cannot are too many: one rule for everybody."""
+
+from collections.abc import Mapping
+
+from input_pipeline.record import DataError, Record
+
+MAX_CAPTION = 100_000  # characters; a longer text is a damaged file, not a caption
+
+
+def captions(record: Record) -> list[int]:
+    """Positions of the captions that hold text. Raises DataError if there is none."""
+    usable = []
+    for position, caption in enumerate(record.captions):
+        if not isinstance(caption, str):
+            raise DataError(f"a caption is text; got {type(caption).__name__}")
+        if len(caption) > MAX_CAPTION:
+            raise DataError(f"a caption of {len(caption):,} characters (limit {MAX_CAPTION:,})")
+        if caption.strip():
+            usable.append(position)
+    if not usable:
+        raise DataError(f"no caption with any text among {len(record.captions)}")
+    return usable
+
+
+def check_share(bad: Mapping[str, str], limit: float, total: int) -> None:
+    """Raises DataError, naming the last bad record, if more than `limit` of `total` are bad."""
+    if len(bad) <= limit:
+        return
+    last = next(reversed(bad))
+    raise DataError(
+        f"{len(bad)} of {total:,} records cannot be used, more than the limit of {limit:g} "
+        f"(max_bad_share); the last is {last}: {bad[last]}"
+    )

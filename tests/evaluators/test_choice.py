@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax import errors
+from vlc_jax.evaluators import choice
+
+SCORES = np.array(
+    [
+        [0.9, 0.1, 0.2],  # right
+        [0.3, 0.3, 0.1],  # tie with one
+        [0.4, 0.4, 0.4],  # tie with both
+        [0.1, 0.2, 0.0],  # wrong
+        [0.2, 0.1, 9.0],  # right: the high score is padding
+        [0.1, 0.5, 0.5],  # wrong; the tie is among wrong captions
+    ]
+)
+MASK = np.array([[True, True, i != 4] for i in range(6)])
+
+
+@pytest.mark.parametrize(
+    ("tie", "expected"),
+    [
+        ("strict", [1, 0, 0, 0, 1, 0]),
+        ("first_index", [1, 1, 1, 0, 1, 0]),
+        ("half", [1, 1 / 2, 1 / 3, 0, 1, 0]),
+    ],
+)
+def test_tie_policies_on_a_hand_made_matrix_with_padding(tie, expected):
+    credit, tied = choice.credit(SCORES, MASK, tie)
+    np.testing.assert_allclose(credit, expected)
+    np.testing.assert_array_equal(tied, [False, True, True, False, False, False])
+
+
+def test_padding_never_changes_the_credit():
+    for fill in (-9.0, 0.2, 9.0):
+        scores = np.where(MASK, SCORES, fill)
+        np.testing.assert_array_equal(
+            choice.credit(scores, MASK)[0], choice.credit(SCORES, MASK)[0]
+        )
+
+
+def cases(counts, group=None):
+    return [
+        Case(
+            str(n),
+            (b"image%d" % n,),
+            tuple(f"caption {n} {k}" for k in range(count)),
+            group=group and group[n],
+        )
+        for n, count in enumerate(counts)
+    ]
+
+
+def first_caption_wins(image, text):
+    return 1.0 if text.endswith(" 0") else 0.5
+
+
+def test_constant_scorer_does_not_win(constant_scorer):
+    benchmark = Benchmark("b", cases([2, 4, 2]), "1")
+    result = choice.evaluate(benchmark, constant_scorer)
+    accuracy = result.metrics["accuracy"]
+    assert (accuracy.value, accuracy.ties) == (0.0, 1.0)
+    assert not any(row["correct"] for row in result.per_example)
+    half = choice.evaluate(benchmark, constant_scorer, tie="half").metrics["accuracy"]
+    np.testing.assert_allclose(half.value, half.chance)
+    np.testing.assert_allclose(half.chance, (1 / 2 + 1 / 4 + 1 / 2) / 3)
+
+
+def test_each_image_meets_its_own_captions(table_scorer):
+    def look_up(image, text):
+        n, k = text.split()[1:]
+        return float(image == b"image" + n.encode() and k == "0")
+
+    benchmark = Benchmark("b", cases([2, 4, 3, 2, 2]), "1")
+    result = choice.evaluate(benchmark, table_scorer(look_up).scorer(), chunk=2)
+    assert result.metrics["accuracy"].value == 1.0
+    assert [row["scores"] for row in result.per_example] == [
+        [1.0] + [0.0] * (count - 1) for count in (2, 4, 3, 2, 2)
+    ]
+    assert result.per_example[2]["captions"] == list(benchmark.cases[2].captions)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 100])
+def test_result_does_not_depend_on_the_chunk(table_scorer, chunk):
+    counts = [2, 3, 2, 5, 2, 4, 2]
+    benchmark = Benchmark("b", cases(counts, group="aabbaab"), "1")
+    look_up = lambda image, text: hash((image, text)) % 7 / 7.0  # noqa: E731
+    whole = choice.evaluate(benchmark, table_scorer(look_up).scorer())
+    assert choice.evaluate(benchmark, table_scorer(look_up).scorer(), chunk=chunk) == whole
+
+
+def test_a_caption_that_repeats_the_correct_one_ties_with_it_exactly(table_scorer):
+    case = Case("0", (b"i",), ("same", "other", "same"))
+    calls = iter(np.linspace(0.5, 0.6, 100))  # the same text comes out different each time
+    drifting = lambda image, text: 0.1 if text == "other" else -next(calls)  # noqa: E731
+    result = choice.evaluate(Benchmark("b", [case], "1"), table_scorer(drifting).scorer())
+    scores = result.per_example[0]["scores"]
+    assert scores[0] == scores[2]
+
+
+def test_groups_get_their_own_accuracy_and_a_macro_mean(table_scorer):
+    benchmark = Benchmark("b", cases([2, 2, 2, 2], group=["left", "left", "left", "on"]), "1")
+    wrong = {"caption 3 1", "caption 0 1"}
+    look_up = lambda image, text: 2.0 if text in wrong else first_caption_wins(image, text)  # noqa: E731
+    metrics = choice.evaluate(benchmark, table_scorer(look_up).scorer()).metrics
+    assert metrics["accuracy"].value == 0.5
+    np.testing.assert_allclose(metrics["accuracy/left"].value, 2 / 3)
+    assert metrics["accuracy/on"].value == 0.0
+    np.testing.assert_allclose(metrics["accuracy_macro"].value, 1 / 3)
+
+
+def test_cases_that_are_no_choice_are_refused_by_name(constant_scorer):
+    for bad in (Case("x7", (b"i",), ("only",)), Case("x7", (b"i", b"j"), ("a", "b"))):
+        with pytest.raises(DataError, match="case 'x7' of 'b'"):
+            choice.evaluate(Benchmark("b", [bad], "1"), constant_scorer)
+    with pytest.raises(DataError, match="has no cases"):
+        choice.evaluate(Benchmark("b", [], "1"), constant_scorer)
+
+
+def test_unknown_tie_policy_is_refused(constant_scorer):
+    with pytest.raises(errors.UsageError, match="'strict', 'first_index', 'half'"):
+        choice.evaluate(Benchmark("b", cases([2]), "1"), constant_scorer, tie="lucky")
+
+
+def test_nan_scores_stop_the_evaluation(table_scorer):
+    scorer = table_scorer(lambda image, text: float("nan")).scorer()
+    with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
+        choice.evaluate(Benchmark("b", cases([2]), "1"), scorer)

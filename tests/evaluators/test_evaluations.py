@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+from input_pipeline import benchmarks
+from input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax import errors, evaluators
+
+
+def tiny_benchmark(protocol):
+    images = (b"a", b"b") if protocol == "pairs" else (b"a",)
+    captions = {"zeroshot": (), "retrieval": ("x",)}.get(protocol, ("x", "y"))
+    cases = [Case(str(n), images, captions, meta={"label": n}) for n in range(2)]
+    return Benchmark("b", cases, "v3", ("cat", "dog"), ("a {}",))
+
+
+@pytest.mark.parametrize("name", evaluators.EVALUATIONS)
+def test_every_benchmark_has_a_reader_and_a_protocol(name):
+    reader, protocol = evaluators.lookup(name)
+    assert reader in benchmarks.READERS
+    assert protocol in evaluators.PROTOCOLS
+    assert evaluators.headline(name) == evaluators.summary(name)[0]
+
+
+@pytest.mark.parametrize("protocol", evaluators.PROTOCOLS)
+def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scorer):
+    name = next(n for n, (_, p) in evaluators.EVALUATIONS.items() if p == protocol)
+    benchmark = tiny_benchmark(protocol)
+    result = evaluators.evaluate(name, benchmark, constant_scorer)
+    assert result.metrics[evaluators.headline(name)].unit == "fraction"
+    written = evaluators.to_json(name, benchmark, result, step=7, options={}, seconds=0.5)
+    read = json.loads(json.dumps(written, allow_nan=False))
+    assert (read["benchmark"], read["step"], read["version"]) == (name, 7, "v3")
+    assert read["summary"][0] == evaluators.headline(name)
+    assert set(read["summary"]) <= set(read["metrics"])
+    headline = read["metrics"][evaluators.headline(name)]
+    assert headline == result.metrics[evaluators.headline(name)]._asdict()
+    assert json.loads(json.dumps(result.per_example)) == result.per_example
+
+
+def test_unknown_benchmark_names_the_nearest():
+    with pytest.raises(errors.UsageError, match="did you mean 'scenes_attribute_swap'"):
+        evaluators.lookup("scenes_attribut_swap")
+
+
+def test_unknown_option_names_the_nearest(constant_scorer):
+    with pytest.raises(errors.UsageError, match=r"'ties'.*did you mean 'tie'"):
+        evaluators.evaluate("scenes_swap", tiny_benchmark("choice"), constant_scorer, ties="half")

@@ -1,0 +1,133 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import pairs
+
+MATRICES = np.array(
+    [
+        [[0.9, 0.1], [0.2, 0.8]],  # all right
+        [[0.9, 0.1], [0.95, 0.99]],  # both images right; caption 0 prefers image 1
+        [[0.5, 0.6], [0.1, 0.7]],  # image 0 wrong; captions find their images
+        [[0.9, 0.1], [0.9, 0.1]],  # one image right, one caption ties ... nothing else
+        [[0.5, 0.5], [0.5, 0.5]],  # all tied
+    ]
+)
+
+
+def test_decisions_on_hand_made_matrices():
+    text, image = pairs.decisions(MATRICES)
+    np.testing.assert_array_equal(text, [[1, 1], [1, 1], [0, 1], [1, 0], [0, 0]])
+    np.testing.assert_array_equal(image, [[1, 1], [0, 1], [1, 1], [0, 0], [0, 0]])
+
+
+def test_chances_are_those_of_all_orders_of_four_scores():
+    orders = np.array(list(itertools.permutations(range(4))), float).reshape(-1, 2, 2)
+    text, image = pairs.decisions(orders)
+    assert text.mean() == 1 / 2
+    assert text.all(axis=1).mean() == image.all(axis=1).mean() == 1 / 4
+    np.testing.assert_allclose((text.all(axis=1) & image.all(axis=1)).mean(), 1 / 6)
+
+
+def benchmark(count, group=None):
+    return Benchmark(
+        "b",
+        [
+            Case(
+                str(n),
+                (b"%d 0" % n, b"%d 1" % n),
+                (f"{n} 0", f"{n} 1"),
+                group=group and group[n],
+            )
+            for n in range(count)
+        ],
+        "1",
+    )
+
+
+def look_up(image, text):
+    (n, k), (m, c) = image.decode().split(), text.split()
+    assert n == m  # images only meet captions of their own case
+    return MATRICES[int(n), int(k), int(c)]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 256])
+def test_scores_of_hand_made_matrices(table_scorer, chunk):
+    result = pairs.evaluate(benchmark(5), table_scorer(look_up).scorer(), chunk=chunk)
+    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    assert values == {
+        "pair_accuracy": 2 / 5,
+        "individual_accuracy": 6 / 10,
+        "text_score": 2 / 5,
+        "image_score": 2 / 5,
+        "group_score": 1 / 5,
+    }
+    chances = {name: estimate.chance for name, estimate in result.metrics.items()}
+    assert chances == {
+        "pair_accuracy": 1 / 4,
+        "individual_accuracy": 1 / 2,
+        "text_score": 1 / 4,
+        "image_score": 1 / 4,
+        "group_score": 1 / 6,
+    }
+    assert result.metrics["pair_accuracy"].ties == 1 / 5
+    assert result.metrics["image_score"].ties == 2 / 5
+    assert [row["correct"] for row in result.per_example] == [True, True, False, False, False]
+    np.testing.assert_allclose(result.per_example[1]["scores"], MATRICES[1], rtol=1e-6)
+
+
+def test_constant_scorer_does_not_win(constant_scorer):
+    metrics = pairs.evaluate(benchmark(4), constant_scorer).metrics
+    assert {estimate.value for estimate in metrics.values()} == {0.0}
+    assert {estimate.ties for estimate in metrics.values()} == {1.0}
+
+
+def test_always_the_first_caption_is_half_individual_and_no_pair(table_scorer):
+    first = table_scorer(lambda image, text: 1.0 - int(text.split()[1])).scorer()
+    metrics = pairs.evaluate(benchmark(4), first).metrics
+    assert metrics["individual_accuracy"].value == 0.5
+    assert metrics["pair_accuracy"].value == 0.0
+
+
+def test_equal_captions_tie(table_scorer):
+    case = Case("0", (b"x", b"y"), ("same", "same"))
+    calls = iter(np.linspace(0.5, 0.9, 100))
+    drifting = table_scorer(lambda image, text: next(calls)).scorer()
+    metrics = pairs.evaluate(Benchmark("b", [case], "1"), drifting).metrics
+    assert metrics["individual_accuracy"].value == 0.0
+    assert metrics["individual_accuracy"].ties == 1.0
+
+
+def test_groups_get_individual_and_pair_accuracy(table_scorer):
+    order = [0, 4, 2]  # both right, all tied, one right
+
+    def shuffled(image, text):
+        (n, k), (_, c) = image.decode().split(), text.split()
+        return MATRICES[order[int(n)], int(k), int(c)]
+
+    groups = ["left/right", "above/below", "above/below"]
+    metrics = pairs.evaluate(benchmark(3, groups), table_scorer(shuffled).scorer()).metrics
+    assert metrics["pair_accuracy/left/right"].value == 1.0
+    assert metrics["pair_accuracy/above/below"].value == 0.0
+    assert metrics["individual_accuracy/left/right"].value == 1.0
+    assert metrics["individual_accuracy/above/below"].value == 1 / 4
+    assert metrics["individual_accuracy/above/below"].count == 4
+    assert metrics["pair_accuracy_macro"].value == 0.5
+
+
+def test_two_images_of_a_pair_are_not_independent(table_scorer):
+    right = table_scorer(lambda image, text: float(image.decode() == text)).scorer()
+    metrics = pairs.evaluate(benchmark(10), right).metrics
+    assert metrics["individual_accuracy"].count == 20
+    assert metrics["individual_accuracy"].low == metrics["pair_accuracy"].low
+
+
+def test_cases_that_are_no_pair_are_refused_by_name(constant_scorer):
+    bad = Case("x7", (b"i",), ("a", "b"))
+    with pytest.raises(DataError, match="case 'x7' of 'b'"):
+        pairs.evaluate(Benchmark("b", [bad], "1"), constant_scorer)
+    with pytest.raises(DataError, match="no cases"):
+        pairs.evaluate(Benchmark("b", [], "1"), constant_scorer)

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import scipy.stats
+
+from vlc_jax import errors
+from vlc_jax.evaluators import stats
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 7), (1, 2), (13, 20), (999, 1000), (5, 5)])
+def test_wilson_equals_scipy(right, count):
+    expected = scipy.stats.binomtest(right, count).proportion_ci(method="wilson")
+    np.testing.assert_allclose(
+        stats.wilson(right / count, count), (expected.low, expected.high), atol=1e-12
+    )
+
+
+def test_wilson_covers_the_truth_in_95_of_100_draws():
+    draws = np.random.default_rng(0).binomial(40, 0.7, size=4000)
+    covered = [low <= 0.7 <= high for low, high in (stats.wilson(d / 40, 40) for d in draws)]
+    assert 0.93 < np.mean(covered) < 0.97
+
+
+def test_perfect_score_still_has_an_interval():
+    estimate = stats.proportion(np.ones(20), 0.5)
+    assert estimate.value == estimate.high == 1.0
+    assert 0.8 < estimate.low < 0.9
+
+
+def test_proportion_reports_count_chance_and_tie_share():
+    ties = np.array([True, False, False, False])
+    estimate = stats.proportion(np.array([0.0, 1, 1, 0]), 0.25, ties)
+    assert estimate[:3] == (0.5, 4, 0.25)
+    assert estimate.ties == 0.25
+
+
+def test_proportion_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        stats.proportion(np.array([], np.float64), 0.5)
+
+
+def test_copies_of_an_example_do_not_narrow_the_interval():
+    hits = np.random.default_rng(1).random(60) < 0.6
+    once = stats.proportion(hits, None)
+    five_times = stats.proportion(np.repeat(hits, 5), None, clusters=np.repeat(np.arange(60), 5))
+    np.testing.assert_allclose(five_times.high - five_times.low, once.high - once.low, rtol=0.02)
+    assert five_times.count == 300
+
+
+def test_clusters_of_one_and_opposite_members_change_nothing():
+    hits = np.array([1.0, 0, 1, 0, 1, 0])
+    plain = stats.proportion(hits, None)
+    assert stats.proportion(hits, None, clusters=np.arange(6)) == plain
+    assert stats.proportion(hits, None, clusters=np.repeat([0, 1, 2], 2)) == plain
+
+
+def test_macro_mean_weighs_groups_equally_and_its_interval_shrinks_with_more_groups():
+    big = stats.proportion(np.ones(900), 0.5)
+    small = stats.proportion(np.zeros(10), 0.5)
+    mean = stats.macro([big, small])
+    assert mean.value == 0.5
+    assert mean.count == 910
+    assert mean.chance == 0.5
+    one = stats.proportion(np.arange(20) < 12, 0.5)
+    four = stats.macro([one] * 4)
+    np.testing.assert_allclose(four.value - four.low, (one.value - one.low) / 2)
+    np.testing.assert_allclose(four.high - four.value, (one.high - one.value) / 2)
+
+
+def test_macro_interval_covers_the_truth_in_95_of_100_draws():
+    rng, truth, sizes = np.random.default_rng(0), (0.2, 0.6, 0.95), (15, 40, 30)
+    covered = []
+    for _ in range(1000):
+        groups = [
+            stats.proportion(rng.random(n) < p, None) for n, p in zip(sizes, truth, strict=True)
+        ]
+        mean = stats.macro(groups)
+        covered.append(mean.low <= np.mean(truth) <= mean.high)
+    assert 0.93 < np.mean(covered) < 0.98
+
+
+def test_bootstrap_is_deterministic_and_holds_the_statistic():
+    values = np.random.default_rng(3).exponential(10, 300)
+    first, second = (stats.bootstrapped(values, "mean", unit="rank") for _ in (0, 1))
+    assert first == second
+    assert first.low < first.value == values.mean() < first.high
+    error = values.std() / np.sqrt(300)
+    np.testing.assert_allclose(first.high - first.low, 2 * 1.96 * error, rtol=0.1)
+
+
+@pytest.mark.parametrize("values", [np.array([4.0]), np.full(9, 2.0)])
+def test_bootstrap_of_equal_values_has_no_width(values):
+    estimate = stats.bootstrapped(values, "median")
+    assert estimate.low == estimate.value == estimate.high
+
+
+def test_groups_are_split_and_examples_without_group_left_out():
+    groups = ["b", "a", None, "b", ["x", 1]]
+    credit, chance = np.array([1.0, 0, 1, 0, 1]), np.array([0.5, 0.25, 0.5, 0.5, 0.2])
+    found = stats.per_group("accuracy", groups, credit, chance, np.zeros(5, bool))
+    assert {name: (e.value, e.count) for name, e in found.items()} == {
+        "accuracy/a": (0.0, 1),
+        "accuracy/b": (0.5, 2),
+        'accuracy/["x", 1]': (1.0, 1),
+        "accuracy_macro": (0.5, 4),
+    }
+    assert found["accuracy/a"].chance == 0.25
+    assert stats.per_group("accuracy", [None], np.ones(1), np.ones(1), np.zeros(1, bool)) == {}
+
+
+def test_scores_that_are_not_finite_are_refused():
+    with pytest.raises(errors.DivergedError, match="2 of 3 on benchmark 'x'"):
+        stats.require_finite(np.array([1.0, np.nan, np.inf]), "x")

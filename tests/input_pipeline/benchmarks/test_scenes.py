@@ -1,0 +1,265 @@
+"""The evaluation sets ask what they say: one right answer, nothing to guess it from."""
+
+import collections
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from input_pipeline.benchmarks import READERS
+from input_pipeline.benchmarks import scenes as reader
+from input_pipeline.scenes import draw, grammar
+from input_pipeline.scenes import world as worlds
+
+MINI = worlds.named("scenes-mini")
+CHOICE = [
+    "scenes_objects", "scenes_attributes", "scenes_attribute_swap", "scenes_relation_swap",
+    "scenes_replace", "scenes_swap", "scenes_order", "scenes_negation",
+    "scenes_held_attribute_swap", "scenes_held_relation_swap",
+]  # fmt: skip
+FEW = {"shapes": ["ring", "star", "moon"], "colours": ["red", "blue", "pink"], "counts": [0, 1]}
+SWAPS = [name for name in CHOICE if "swap" in name] + ["scenes_order"]
+
+
+def scene_of(case, world=MINI, key="scene"):
+    return worlds.from_json(case.meta[key], world)
+
+
+def is_true(text, scene):
+    return grammar.is_true(grammar.parse(text, scene.world), scene)
+
+
+@pytest.mark.parametrize("name", sorted(reader.READERS))
+def test_sets_have_the_asked_cases_and_are_always_the_same(name):
+    benchmark = READERS[name](count=60)
+    assert benchmark.name == name
+    assert len(benchmark.cases) == 60
+    assert len({case.id for case in benchmark.cases}) == 60
+    reader._picture.cache_clear()
+    again = READERS[name](count=80)
+    assert again.version == benchmark.version
+    for case, same in zip(benchmark.cases, again.cases, strict=False):
+        assert (case.id, case.captions, case.group) == (same.id, same.captions, same.group)
+        assert json.dumps(case.meta) == json.dumps(same.meta)
+        for image, other in zip(case.images, same.images, strict=True):
+            np.testing.assert_array_equal(image, other)
+        np.testing.assert_array_equal(case.images[0], draw.draw(scene_of(case)))
+
+
+@pytest.mark.parametrize("name", sorted(reader.READERS))
+def test_validation_and_test_are_different_pictures(name):
+    first, second = READERS[name](count=5), READERS[name](count=5, split="test")
+    assert first.version != second.version
+    assert not {case.id for case in first.cases} & {case.id for case in second.cases}
+    for case, other in zip(first.cases, second.cases, strict=True):
+        assert (case.images[0] != other.images[0]).any()
+
+
+@pytest.mark.parametrize("name", sorted(reader.READERS))
+def test_sets_exist_for_the_bigger_world_and_for_changed_ones(name):
+    for options in (
+        {"world": "scenes-64"},
+        {"world_options": {"depth": 0.5}},
+        {"world_options": {"repeat": 0.3}},
+        {"world_options": {"colours": ["red", "green", "blue", "pink", "black"]}},
+    ):
+        benchmark = READERS[name](count=20, **options)
+        world = reader.Where(**options).rules
+        assert len(benchmark.cases) == 20
+        for case in benchmark.cases:
+            scene = scene_of(case, world)
+            if case.captions:
+                assert is_true(case.captions[0], scene)
+            if name in CHOICE and name != "scenes_order":
+                assert not is_true(case.captions[1], scene)
+
+
+@pytest.mark.parametrize("name", CHOICE)
+def test_first_caption_is_true_and_second_false(name):
+    for case in READERS[name]().cases:
+        right, wrong = case.captions
+        scene = scene_of(case)
+        assert is_true(right, scene)
+        meaning = grammar.parse(wrong, MINI)
+        if name != "scenes_order":
+            assert meaning is not None
+        assert meaning is None or not grammar.is_true(meaning, scene)
+
+
+@pytest.mark.parametrize("name", ["scenes_replace", "scenes_swap"])
+@pytest.mark.parametrize("options", [{}, {"split": "test"}])
+def test_hard_positives_are_true_and_new(name, options):
+    for case in READERS[name](**options).cases:
+        assert is_true(case.meta["positive"], scene_of(case))
+        assert case.meta["positive"] not in case.captions
+
+
+def _pairs(text):
+    tokens = ["<", *text.split(), ">"]
+    return list(itertools.pairwise(tokens))
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICE if name != "scenes_order"])
+def test_texts_alone_do_not_give_the_answer_away(name):
+    """A naive Bayes reader of word pairs, trained on half of the set, is at chance on the rest.
+
+    Not so for shuffled texts, which are ungrammatical by design.
+    """
+    cases = READERS[name]().cases
+    counts = [collections.Counter(), collections.Counter()]
+    for case in cases[:1000]:
+        for text, counter in zip(case.captions, counts, strict=True):
+            counter.update(_pairs(text))
+
+    def liking(text):
+        return sum(math.log((counts[0][p] + 1) / (counts[1][p] + 1)) for p in _pairs(text))
+
+    gaps = [liking(right) - liking(wrong) for right, wrong in (c.captions for c in cases[1000:])]
+    accuracy = sum((gap > 0) + 0.5 * (gap == 0) for gap in gaps) / len(gaps)
+    if name == "scenes_held_attribute_swap":  # the right caption holds what training never shows
+        assert accuracy > 0.9
+    else:
+        assert accuracy == pytest.approx(0.5, abs=0.065)
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_swaps_use_the_same_words(name):
+    for case in READERS[name](count=300).cases:
+        right, wrong = case.captions
+        assert collections.Counter(right.split()) == collections.Counter(wrong.split())
+
+
+@pytest.mark.parametrize("name", ["scenes_relation_swap", "scenes_whatsup"])
+def test_relations_are_evenly_asked(name):
+    benchmark = READERS[name]()
+    relations = collections.Counter(
+        grammar.parse(case.captions[0], MINI).link for case in benchmark.cases
+    )
+    assert set(relations) == set(worlds.DIRECTIONS)
+    assert all(abs(count - 500) < 80 for count in relations.values())
+    groups = collections.Counter(case.group for case in benchmark.cases)
+    assert set(groups) == {"left_right", "above_below"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("scenes_replace", reader.REPLACE_KINDS),
+        ("scenes_swap", reader.SWAP_KINDS),
+        ("scenes_order", reader.contrast.SHUFFLES),
+    ],
+)
+def test_kinds_take_turns(name, kinds):
+    options = {} if name == "scenes_order" else {"kinds": kinds}
+    groups = collections.Counter(c.group for c in READERS[name](count=240, **options).cases)
+    assert groups == dict.fromkeys(kinds, 240 // len(kinds))
+
+
+@pytest.mark.parametrize("synonyms", ["a", "b"])
+def test_replaced_word_and_its_synonym_stand_in_the_same_place(synonyms):
+    which = "ab".index(synonyms)
+    for case in READERS["scenes_replace"](count=150, synonyms=synonyms).cases:
+        right, wrong = (grammar.parse(text, MINI) for text in case.captions)
+        positive = grammar.parse(case.meta["positive"], MINI)
+        slots = [grammar.slots(caption) for caption in (right, wrong, positive)]
+        changed = [trio for trio in zip(*slots, strict=True) if len(set(trio)) > 1]
+        ((was, false, also_true),) = changed
+        assert was.role == case.group
+        assert also_true.text == reader.words.SYNONYMS[was.text][which]
+        assert false.text in reader.words.base_words(MINI, case.group)
+        if case.group == "colour":
+            assert false.text not in {obj.colour for obj in scene_of(case).objects}
+
+
+def test_swap_alone_asks_attributes_as_the_paper_does():
+    assert {case.group for case in READERS["scenes_swap"](count=50).cases} == {"attribute"}
+
+
+@pytest.mark.parametrize("name", ["scenes_retrieval", "scenes_held_retrieval"])
+def test_retrieval_captions_are_true_for_their_own_picture_only(name):
+    cases = READERS[name](count=250).cases
+    parsed = [grammar.parse(case.captions[0], MINI) for case in cases]
+    for i, case in enumerate(cases):
+        scene = scene_of(case)
+        assert [k for k, caption in enumerate(parsed) if grammar.is_true(caption, scene)] == [i]
+
+
+def test_retrieval_has_a_thousand_pictures_by_default():
+    assert len(READERS["scenes_retrieval"]().cases) == 1000
+
+
+def test_whatsup_pictures_differ_in_the_places_of_two_objects_only():
+    for case in READERS["scenes_whatsup"](count=200).cases:
+        first, second = scene_of(case), scene_of(case, key="other_scene")
+        np.testing.assert_array_equal(case.images[1], draw.draw(second))
+        right, wrong = case.captions
+        assert is_true(right, first)
+        assert not is_true(wrong, first)
+        assert is_true(wrong, second)
+        assert not is_true(right, second)
+        assert [obj[:4] for obj in first.objects] == [obj[:4] for obj in second.objects]
+        assert first.background == second.background
+
+
+def test_whatsup_asks_for_depth_where_the_world_has_it():
+    benchmark = READERS["scenes_whatsup"](count=60, world_options={"depth": 0.5})
+    assert {case.group for case in benchmark.cases} == {"left_right", "above_below", "front_behind"}
+
+
+@pytest.mark.parametrize("attribute", ["shape", "colour"])
+def test_zero_shot_labels_are_the_attribute_of_the_only_object(attribute):
+    name = {"shape": "scenes_zero_shot_objects", "colour": "scenes_zero_shot_colours"}[attribute]
+    benchmark = READERS[name](count=300)
+    assert benchmark.classes == reader.words.base_words(MINI, attribute)
+    for case in benchmark.cases:
+        scene = scene_of(case)
+        (obj,) = scene.objects
+        label = benchmark.classes[case.meta["label"]]
+        assert label == getattr(obj, attribute)
+        truths = [is_true(template.format(label), scene) for template in benchmark.templates]
+        assert all(truths) if attribute == "shape" else sum(truths) == 1
+    labels = collections.Counter(case.meta["label"] for case in benchmark.cases)
+    assert len(labels) == 10
+
+
+def test_held_sets_show_held_out_pairs_and_the_others_never():
+    for name in reader.READERS:
+        for case in READERS[name](count=40).cases:
+            held = any(
+                (obj.shape, obj.colour) in MINI.held_combinations for obj in scene_of(case).objects
+            )
+            assert held == ("held" in name), name
+
+
+def test_negation_always_says_no_and_names_one_present_and_one_absent_shape():
+    for case in READERS["scenes_negation"](count=100).cases:
+        scene = scene_of(case)
+        absent, present = (text.split()[-1] for text in case.captions)
+        assert absent not in {obj.shape for obj in scene.objects}
+        assert present in {obj.shape for obj in scene.objects}
+
+
+def test_pictures_of_a_set_cannot_be_changed_by_accident():
+    case = READERS["scenes_objects"](count=1).cases[0]
+    with pytest.raises(ValueError, match="read-only"):
+        case.images[0][0, 0] = 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("scenes_objects", {"split": "train"}, "known: validation, test"),
+        ("scenes_objects", {"count": 0}, "at least 1 case; got count=0"),
+        ("scenes_objects", {"counts": 10}, "did you mean 'count'"),
+        ("scenes_objects", {"world": "scenes-46"}, "did you mean 'scenes-64'"),
+        ("scenes_replace", {"kinds": ["colours"]}, "did you mean 'colour'"),
+        ("scenes_replace", {"synonyms": "c"}, "unknown synonym set 'c'"),
+        ("scenes_held_relation_swap", {"world_options": {"held_modulus": 0}}, "holds nothing out"),
+        ("scenes_retrieval", {"world_options": FEW, "count": 400}, "offers only"),
+    ],
+)  # fmt: skip
+def test_wrong_requests_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        READERS[name](**options)

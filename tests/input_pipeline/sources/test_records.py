@@ -1,0 +1,344 @@
+"""Tables of every format on disk with real image files beside them."""
+
+import csv
+import json
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline import image as images
+from input_pipeline.record import DataError
+from input_pipeline.sources import rows
+from input_pipeline.sources.records import RecordsSource
+
+CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """images/p00.jpg ... p11.jpg, each of its own grey level."""
+    (tmp_path / "images").mkdir()
+    for i in range(12):
+        pixels = np.full((20, 30, 3), 20 * i, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"p{i:02d}.jpg", quality=95)
+    return tmp_path
+
+
+def table(**extra):
+    """Twelve rows; `extra` adds columns, each a list or a function of the row number."""
+    made = []
+    for i in range(12):
+        row = {"image": f"p{i:02d}.jpg", "caption": CAPTIONS[i]}
+        for name, values in extra.items():
+            row[name] = values(i) if callable(values) else values[i]
+        made.append(row)
+    return made
+
+
+def write_jsonl(path, table_rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in table_rows), "utf-8")
+    return path
+
+
+def write_delimited(path, table_rows):
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table_rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(table_rows)
+    return path
+
+
+def write_coco(path):
+    numbers = [*range(12)]
+    document = {
+        "images": [{"id": 100 + i, "file_name": f"p{i:02d}.jpg", "width": 30} for i in numbers],
+        "annotations": [
+            {"id": j, "image_id": 100 + i, "caption": f"{CAPTIONS[i]} {j}"}
+            for j in range(2)
+            for i in reversed(numbers)
+        ],
+    }
+    path.write_text(json.dumps(document), "utf-8")
+    return path
+
+
+def write(folder, kind):
+    path = folder / f"captions.{kind}"
+    if kind == "jsonl":
+        return write_jsonl(path, table())
+    if kind == "json":
+        path.write_text(json.dumps(table()), "utf-8")
+        return path
+    return write_delimited(path, table())
+
+
+KINDS = ["jsonl", "csv", "tsv", "json"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table_format_gives_the_same_records(folder, kind):
+    source = RecordsSource(path=write(folder, kind), image_folder=folder / "images")
+    assert len(source) == 12
+    for i in (0, 5, 11, 3):
+        record = source[i]
+        assert list(record.captions) == [CAPTIONS[i]]
+        assert record.image == folder / "images" / f"p{i:02d}.jpg"
+        assert abs(int(images.decode(record.image).mean()) - 20 * i) <= 1
+    assert len({source[i].id for i in range(12)}) == 12
+
+
+def test_coco_captions_gather_all_captions_of_an_image(folder):
+    source = RecordsSource(path=write_coco(folder / "coco.json"), image_folder=folder / "images")
+    assert len(source) == 12
+    assert source[3].id == "103"
+    assert list(source[3].captions) == [f"{CAPTIONS[3]} 0", f"{CAPTIONS[3]} 1"]
+    assert source[3].image.name == "p03.jpg"
+
+
+def test_coco_images_without_captions_are_left_out_and_mentioned(folder, caplog):
+    document = json.loads(write_coco(folder / "coco.json").read_text())
+    document["annotations"] = [a for a in document["annotations"] if a["image_id"] != 105]
+    (folder / "coco.json").write_text(json.dumps(document))
+    source = RecordsSource(path=folder / "coco.json", image_folder=folder / "images")
+    assert len(source) == 11
+    assert "1 of 12 images have no caption" in caplog.text
+
+
+def test_coco_captions_of_unknown_images_are_refused(folder):
+    document = json.loads(write_coco(folder / "coco.json").read_text())
+    document["images"] = document["images"][1:]
+    (folder / "coco.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"1 captioned image ids .* the first is 100"):
+        RecordsSource(path=folder / "coco.json", image_folder=folder / "images")
+
+
+def test_images_are_looked_for_beside_the_table_by_default(folder):
+    path = write_jsonl(folder / "images" / "captions.jsonl", table())
+    assert RecordsSource(path=path)[4].image == folder / "images" / "p04.jpg"
+
+
+def test_lists_of_captions_and_several_caption_columns_are_joined(folder):
+    path = write_jsonl(
+        folder / "a.jsonl", table(more=lambda i: [f"more {i}", "again"], title=lambda i: f"t{i}")
+    )
+    source = RecordsSource(
+        path=path, image_folder=folder / "images", caption_column=("title", "more")
+    )
+    assert list(source[2].captions) == ["t2", "more 2", "again"]
+
+
+def test_negatives_positives_hard_images_and_group_are_carried(folder):
+    extra = {
+        "id": lambda i: f"id{i}",
+        "negatives": lambda i: [[f"not {i}", " "]],
+        "positives": lambda i: [f"same {i}", f"equal {i}"],
+        "near": lambda i: [f"id{(i + 1) % 12}"],
+        "kind": lambda i: {"parity": i % 2},
+    }
+    path = write_jsonl(folder / "a.jsonl", table(**extra))
+    options = {
+        "image_folder": folder / "images",
+        "id_column": "id",
+        "negatives_column": "negatives",
+        "positives_column": "positives",
+        "hard_images_column": "near",
+        "group_column": "kind",
+    }
+    record = RecordsSource(path=path, **options)[4]
+    assert record.id == "id4"
+    assert record.negatives == [["not 4"]]
+    assert record.positives == [["same 4", "equal 4"]]
+    assert (record.hard_images, record.group) == (["id5"], {"parity": 0})
+
+
+def test_list_literals_in_a_tsv_are_negatives(folder):
+    """The form of the published NegCLIP table: a Python list in a cell, an index column first."""
+    extra = {"negatives": lambda i: repr([f"it's not {i}", 'say "no"'])}
+    path = write_delimited(folder / "a.tsv", table(**extra))
+    source = RecordsSource(path=path, image_folder=folder / "images", negatives_column="negatives")
+    assert source[7].negatives == [["it's not 7", 'say "no"']]
+    assert source[7].positives == []
+
+
+def test_negatives_that_do_not_match_the_captions_name_the_row(folder):
+    path = write_jsonl(folder / "a.jsonl", table(negatives=lambda i: [["a"]] * (1 + (i == 2))))
+    source = RecordsSource(path=path, image_folder=folder / "images", negatives_column="negatives")
+    with pytest.raises(DataError, match=r"row 3 of .* one list for each of 1 captions"):
+        source[2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_column_names_the_columns_seen_and_the_nearest(folder, kind):
+    path = write(folder, kind)
+    with pytest.raises(ValueError, match=r"no column 'captions' .*\['image', 'caption'\].*caption"):
+        RecordsSource(path=path, image_folder=folder / "images", caption_column="captions")
+    with pytest.raises(ValueError, match=r"no column 'img' \(image_column\).*did you mean"):
+        RecordsSource(path=path, image_folder=folder / "images", image_column="img")
+
+
+def test_missing_files_and_folders_are_named(folder):
+    path = write(folder, "jsonl")
+    with pytest.raises(ValueError, match=r"no image folder .*pictures; set image_folder"):
+        RecordsSource(path=path, image_folder=folder / "pictures")
+    with pytest.raises(ValueError, match=r"no file .*nothing\.jsonl"):
+        RecordsSource(path=folder / "nothing.jsonl")
+    with pytest.raises(ValueError, match="ends with one of"):
+        RecordsSource(path=folder / "images" / "p00.jpg")
+
+
+def test_a_wrong_image_folder_names_the_first_missing_image_and_how_many(folder):
+    with pytest.raises(DataError, match=r"12 of 12 image files are missing.*p00\.jpg"):
+        RecordsSource(path=write(folder, "jsonl"), image_folder=folder)
+
+
+def test_single_missing_images_are_left_to_the_loader(folder):
+    (folder / "images" / "p00.jpg").unlink()
+    source = RecordsSource(path=write(folder, "jsonl"), image_folder=folder / "images")
+    with pytest.raises(DataError, match=r"p00\.jpg does not exist"):
+        images.decode(source[0].image)
+
+
+def test_a_damaged_row_is_an_error_of_that_row_only(folder):
+    path = write(folder, "jsonl")
+    lines = path.read_bytes().splitlines()
+    lines[2] = b'{"image": "p02.jpg", "caption": "cut'
+    lines[3] = b'{"image": "p03.jpg"}'
+    lines[4] = b'{"image": "p04.jpg", "caption": 7}'
+    lines[5] = b"[1, 2]"
+    lines[6] = b'{"image": "", "caption": "a"}'
+    lines[7] = b'{"image": "https://a.b/c.jpg", "caption": "a"}'
+    lines[8] = b'{"image": "p08.jpg", "caption": "\xff"}'
+    path.write_bytes(b"\n".join(lines))
+    source = RecordsSource(path=path, image_folder=folder / "images")
+    assert len(source) == 12
+    reasons = ["cannot be read", "has no 'caption'", "is text", "JSON object", "name of a file"]
+    for index, reason in enumerate([*reasons, "URL", "UTF-8"], start=2):
+        with pytest.raises(DataError, match=f"row {index + 1} of .*{reason}"):
+            source[index]
+    assert source[1].captions == [CAPTIONS[1]]
+    assert source[9].captions == [CAPTIONS[9]]
+
+
+def test_a_row_with_a_stray_separator_or_quote_is_an_error_of_that_row_only(folder):
+    path = folder / "a.csv"
+    lines = ["image,caption", *(f"p{i:02d}.jpg,caption {i}" for i in range(12))]
+    lines[3] += ",surplus"
+    lines[5] = 'p04.jpg,"caption" 4'
+    path.write_text("\r\n".join(lines))
+    source = RecordsSource(path=path, image_folder=folder / "images")
+    assert len(source) == 12
+    with pytest.raises(DataError, match=r"row 3 .* 3 fields where the header has 2"):
+        source[2]
+    with pytest.raises(DataError, match="row 5 "):
+        source[4]
+    assert [source[i].captions[0] for i in (0, 3, 11)] == ["caption 0", "caption 3", "caption 11"]
+
+
+def test_quoted_fields_may_hold_separators_and_line_breaks(folder):
+    texts = lambda i: f'line one,\nline "two" of {i}\n\nline four'  # noqa: E731
+    path = write_delimited(folder / "a.csv", table(text=texts))
+    source = RecordsSource(path=path, image_folder=folder / "images", caption_column="text")
+    assert len(source) == 12
+    for i in range(12):
+        assert source[i].captions == [texts(i)]
+
+
+def test_unquoted_tables_keep_their_quotation_marks(folder):
+    path = folder / "a.tsv"
+    rows_text = [f'p{i:02d}.jpg\t"big" photo {i}' for i in range(12)]
+    path.write_text("\n".join(["image\tcaption", *rows_text]) + "\n")
+    source = RecordsSource(path=path, image_folder=folder / "images", quoting=False)
+    assert source[3].captions == ['"big" photo 3']
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_byte_order_marks_blank_lines_and_a_missing_last_line_end_do_not_matter(folder, kind):
+    path = write(folder, kind)
+    lines = path.read_bytes().splitlines()
+    padded = b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines[:4]) + b"\n" + b"\n".join(lines[4:])
+    path.write_bytes(padded)
+    source = RecordsSource(path=path, image_folder=folder / "images")
+    assert [source[i].captions[0] for i in range(len(source))] == CAPTIONS
+
+
+def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder):
+    path = write_jsonl(folder / "a.jsonl", table(part=lambda i: "val" if i % 4 == 0 else "train"))
+    options = {"path": path, "image_folder": folder / "images", "split_column": "part"}
+    train, val = RecordsSource("train", **options), RecordsSource("val", **options)
+    assert [len(train), len(val), len(RecordsSource("all", **options))] == [9, 3, 12]
+    assert [val[i].image.name for i in range(3)] == ["p00.jpg", "p04.jpg", "p08.jpg"]
+    with pytest.raises(ValueError, match=r"no row of split 'test'; splits: \['train', 'val'\]"):
+        RecordsSource("test", **options)
+
+
+def test_holdout_divides_images_and_not_rows(folder):
+    double = [row for row in table() for _ in range(2)]  # two rows per image
+    options = {"path": write_jsonl(folder / "a.jsonl", double), "image_folder": folder / "images"}
+    train = RecordsSource("train", holdout=0.4, **options)
+    held = RecordsSource("validation", holdout=0.4, **options)
+    names = [{source[i].image.name for i in range(len(source))} for source in (train, held)]
+    assert len(train) + len(held) == 24
+    assert names[0]
+    assert names[1]
+    assert not names[0] & names[1]
+    options["path"] = write_jsonl(folder / "b.jsonl", table()[::-1])
+    again = RecordsSource("validation", holdout=0.4, **options)
+    assert {again[i].image.name for i in range(len(again))} == names[1]
+
+
+def test_a_validation_split_that_would_be_the_training_rows_is_refused(folder):
+    with pytest.raises(ValueError, match=r"split_column.*holdout.*split='all'"):
+        RecordsSource("validation", path=write(folder, "jsonl"), image_folder=folder / "images")
+
+
+def test_ids_must_be_unique(folder):
+    path = write_jsonl(folder / "a.jsonl", table(id=lambda i: min(i, 10)))
+    with pytest.raises(DataError, match=r"row 12 .* id 10 occurs twice"):
+        RecordsSource(path=path, image_folder=folder / "images", id_column="id")
+
+
+def test_a_pickled_source_is_small_and_reads_the_same(folder):
+    for kind in KINDS:
+        source = RecordsSource(path=write(folder, kind), image_folder=folder / "images")
+        source[0]
+        data = pickle.dumps(source)
+        assert len(data) < 5_000
+        assert pickle.loads(data)[7] == source[7]
+
+
+def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder):
+    path = write(folder, "jsonl")
+    options = {"image_folder": folder / "images"}
+    first = RecordsSource(path=path, **options).fingerprint
+    assert RecordsSource(path=path, **options).fingerprint == first
+    assert RecordsSource(path=path, holdout=0.2, **options).fingerprint != first
+    path.write_text(path.read_text().replace("number 3", "number three"))
+    assert RecordsSource(path=path, **options).fingerprint != first
+
+
+def test_empty_and_foreign_json_files_are_data_errors(tmp_path):
+    for name, content in {
+        "a.jsonl": "\n \n",
+        "b.csv": "image,caption\n",
+        "c.json": "[]",
+        "d.json": '{"a": 1}',
+        "e.json": '{"image": "a"}\n{"image": "b"}',
+        "f.json": '{"images": [{"id": 1}], "annotations": [{"image_id": 1}]}',
+        "g.csv": "",
+    }.items():
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(DataError, match=name):
+            rows.open_rows(path)
+
+
+def test_many_rows_are_found_by_their_positions_across_read_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "_CHUNK", 64)
+    path = tmp_path / "a.jsonl"
+    expected = [{"n": i, "text": "x" * (i % 50)} for i in range(300)]
+    write_jsonl(path, expected)
+    found = rows.open_rows(path)
+    assert [found[i] for i in range(len(found))] == expected

@@ -1,0 +1,173 @@
+"""The look at data before training, from the command line and from training."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import input_pipeline
+from input_pipeline import check, quality
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError, Record
+from input_pipeline.text.tokenizers import WordTokenizer
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Twelve JPEG files in images/ and captions.jsonl, two captions each."""
+    (tmp_path / "images").mkdir()
+    rows = []
+    for i in range(12):
+        pixels = np.full((60 + i, 80, 3), 20 * i, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"p{i:02d}.jpg")
+        captions = [f"grey photo {i}", "one of twelve grey photos costing $5 or $6"]
+        rows.append({"image": f"p{i:02d}.jpg", "caption": captions})
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def arguments(photos, *more):
+    return [str(photos / "captions.jsonl"), "--image-folder", str(photos / "images"), *more]
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:400])
+
+
+def test_good_data_exit_with_0_and_are_counted(photos, capsys):
+    assert check.main(arguments(photos)) == 0
+    text = capsys.readouterr().out
+    assert "12 of 12 records looked at: 12 usable, 0 bad" in text
+    assert "24 captions (2.00 per record)" in text
+    assert "12 different" in text
+    assert "        3 " + "#" * 40 + " 12" in text
+    assert "first bad record" not in text
+
+
+def test_bad_data_exit_with_3_and_the_first_bad_record_is_named(photos, capsys):
+    truncate(photos / "images" / "p07.jpg")
+    (photos / "images" / "p09.jpg").unlink()
+    assert check.main(arguments(photos)) == 3
+    captured = capsys.readouterr()
+    assert "10 usable, 2 bad" in captured.out
+    assert "first bad record: p07.jpg#8: image file" in captured.out
+    assert "2 of 12 records cannot be used" in captured.err
+    assert check.main(arguments(photos, "--max-bad-share", "0.2")) == 0
+
+
+def test_four_samples_are_drawn_into_a_picture(photos, capsys):
+    picture = photos / "check.png"
+    assert check.main(arguments(photos, "--picture", str(picture))) == 0
+    drawn = Image.open(picture)
+    assert drawn.width > 2 * drawn.height > 400
+    levels = np.asarray(drawn.convert("RGB"))[drawn.height // 2 - 60]
+    runs = [level for level in np.unique(levels[:, 0]) if (levels[:, 0] == level).sum() > 50]
+    assert len(runs) >= 4  # four grey images of different levels on white
+
+
+def test_the_samples_are_spread_over_the_data_and_usable(photos):
+    truncate(photos / "images" / "p00.jpg")
+    source = input_pipeline.make_source(
+        "records", "train", path=photos / "captions.jsonl", image_folder=photos / "images"
+    )
+    report = quality.inspect(source)
+    assert len(report.samples) == 4
+    assert "p11.jpg#12" in [name for name, _, _ in report.samples]
+    assert "p00.jpg#1" not in [name for name, _, _ in report.samples]
+
+
+def test_coco_captions_are_checked_alike(photos, capsys):
+    rows = [json.loads(line) for line in (photos / "captions.jsonl").read_text().splitlines()]
+    document = {
+        "images": [{"id": i, "file_name": row["image"]} for i, row in enumerate(rows)],
+        "annotations": [
+            {"image_id": i, "caption": text}
+            for i, row in enumerate(rows)
+            for text in row["caption"]
+        ],
+    }
+    (photos / "coco.json").write_text(json.dumps(document))
+    assert check.main([str(photos / "coco.json"), "--image-folder", str(photos / "images")]) == 0
+    assert "24 captions (2.00 per record)" in capsys.readouterr().out
+
+
+def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
+    assert check.main([str(photos / "nothing.jsonl")]) == 2
+    assert check.main(arguments(photos, "--caption-column", "captoin")) == 2
+    assert "did you mean caption_column='caption'?" in capsys.readouterr().err
+    assert check.main([str(photos)]) == 2
+    assert "prepare writes one" in capsys.readouterr().err
+    assert check.main(arguments(photos, "--option", "column=a")) == 2
+    assert "column" in capsys.readouterr().err
+    assert check.main(arguments(photos, "--option", "nonsense")) == 2
+    assert check.main([str(photos / "captions.jsonl"), "--image-folder", str(photos)]) == 3
+    assert "12 of 12 image files are missing" in capsys.readouterr().err
+
+
+def test_a_word_list_is_written_that_knows_every_caption(photos):
+    words = photos / "words.txt"
+    assert check.main(arguments(photos, "--words", str(words), "--min-count", "2")) == 0
+    tokenizer = input_pipeline.make_tokenizer("words", 12, path=words)
+    assert not (tokenizer(["one of twelve grey photos"]) == tokenizer.unk_id).any()
+    assert (tokenizer(["7"]) == tokenizer.unk_id).any()  # occurs once
+
+
+class Records:
+    """`total` records of which every `step`-th has no caption."""
+
+    fingerprint = "records"
+
+    def __init__(self, total, step):
+        self._total, self._step = total, step
+
+    def __len__(self):
+        return self._total
+
+    def __getitem__(self, index):
+        caption = "a red circle" if (index + 1) % self._step else "  "
+        return Record(f"r{index}", np.zeros((8, 8, 3), np.uint8), [caption])
+
+
+def preview(source, **options):
+    words = WordTokenizer(8, words=("a", "red", "circle"))
+    return input_pipeline.preview(source, words, ImageTransform(8), **options)
+
+
+def test_preview_reads_the_first_records_only():
+    report = preview(Records(1_000, 15), count=20)
+    assert (report.looked_at, report.total, len(report.bad)) == (20, 1_000, 1)
+
+
+def test_preview_stops_what_training_would_stop():
+    preview(Records(100, 100))
+    with pytest.raises(
+        DataError, match=r"2 of 100 records .* limit of 1 .* last is r99: no caption"
+    ):
+        preview(Records(100, 50))
+    with pytest.raises(DataError, match="256 records"):
+        preview(Records(100_000, 10))
+
+
+def test_preview_allows_an_unlucky_beginning_of_an_acceptable_source():
+    report = preview(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
+    assert len(report.bad) == 5
+
+
+def test_preview_warns_of_unknown_words_and_cut_captions():
+    source = Records(10, 100)
+    other = WordTokenizer(4, words=("blue",))
+    text = str(quality.inspect(source, other, ImageTransform(8)))
+    assert "100% of the words are unknown" in text
+    assert "100% of the captions reach the context length of 4" in text
+    assert "warning" not in str(preview(Records(10, 100)))
+
+
+def test_histogram_bars_cover_every_length_in_proportion():
+    counts = collections.Counter({1: 5, 2: 10, 40: 20})
+    bars = quality.histogram(counts)
+    assert len(bars) <= 10
+    assert sum(int(line.split()[-1]) for line in bars) == 35
+    assert [line.count("#") for line in bars] == [30, *[0] * 8, 40]
+    assert bars[0].split()[0] == "1-4"

@@ -1,0 +1,45 @@
+"""The door: names and options that are wrong say what is right; importing it is cheap."""
+
+import subprocess
+import sys
+
+import pytest
+
+import input_pipeline
+
+HEAVY = ("jax", "grain", "tensorflow_datasets", "tensorflow", "sklearn", "tokenizers", "matplotlib")
+
+
+def test_importing_the_door_imports_no_jax_and_no_heavy_library():
+    script = f"import sys, input_pipeline; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_an_unknown_name_lists_the_known_and_the_nearest():
+    with pytest.raises(
+        ValueError, match=r"no source 'scene' \(did you mean 'scenes'\?\); known: \["
+    ):
+        input_pipeline.make_source("scene", "train")
+    with pytest.raises(ValueError, match=r"no tokenizer 'clp' \(did you mean 'clip'\?\)"):
+        input_pipeline.make_tokenizer("clp", 77)
+
+
+def test_an_unknown_or_missing_option_lists_the_known():
+    with pytest.raises(ValueError, match=r"no option 'sise' \(did you mean 'size'\?\); known:"):
+        input_pipeline.make_source("digits", "train", sise=32)
+    with pytest.raises(ValueError, match="source 'records' needs the option 'path'"):
+        input_pipeline.make_source("records", "train")
+    with pytest.raises(ValueError, match="tokenizer 'clip' needs the option 'path'"):
+        input_pipeline.make_tokenizer("clip", 77)
+
+
+def test_every_source_takes_its_split_and_every_tokenizer_its_context_length_by_name():
+    import inspect
+
+    for source in input_pipeline.SOURCES.values():
+        assert "split" in inspect.signature(source).parameters
+    for tokenizer in input_pipeline.TOKENIZERS.values():
+        assert "context_length" in inspect.signature(tokenizer).parameters

@@ -1,0 +1,266 @@
+"""Decoding real files of every kind, and the geometry of resizing and cropping."""
+
+import contextlib
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline import image as images
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError
+
+RGB = np.random.default_rng(0).integers(0, 256, (12, 17, 3), dtype=np.uint8)
+
+
+def smooth(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """Something like a photograph: a few colours, softly mixed."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def encode(picture: Image.Image, kind: str, **options) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def test_lossless_colour_is_read_exactly_from_bytes_and_from_a_file(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(encode(Image.fromarray(RGB), "PNG"))
+    np.testing.assert_array_equal(images.decode(path), RGB)
+    np.testing.assert_array_equal(images.decode(path.read_bytes()), RGB)
+    np.testing.assert_array_equal(images.decode(RGB), RGB)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG", "WEBP", "GIF", "BMP"])
+def test_every_common_format_decodes_to_rgb(kind):
+    colour = np.full((16, 16, 3), (200, 100, 30), np.uint8)
+    decoded = images.decode(encode(Image.fromarray(colour), kind))
+    assert decoded.shape == (16, 16, 3)
+    np.testing.assert_allclose(decoded.astype(int), colour.astype(int), atol=4)
+
+
+def test_grey_is_repeated_in_three_channels():
+    grey = RGB[..., 0]
+    for kind in ("PNG", "TIFF"):
+        decoded = images.decode(encode(Image.fromarray(grey), kind))
+        np.testing.assert_array_equal(decoded, np.repeat(grey[..., None], 3, axis=2))
+    assert images.decode(encode(Image.fromarray(grey), "JPEG")).shape == (12, 17, 3)
+
+
+def test_palette_is_looked_up_and_its_transparency_dropped():
+    picture = Image.fromarray(RGB).quantize(16)
+    expected = np.asarray(picture.convert("RGB"))
+    data = encode(picture, "PNG", transparency=bytes(range(16)))
+    np.testing.assert_array_equal(images.decode(data), expected)
+
+
+def test_alpha_is_dropped_and_not_composited():
+    alpha = np.zeros((12, 17, 1), np.uint8)
+    data = encode(Image.fromarray(np.concatenate([RGB, alpha], axis=2)), "PNG")
+    np.testing.assert_array_equal(images.decode(data), RGB)
+
+
+def test_cmyk_is_converted_with_dark_ink_staying_dark():
+    for colour in ((255, 0, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)):
+        picture = Image.fromarray(np.full((16, 16, 3), colour, np.uint8)).convert("CMYK")
+        decoded = images.decode(encode(picture, "JPEG", quality=95))
+        np.testing.assert_allclose(decoded.mean((0, 1)), colour, atol=6)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_sixteen_bit_grey_keeps_its_upper_eight_bits(kind):
+    levels = np.arange(0, 65_536, 256, dtype=np.uint16).reshape(16, 16)
+    decoded = images.decode(encode(Image.fromarray(levels), kind))
+    np.testing.assert_array_equal(decoded[..., 1], np.arange(256).reshape(16, 16))
+
+
+def test_bilevel_becomes_black_and_white():
+    decoded = images.decode(encode(Image.fromarray(RGB[..., 0] > 128), "PNG"))
+    assert set(np.unique(decoded)) == {0, 255}
+
+
+def test_the_first_frame_of_an_animation_is_taken():
+    frames = [Image.fromarray(np.full((8, 8, 3), level, np.uint8)) for level in (10, 200)]
+    data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert images.decode(data).max() < 20
+
+
+STORED = {  # EXIF orientation -> how a camera that writes it has stored the upright picture
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.transpose(1, 0, 2),
+    6: lambda a: np.rot90(a, 1),
+    7: lambda a: np.rot90(a.transpose(1, 0, 2), 2),
+    8: lambda a: np.rot90(a, -1),
+}
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF"])
+def test_exif_orientation_is_undone(orientation, kind):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    upright = smooth(24, 40)
+    stored = np.ascontiguousarray(STORED[orientation](upright))
+    options = {"quality": 98, "subsampling": 0} if kind == "JPEG" else {}
+    decoded = images.decode(encode(Image.fromarray(stored), kind, exif=exif, **options))
+    np.testing.assert_allclose(decoded.astype(int), upright.astype(int), atol=6)
+
+
+def test_a_damaged_exif_block_does_not_make_pixels_unusable():
+    data = encode(Image.fromarray(RGB), "PNG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
+    np.testing.assert_array_equal(images.decode(data), RGB)
+
+
+def bomb() -> bytes:
+    """A well-formed PNG header of 30,000 x 30,000 pixels."""
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+JPEG = encode(Image.fromarray(smooth(60, 80)), "JPEG")
+PNG = encode(Image.fromarray(smooth(60, 80)), "PNG")
+UNUSABLE = {
+    "truncated JPEG": JPEG[: len(JPEG) // 2],
+    "truncated PNG": PNG[: len(PNG) // 2],
+    "only a signature": PNG[:8],
+    "empty": b"",
+    "text": b"<html>404 not found</html>",
+    "bomb": bomb(),
+    "floating point": encode(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF"),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_an_unusable_file_is_a_data_error_that_names_it(what, tmp_path):
+    path = tmp_path / "holiday.jpg"
+    path.write_bytes(UNUSABLE[what])
+    with pytest.raises(DataError, match=r"holiday\.jpg"):
+        images.decode(path)
+    with pytest.raises(DataError):
+        images.decode(UNUSABLE[what])
+
+
+def test_missing_files_folders_and_wrong_arrays_are_data_errors(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        images.decode(tmp_path / "no.jpg")
+    with pytest.raises(DataError, match="cannot be read"):
+        images.decode(tmp_path)
+    for pixels in (RGB / 255.0, RGB[..., 0], RGB[None], RGB[:0], RGB[..., :2]):
+        with pytest.raises(DataError, match="uint8"):
+            images.decode(pixels)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
+def test_flipped_and_cut_bytes_never_raise_anything_but_data_error(kind):
+    data = encode(Image.fromarray(RGB), kind)
+    rng = np.random.default_rng(1)
+    for _ in range(150):
+        broken = bytearray(data[: rng.integers(len(data) // 2, len(data) + 1)])
+        for place in rng.integers(0, len(broken), 3):
+            broken[place] = rng.integers(256)
+        with contextlib.suppress(DataError):
+            assert images.decode(bytes(broken)).dtype == np.uint8
+
+
+@pytest.mark.parametrize("shape", [(375, 500), (500, 375), (300, 300), (301, 257), (40, 90)])
+def test_centre_crop_equals_resizing_everything_and_cropping_afterwards(shape):
+    pixels = smooth(*shape)
+    picture = Image.fromarray(pixels)
+    height, width = shape
+    size = 64
+    if width <= height:
+        whole = picture.resize((size, int(size * height / width)), Image.Resampling.BICUBIC)
+    else:
+        whole = picture.resize((int(size * width / height), size), Image.Resampling.BICUBIC)
+    top, left = round((whole.height - size) / 2), round((whole.width - size) / 2)
+    expected = np.asarray(whole)[top : top + size, left : left + size]
+    got = ImageTransform(size)(pixels)
+    difference = np.abs(got.astype(int) - expected.astype(int))
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 0.002
+
+
+def test_squashing_keeps_everything_and_not_the_aspect_ratio():
+    pixels = smooth(90, 30)
+    got = ImageTransform(48, crop="none")(pixels)
+    expected = Image.fromarray(pixels).resize((48, 48), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+@pytest.mark.parametrize("crop", ["centre", "none"])
+def test_an_image_of_the_wanted_size_is_not_resampled(crop):
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    transform = ImageTransform(32, crop=crop)
+    assert transform(pixels) is pixels
+    np.testing.assert_array_equal(transform(encode(Image.fromarray(pixels), "PNG")), pixels)
+
+
+def test_a_short_side_of_the_wanted_size_is_only_cropped():
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 51, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(ImageTransform(32)(pixels), pixels[:, 10:42])  # 9.5 to even: 10
+
+
+def test_random_crop_follows_its_generator_alone():
+    pixels = smooth(60, 80)
+    transform = ImageTransform(32, crop="random_resized", scale=(0.3, 0.6))
+    draws = [transform(pixels, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert np.abs(draws[0].astype(int) - draws[2]).max() > 20
+
+
+def test_random_crop_takes_the_asked_share_of_the_area():
+    ramp = np.zeros((100, 100, 3), np.uint8)
+    ramp[..., 0] = np.arange(100)[None]  # red tells the column, green the row
+    ramp[..., 1] = np.arange(100)[:, None]
+    transform = ImageTransform(20, crop="random_resized", scale=(0.2, 0.4))
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(200):
+        crop = transform(ramp, rng).astype(int)
+        width = (crop[..., 0].max() - crop[..., 0].min()) * 20 / 19
+        height = (crop[..., 1].max() - crop[..., 1].min()) * 20 / 19
+        shares.append(width * height / 10_000)
+        assert 0.6 < width / height < 1.7
+    assert 0.17 < min(shares) < 0.24
+    assert 0.36 < max(shares) < 0.44
+
+
+def test_random_crop_of_a_shape_no_window_fits_is_the_largest_allowed_centre():
+    pixels = np.zeros((10, 400, 3), np.uint8)
+    pixels[:, 193:207] = 255  # 4:3 of the height, in the middle
+    transform = ImageTransform(16, crop="random_resized", scale=(0.9, 1.0))
+    assert transform(pixels, np.random.default_rng(0)).mean() > 240
+
+
+def test_wrong_requests_say_the_rule():
+    with pytest.raises(ValueError, match="generator"):
+        ImageTransform(8, crop="random_resized")(RGB)
+    with pytest.raises(ValueError, match="crop must be one of"):
+        ImageTransform(8, crop="center")
+    with pytest.raises(ValueError, match="at least 1"):
+        ImageTransform(0)
+    with pytest.raises(ValueError, match="scale"):
+        ImageTransform(8, scale=(0.5, 1.5))
+    with pytest.raises(ValueError, match="ratio"):
+        ImageTransform(8, ratio=(2.0, 1.0))
+
+
+def test_the_named_normalisations_are_the_published_ones():
+    assert set(images.NORMALISATIONS) == {"clip", "siglip", "imagenet"}
+    mean, std = images.NORMALISATIONS["clip"]
+    assert (mean[0], std[2]) == (0.48145466, 0.27577711)
+    assert images.NORMALISATIONS["siglip"] == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

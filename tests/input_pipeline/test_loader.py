@@ -1,0 +1,423 @@
+"""The order of training, its independence of hosts, workers and restarts, and bad records."""
+
+import collections
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline import batch as contract
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError, Record
+from input_pipeline.text.tokenizers import WordTokenizer
+
+NUMBERS = [f"n{i}" for i in range(30)]
+WORDS = WordTokenizer(4, words=(*NUMBERS, "first", "second", "not", "same"))
+
+
+class Numbered:
+    """Record i has id ri, grey level i and captions "ni first" and "ni second"; some are bad."""
+
+    fingerprint = "numbered"
+
+    def __init__(self, count=30, bad=(), size=8, **fields):
+        self._count, self._bad, self._size, self._fields = count, bad, size, fields
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if index in self._bad:
+            return Record(f"r{index}", b"broken", ["n0 first"])
+        pixels = np.full((self._size, self._size, 3), index, np.uint8)
+        captions = [f"n{index} first", f"n{index} second", " "]
+        return Record(f"r{index}", pixels, captions, **self._fields)
+
+
+def loader(source=None, transform=None, tokenizer=WORDS, **options):
+    options = {"batch_size": 8, "seed": 5} | options
+    return input_pipeline.make_train(
+        source or Numbered(), tokenizer, transform or ImageTransform(8), **options
+    )
+
+
+def take(count, source=None, **options):
+    with loader(source, **options) as batches:
+        return [next(batches) for _ in range(count)]
+
+
+def drain(batches, count=10):
+    for _ in range(count):
+        next(batches)
+
+
+def assert_equal(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert one.keys() == other.keys()
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
+
+
+def numbers(batches):
+    return [int(level) for batch in batches for level in batch["image"][:, 0, 0, 0]]
+
+
+RANDOM_CROP = ImageTransform(8, crop="random_resized", scale=(0.3, 1.0))
+
+
+def test_batches_obey_the_contract_and_belong_together():
+    for batch in take(3):
+        contract.check(batch)
+        assert set(batch) == {"image", "text", "id", "mask"}
+        assert batch["mask"].all()
+        for row in range(8):
+            number = batch["image"][row, 0, 0, 0]
+            assert batch["text"][row, 0] == WORDS([f"n{number}"])[0, 0]
+            assert batch["id"][row] == contract.hash_id(f"r{number}")
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_put_together_are_the_batch_of_one_host(hosts):
+    whole = take(6)
+    shares = [take(6, process_index=host, process_count=hosts) for host in range(hosts)]
+    joined = [
+        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
+        for step in range(6)
+    ]
+    assert_equal(joined, whole)
+
+
+def test_any_start_step_continues_the_unbroken_run():
+    source = input_pipeline.make_source("digits", "test")
+    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    options = {"transform": RANDOM_CROP, "tokenizer": tokenizer, "batch_size": 48}
+    whole = take(12, source, **options)
+    for start in (1, 7, 11):
+        assert_equal(take(12 - start, source, start_step=start, **options), whole[start:])
+
+
+def test_worker_processes_make_the_same_batches_as_threads():
+    source = input_pipeline.make_source("digits", "test")
+    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    options = {"transform": RANDOM_CROP, "tokenizer": tokenizer, "batch_size": 48}
+    options |= {"start_step": 3, "process_index": 1, "process_count": 2}
+    expected = take(5, source, threads=1, **options)
+    assert_equal(take(5, source, threads=3, **options), expected)
+    assert_equal(take(5, source, workers=2, threads=1, **options), expected)
+
+
+def test_every_epoch_visits_every_record_once_in_an_order_of_its_own():
+    seen = numbers(take(15))  # 120 places: four epochs of 30
+    epochs = [seen[i : i + 30] for i in range(0, 120, 30)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(30))
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_the_order_depends_on_the_seed():
+    assert numbers(take(3)) != numbers(take(3, seed=6))
+
+
+def test_captions_are_drawn_at_random_and_blank_ones_never():
+    second = WORDS(["second"])[0, 0]
+    drawn = [bool(row[1] == second) for batch in take(30) for row in batch["text"]]
+    assert 0.35 < np.mean(drawn) < 0.65
+    assert all((batch["text"][:, 1] > 1).all() for batch in take(3))
+
+
+def test_a_bad_record_gives_its_place_to_the_next_usable_one():
+    clean = numbers(take(8))
+    source = Numbered(bad=(3, 4, 29))
+    with loader(source, max_bad_share=0.2) as batches:
+        got = numbers([next(batches) for _ in range(8)])
+        reasons = dict(batches.bad)
+    replaced = {3: 5, 4: 5, 29: 0}
+    assert got == [replaced.get(number, number) for number in clean]
+    assert set(reasons) == {"r3", "r4", "r29"}
+    assert all("not an image" in reason for reason in reasons.values())
+
+
+def test_bad_records_do_not_disturb_resuming_nor_hosts():
+    source = Numbered(bad=(3, 4, 29))
+    whole = take(10, source, max_bad_share=0.2)
+    assert_equal(take(4, source, max_bad_share=0.2, start_step=6), whole[6:])
+    shares = [take(10, source, max_bad_share=0.2, process_index=h, process_count=2) for h in (0, 1)]
+    assert numbers(whole[9:]) == numbers([shares[0][9], shares[1][9]])
+
+
+def test_records_known_to_be_bad_are_skipped_and_counted():
+    source = Numbered(bad=(3, 4))
+    expected = take(10, source, max_bad_share=0.2)
+    healed = Numbered()
+    with loader(healed, max_bad_share=0.2, known_bad=["r3", "r4"]) as batches:
+        assert list(batches.bad) == ["r3", "r4"]
+        assert_equal([next(batches) for _ in range(10)], expected)
+    known = {"r3": "torn", "r4": "worn"}
+    with loader(Numbered(bad=(3, 4, 9)), max_bad_share=0.07, known_bad=known) as batches:
+        with pytest.raises(DataError, match=r"3 of 30 records .* the last is r9"):
+            drain(batches)
+        assert batches.bad["r3"] == "torn"
+
+
+def test_more_bad_records_than_the_share_stop_the_run_and_name_the_last():
+    with loader(Numbered(bad=(3, 4, 5)), max_bad_share=0.1) as batches:
+        for _ in range(10):  # exactly at the limit of 3
+            next(batches)
+    message = r"4 of 30 records cannot be used, more than the limit of 3 .* is r\d+: an image"
+    with loader(Numbered(bad=(3, 4, 5, 6)), max_bad_share=0.1) as batches:
+        with pytest.raises(DataError, match=message):
+            drain(batches)
+        with pytest.raises(DataError, match=message):  # asking again does not go on without them
+            next(batches)
+
+
+def test_a_source_without_a_usable_record_ends_instead_of_searching_for_ever():
+    batches = loader(Numbered(bad=range(30)), max_bad_share=1.0)
+    with batches, pytest.raises(DataError, match="none of the 30 records"):
+        next(batches)
+
+
+class Unreadable(Numbered):
+    """Record 7 cannot even be read."""
+
+    def __getitem__(self, index):
+        if index == 7:
+            raise DataError("row 8 is torn")
+        return super().__getitem__(index)
+
+
+def test_a_record_that_cannot_be_read_is_listed_by_its_index():
+    with loader(Unreadable(), max_bad_share=0.1) as batches:
+        assert 7 not in numbers([next(batches) for _ in range(4)])
+        assert batches.bad == {"record 7": "row 8 is torn"}
+
+
+def test_empty_captions_are_bad():
+    class Silent(Numbered):
+        def __getitem__(self, index):
+            record = super().__getitem__(index)
+            return Record(record.id, record.image, ["", " \n"]) if index == 2 else record
+
+    with loader(Silent(), max_bad_share=0.1) as batches:
+        assert 2 not in numbers([next(batches) for _ in range(4)])
+        assert "no caption with any text" in batches.bad["r2"]
+
+
+def test_record_ids_name_the_global_batch_replacements_included():
+    source = Numbered(bad=(3, 4, 29))
+    with loader(source, max_bad_share=0.2, process_index=1, process_count=2) as batches:
+        ids = [batches.record_ids(step) for step in range(4)]
+    whole = take(4, source, max_bad_share=0.2)
+    assert [len(names) for names in ids] == [8] * 4
+    for names, batch in zip(ids, whole, strict=True):
+        assert [contract.hash_id(name) for name in names] == list(batch["id"])
+
+
+def test_negatives_and_positives_are_drawn_for_the_chosen_caption_with_a_mask():
+    negatives = [["not n1", "not n2", " ", "not n3"], ["not n4"], []]
+    source = Numbered(negatives=negatives)
+    plain = take(12)
+    drawn = take(12, source, negatives=2, positives=1)
+    second = WORDS(["second"])[0, 0]
+    of_first = {tuple(WORDS([text])[0]) for text in ("not n1", "not n2", "not n3")}
+    seen = collections.Counter()
+    for before, batch in zip(plain, drawn, strict=True):
+        contract.check(batch)
+        assert batch["negative_text"].shape == (8, 2, 4)
+        assert not batch["positive_mask"].any()
+        for key in before:  # asking for negatives changes nothing else
+            np.testing.assert_array_equal(before[key], batch[key])
+        for row in range(8):
+            texts = {tuple(text) for text in batch["negative_text"][row]}
+            if batch["text"][row, 1] == second:
+                assert batch["negative_mask"][row].tolist() == [True, False]
+                assert tuple(batch["negative_text"][row, 0]) == tuple(WORDS(["not n4"])[0])
+            else:
+                assert batch["negative_mask"][row].all()
+                assert texts < of_first
+                assert len(texts) == 2
+                seen.update(texts)
+    assert set(seen) == of_first
+
+
+class Slow(Numbered):
+    """Waits for `event` before it gives a record."""
+
+    def __init__(self):
+        super().__init__()
+        self.event = threading.Event()
+
+    def __getitem__(self, index):
+        self.event.wait()
+        return super().__getitem__(index)
+
+
+def test_waiting_can_be_interrupted_to_look_for_signals():
+    source = Slow()
+    with loader(source) as batches:
+        begin = time.monotonic()
+        assert batches.next(timeout=0.05) is None
+        assert batches.next(timeout=0.0) is None
+        assert time.monotonic() - begin < 5
+        assert batches.step == 0
+        source.event.set()
+        got = batches.next(timeout=30)
+        assert got is not None
+        assert batches.step == 1
+    np.testing.assert_array_equal(got["id"], take(1)[0]["id"])
+
+
+def test_batches_are_made_ahead_while_nobody_asks():
+    made = []
+
+    class Counting(Numbered):
+        def __getitem__(self, index):
+            made.append(index)
+            return super().__getitem__(index)
+
+    with loader(Counting(), threads=1):
+        deadline = time.monotonic() + 20
+        while len(made) < 16 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert len(made) == 16  # two batches of eight, and not more: memory is bounded
+
+
+class Failing(Numbered):
+    def __getitem__(self, index):
+        raise ZeroDivisionError("a fault in the source")
+
+
+def test_an_exception_in_a_thread_reaches_the_consumer():
+    with loader(Failing()) as batches, pytest.raises(ZeroDivisionError, match="a fault"):
+        next(batches)
+
+
+def test_close_ends_threads_in_the_middle_of_a_batch_and_next_then_refuses():
+    class Endless(Numbered):
+        def __getitem__(self, index):
+            time.sleep(0.02)
+            return super().__getitem__(index)
+
+    before = set(threading.enumerate())
+    batches = loader(Endless(), batch_size=10_000, threads=3)
+    time.sleep(0.05)
+    begin = time.monotonic()
+    batches.close()
+    batches.close()
+    assert time.monotonic() - begin < 5  # a batch would take minutes
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(ValueError, match="closed"):
+        next(batches)
+
+
+def test_close_leaves_no_worker_process():
+    source = input_pipeline.make_source("digits", "validation")
+    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    batches = loader(source, tokenizer=tokenizer, workers=2, threads=1)
+    next(batches)
+    assert len(multiprocessing.active_children()) == 2
+    main = sys.modules["__main__"].__spec__
+    batches.close()
+    assert multiprocessing.active_children() == []
+    assert not [t for t in threading.enumerate() if not t.daemon and t.name.startswith("loader")]
+    assert sys.modules["__main__"].__spec__ is main
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 30, "process_count": 8}, "not divisible by 8 processes; use 24"),
+        ({"batch_size": 0}, "not divisible"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"process_index": 2, "process_count": 2}, "process_index must be"),
+        ({"max_bad_share": 2}, "max_bad_share"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        loader(**options)
+
+
+def run_script(tmp_path, script, **options):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(script))
+    return subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+PROGRAM = """
+    import os, sys
+    import input_pipeline
+    print("jax without a loader:", "jax" in sys.modules, flush=True)
+    import jax                                  # as a training program does
+    if __name__ != "__main__":
+        raise SystemExit("the worker imported the main module")
+
+    class Probe:
+        fingerprint = "probe"
+        def __len__(self):
+            return 64
+        def __getitem__(self, index):
+            import numpy as np
+            jax_here = sys.modules.get("jax") is not None
+            signals = __import__("signal").getsignal(15).name
+            told = f"{jax_here} {os.environ.get('JAX_PLATFORMS')} {os.getppid()} {signals}"
+            return input_pipeline.Record(told, np.zeros((8, 8, 3), np.uint8), ["one"])
+
+    if __name__ == "__main__":
+        words = input_pipeline.make_tokenizer("words", 4, words=("one",))
+        batches = input_pipeline.make_train(
+            Probe(), words, input_pipeline.ImageTransform(8),
+            batch_size=4, seed=0, workers=1, threads=1,
+        )
+        expected = input_pipeline.batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
+        print("worker as expected:", (next(batches)["id"] == expected).all(), flush=True)
+        import multiprocessing
+        print(multiprocessing.active_children()[0].pid, flush=True)
+        END
+"""
+
+
+def test_a_worker_sees_no_accelerator_no_jax_no_signals_and_no_main_module(tmp_path):
+    process = run_script(tmp_path, PROGRAM.replace("END", "batches.close()"))
+    out, errors = process.communicate(timeout=120)
+    assert out.splitlines()[:2] == ["jax without a loader: False", "worker as expected: True"], (
+        errors
+    )
+    assert process.returncode == 0
+    assert errors == ""
+
+
+def test_a_worker_does_not_outlive_a_killed_parent(tmp_path):
+    kill = "os.kill(os.getpid(), 9)"
+    process = run_script(tmp_path, PROGRAM.replace("END", kill))
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == -9, errors
+    worker = int(out.splitlines()[-1])
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"worker {worker} is still alive")
+
+
+def test_an_exception_in_a_worker_reaches_the_consumer(tmp_path):
+    fault = 'raise input_pipeline.DataError("torn")'
+    script = PROGRAM.replace("import numpy as np", fault).replace("END", "")
+    _, errors = run_script(tmp_path, script).communicate(timeout=120)
+    assert "input_pipeline.record.DataError: 1 of 64 records cannot be used" in errors
+    assert "the last is record" in errors

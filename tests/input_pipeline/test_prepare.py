@@ -1,0 +1,222 @@
+"""Shards: what goes in comes out, a stopped run continues, damage is found."""
+
+import io
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline import check, prepare
+from input_pipeline import image as images
+from input_pipeline.record import DataError, Record
+from input_pipeline.sources.shards import ShardsSource
+
+
+class Pictures:
+    """`count` records of 30 x 20 noise; those in `bad` cannot be used."""
+
+    def __init__(self, count=10, bad=(), stop_at=None):
+        self.fingerprint = f"pictures/{count}"
+        self._count, self._bad, self._stop_at = count, bad, stop_at
+        self.asked = []
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        if index == self._stop_at:
+            raise KeyboardInterrupt
+        pixels = np.random.default_rng(index).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        return Record(
+            id=f"r{index}",
+            image=b"broken" if index in self._bad else pixels,
+            captions=[f"caption {index}", "é"],
+            negatives=[["no"], ["non", "nein"]],
+            positives=[["yes"], []],
+            hard_images=["r1"],
+            group={"kind": index % 2},
+            meta={"label": index},
+        )
+
+
+def test_records_come_back_whole_and_small_images_lossless(tmp_path):
+    source = Pictures()
+    manifest = prepare.prepare(source, tmp_path, size=64, shard_size=4)
+    shards = ShardsSource(path=tmp_path)
+    assert len(shards) == manifest["count"] == 10
+    assert [shard["count"] for shard in manifest["shards"]] == [4, 4, 2]
+    for index in (0, 3, 4, 9):
+        before, after = source[index], shards[index]
+        np.testing.assert_array_equal(images.decode(after.image), before.image)
+        for name in ("id", "captions", "negatives", "positives", "hard_images", "group", "meta"):
+            assert getattr(after, name) == getattr(before, name)
+    assert pickle.loads(pickle.dumps(shards))[5] == shards[5]
+
+
+def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path):
+    photo = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+    photo = np.asarray(Image.fromarray(photo).resize((300, 200), Image.Resampling.BICUBIC))
+    data = prepare.shrink(Record("a", photo, ["a"]), 100, "jpeg")
+    picture = Image.open(io.BytesIO(data))
+    assert (picture.format, picture.size) == ("JPEG", (150, 100))
+    expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
+    assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
+    same = prepare.shrink(Record("a", photo, ["a"]), 1_000, "png")
+    np.testing.assert_array_equal(images.decode(same), photo)
+
+
+def test_unusable_records_are_left_out_and_listed(tmp_path):
+    manifest = prepare.prepare(
+        Pictures(bad=(2, 7)), tmp_path, size=64, shard_size=4, max_bad_share=0.2
+    )
+    assert list(manifest["skipped"]) == ["r2", "r7"]
+    assert "not an image" in manifest["skipped"]["r2"]
+    shards = ShardsSource(path=tmp_path)
+    assert [shards[i].id for i in range(len(shards))] == [f"r{i}" for i in (0, 1, 3, 4, 5, 6, 8, 9)]
+
+
+def test_too_many_unusable_records_stop_the_run(tmp_path):
+    with pytest.raises(DataError, match=r"2 of 10 records .* limit of 1 .* the last is r7"):
+        prepare.prepare(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
+
+
+def files(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = prepare.prepare(Pictures(), whole, size=64, shard_size=4)
+    with pytest.raises(KeyboardInterrupt):
+        prepare.prepare(Pictures(stop_at=6), broken, size=64, shard_size=4)
+    first = "shard-00000-of-00003.array_record"
+    before = files(broken)[first]
+    with pytest.raises(DataError, match="unfinished"):
+        ShardsSource(path=broken)
+    source = Pictures()
+    assert prepare.prepare(source, broken, size=64, shard_size=4) == expected
+    assert files(broken)[first] == before
+    assert sorted(source.asked) == [4, 5, 6, 7, 8, 9]
+    for name in files(whole):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+    assert set(files(broken)) == set(files(whole))
+
+
+def test_a_finished_run_does_nothing_when_repeated(tmp_path):
+    prepare.prepare(Pictures(), tmp_path, size=64)
+    source = Pictures()
+    prepare.prepare(source, tmp_path, size=64)
+    assert source.asked == []
+
+
+def test_another_request_on_the_same_folder_is_refused(tmp_path):
+    prepare.prepare(Pictures(), tmp_path, size=64)
+    with pytest.raises(ValueError, match="begun with size 64, not 32"):
+        prepare.prepare(Pictures(), tmp_path, size=32)
+    with pytest.raises(ValueError, match="source_fingerprint"):
+        prepare.prepare(Pictures(11), tmp_path, size=64)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("precious")
+    with pytest.raises(ValueError, match=r"not empty \(it holds thesis\.tex\)"):
+        prepare.prepare(Pictures(), tmp_path / "other", size=64)
+
+
+def prepared(tmp_path):
+    prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+    return tmp_path / "shard-00001-of-00003.array_record"
+
+
+def test_missing_and_truncated_shards_are_found_at_once(tmp_path):
+    shard = prepared(tmp_path)
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-100])
+    with pytest.raises(DataError, match=r"shard-00001.*bytes, the manifest says"):
+        ShardsSource(path=tmp_path)
+    shard.unlink()
+    with pytest.raises(DataError, match=r"shard-00001.*is missing"):
+        ShardsSource(path=tmp_path)
+
+
+def test_a_flipped_byte_is_found_by_check_and_when_continuing(tmp_path, capsys):
+    shard = prepared(tmp_path)
+    content = bytearray(shard.read_bytes())
+    assert check.main([str(tmp_path)]) == 0
+    content[len(content) // 3] ^= 1
+    shard.write_bytes(content)
+    assert check.main([str(tmp_path)]) == 3
+    assert "shard-00001-of-00003.array_record: sha256" in capsys.readouterr().err
+    with pytest.raises(DataError, match="shard-00001"):
+        prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+
+
+def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
+    shard = prepared(tmp_path)
+    content = bytearray(shard.read_bytes())
+    place = content.index(b'"id": "r5"')
+    content[place : place + 4] = b"\xff\xff\xff\xff"
+    shard.write_bytes(content)
+    source = ShardsSource(path=tmp_path)
+    assert source[0].id == "r0"
+    with pytest.raises(DataError, match=r"entry 5 of .* is damaged"):
+        source[5]
+
+
+def test_a_prepared_folder_answers_only_for_its_split(tmp_path):
+    prepare.prepare(Pictures(), tmp_path, size=64, request={"split": "train"})
+    assert len(ShardsSource("train", path=tmp_path)) == 10
+    with pytest.raises(ValueError, match="holds the split 'train'; got 'test'"):
+        ShardsSource("test", path=tmp_path)
+    with pytest.raises(ValueError, match=r"holds no manifest\.json"):
+        ShardsSource(path=tmp_path.parent)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    rows = []
+    for i in range(12):
+        pixels = np.full((90, 120, 3), 20 * i, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"p{i}.jpg")
+        rows.append({"image": f"p{i}.jpg", "caption": f"grey number {i}"})
+    table = tmp_path / "captions.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return table
+
+
+def command(table, out, *more):
+    return ["--source", "records", "--option", f"path={table}", "--out", str(out), *more]
+
+
+def test_the_command_prepares_real_files(photos, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert prepare.main(command(photos, out, "--size", "45", "--format", "jpeg")) == 0
+    assert "12 records in 1 shards" in capsys.readouterr().out
+    source = ShardsSource("train", path=out)
+    assert Image.open(io.BytesIO(source[0].image)).size == (60, 45)
+    assert source[3].captions == ["grey number 3"]
+
+
+def test_wrong_requests_exit_with_2_and_bad_data_with_3(photos, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert prepare.main(command(photos, out, "--size", "0")) == 2
+    assert prepare.main(command(tmp_path / "no.jsonl", out, "--size", "8")) == 2
+    assert prepare.main(["--source", "record", "--out", str(out), "--size", "8"]) == 2
+    assert "did you mean 'records'?" in capsys.readouterr().err
+    assert prepare.main(command(photos, out, "--size", "8", "--option", "spilt_column=a")) == 2
+    assert "did you mean 'split_column'?" in capsys.readouterr().err
+    photos.with_name("p5.jpg").write_bytes(photos.with_name("p5.jpg").read_bytes()[:300])
+    assert prepare.main(command(photos, out, "--size", "8")) == 3
+    assert "p5.jpg" in capsys.readouterr().err
+    assert prepare.main(command(photos, out, "--size", "8", "--max-bad-share", "0.5")) == 0
+    with pytest.raises(SystemExit) as end:
+        prepare.main(["--size", "8"])
+    assert end.value.code == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_an_unwritable_folder_exits_with_2(photos, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    assert prepare.main(command(photos, tmp_path / "locked" / "out", "--size", "8")) == 2

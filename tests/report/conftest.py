@@ -1,0 +1,211 @@
+"""A workdir as a run would leave it: the quickstart on the scenes, made up from formulas."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from vlc_jax.evaluators import EVALUATIONS, SUMMARIES, stats
+
+FINAL = {  # protocol or benchmark -> fraction right at the end
+    "image_to_text_r1": 0.46,
+    "image_to_text_r5": 0.89,
+    "text_to_image_r1": 0.43,
+    "text_to_image_r5": 0.88,
+    "scenes_objects": 0.83,
+    "scenes_attributes": 0.99,
+    "scenes_attribute_swap": 0.62,
+    "scenes_relation_swap": 0.51,
+    "scenes_held_relation_swap": 0.49,
+    "scenes_negation": 0.41,
+    "scenes_zero_shot_colours": 0.97,
+    "pair_accuracy": 0.26,
+    "individual_accuracy": 0.52,
+    "group_score": 0.09,
+}
+CHANCE = {"choice": 1 / 2, "zeroshot": 1 / 10, "retrieval": 1 / 1000}
+PAIRS_CHANCE = {"pair_accuracy": 1 / 4, "individual_accuracy": 1 / 2, "group_score": 1 / 6}
+
+
+def write_json(path: Path, value) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def write_lines(path: Path, rows) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def config() -> dict:
+    return {
+        "seed": 0,
+        "steps": 512,
+        "batch_size": 256,
+        "losses": {"infonce": {"weight": 1.0}},
+        "optimizer": {"learning_rate": 1e-3, "warmup_steps": 100, "schedule": "cosine"},
+        "model": {"name": "clip", "variant": "mini"},
+        "evals": {name: {"count": 2000} for name in EVALUATIONS if name.startswith("scenes")},
+    }
+
+
+def env() -> dict:
+    return {
+        "command": "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart "
+        "--workdir runs/demo",
+        "commit": "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
+        "hardware": {
+            "platform": "cpu",
+            "devices": ["cpu"],
+            "device_count": 1,
+            "process_count": 1,
+            "cpu": "x86_64, 2 cores",
+        },
+        "versions": {"python": "3.11.2", "jax": "0.10.2", "flax": "0.12.8", "numpy": "2.4.6"},
+        "parameters": {"image": 380_544, "text": 252_288, "logit_scale": 1, "total": 632_833},
+        "input": {"train": "scenes-mini-v1-train-64000"},
+    }
+
+
+def metrics(steps: int) -> list[dict]:
+    rng = np.random.default_rng(0)
+    rows = []
+    for step in range(10, steps + 1, 10):
+        loss = 0.35 + 5.2 * np.exp(-step / 110) + 0.06 * rng.standard_normal()
+        warm = min(1.0, step / 100)
+        rows.append(
+            {
+                "step": step,
+                "train/loss": loss,
+                "train/loss_over_log_batch": loss / np.log(256),
+                "train/logit_scale": 14.3 + 9 * (1 - np.exp(-step / 300)),
+                "train/learning_rate": 1e-3 * warm * (1 + np.cos(np.pi * step / 512)) / 2,
+                "train/grad_norm": 2.5 * np.exp(-step / 200) + 0.3 * rng.random(),
+                "perf/examples_per_s": 1050 + 30 * rng.standard_normal(),
+                "perf/mfu": 0.31 + 0.01 * rng.standard_normal(),
+                "perf/data_wait_fraction": 0.004 + 0.003 * rng.random(),
+                "perf/memory_gb": 1.31,
+                "time/elapsed_s": step * 0.244,
+            }
+        )
+    return rows
+
+
+def draw(index: int, shift: int = 0) -> Image.Image:
+    """Two coloured shapes on a light ground, 40 pixels square."""
+    image = Image.new("RGB", (40, 40), (214, 221, 205))
+    pen = ImageDraw.Draw(image)
+    colours = ["#d22", "#28c", "#2a4", "#e91", "#83b"]
+    pen.ellipse((4, 13 + shift, 18, 27 + shift), fill=colours[index % 5])
+    pen.rectangle((23, 12 - shift, 36, 25 - shift), fill=colours[(index + 2) % 5])
+    return image
+
+
+def result(name: str, step: int) -> dict:
+    _, protocol = EVALUATIONS[name]
+    count = 1000 if protocol == "retrieval" else 2000
+    found = {}
+    for metric in SUMMARIES[protocol]:
+        chance = PAIRS_CHANCE.get(metric, CHANCE.get(protocol))
+        final = FINAL.get(metric, FINAL.get(name, 0.72))
+        value = chance + (final - chance) * (1 - np.exp(-step / 150)) / (1 - np.exp(-512 / 150))
+        right = np.arange(count) < round(value * count)
+        found[metric] = stats.proportion(right, chance, np.arange(count) < 3)._asdict()
+    if protocol in ("choice", "pairs"):
+        headline = next(iter(found))
+        found |= {f"{headline}/{group}": found[headline] for group in ("colour", "size")}
+    if protocol == "retrieval":
+        ranks = np.arange(count) % 17 + 1
+        found["image_to_text_mean_rank"] = stats.bootstrapped(
+            ranks, "mean", 500.5, unit="rank"
+        )._asdict()
+    return {
+        "benchmark": name,
+        "protocol": protocol,
+        "step": step,
+        "version": "1",
+        "options": {},
+        "summary": list(SUMMARIES[protocol]),
+        "metrics": found,
+        "seconds": 0.4,
+    }
+
+
+def write_examples(folder: Path, protocol: str, step: int) -> None:
+    rng, rows = np.random.default_rng(1), []
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    for n in range(6):
+        case = f"val/{n}"
+        first, second = "a red circle left of a green square", "a green square left of a red circle"
+        scores = np.round(0.6 + 0.2 * rng.random(2), 4)
+        correct = bool(scores[0] > scores[1])
+        row = {"id": case, "group": "colour", "captions": [first, second], "correct": correct}
+        if protocol == "pairs":
+            matrix = np.round(0.6 + 0.2 * rng.random((2, 2)), 4)
+            is_pair = matrix[0, 0] > matrix[0, 1] and matrix[1, 1] > matrix[1, 0]
+            rows.append(row | {"scores": matrix.tolist(), "correct": bool(is_pair)})
+        else:
+            rows.append(row | {"scores": scores.tolist()})
+        for k in range(2 if protocol == "pairs" else 1):
+            draw(n, shift=6 * k).save(folder / "images" / f"{case.replace('/', '_')}_{k}.png")
+    write_lines(folder / f"{step}.scores.jsonl", rows)
+
+
+def events() -> list[dict]:
+    return [
+        {"time": "2026-11-20T10:00:01+00:00", "event": "start", "step": 0},
+        {"time": "2026-11-20T10:00:40+00:00", "event": "bad_record", "id": "a|b<script>",
+         "reason": "cannot identify image file"},
+        {"time": "2026-11-20T10:01:02+00:00", "event": "save", "step": 250},
+        {"time": "2026-11-20T10:01:30+00:00", "event": "preempted", "signal": "SIGTERM"},
+        {"time": "2026-11-20T10:02:00+00:00", "event": "resume", "step": 250},
+        {"time": "2026-11-20T10:03:10+00:00", "event": "evaluation", "step": 512},
+    ]  # fmt: skip
+
+
+def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> Path:
+    """`outcome`: done, failed, or running (half-way, a metrics row just being written).
+
+    A small one has a loss but no other curve and no evaluations: quick to report on.
+    """
+    steps = 512 if outcome == "done" else 270
+    write_json(path / "config.json", config())
+    write_json(path / "env.json", env())
+    rows = metrics(steps)
+    if is_small:
+        kept = ("step", "train/loss", "train/loss_over_log_batch")
+        rows = [{name: row[name] for name in kept} for row in rows]
+    write_lines(path / "metrics.jsonl", rows)
+    write_lines(path / "events.jsonl", events()[: 6 if outcome == "done" else 5])
+    if outcome == "running":
+        with (path / "metrics.jsonl").open("a") as file:
+            file.write('{"step": 280, "train/lo')
+    if outcome == "failed":
+        write_json(path / "FAILED", {"exit_code": 10, "reason": "step 271 is not finite <nan>"})
+    if outcome == "done":
+        write_json(path / "DONE", {"step": 512})
+    names = [name for name in EVALUATIONS if name.startswith("scenes")] if not is_small else []
+    for name in names:
+        for step in (250, 500, 512) if outcome == "done" else (250,):
+            write_json(path / "evals" / name / f"{step}.json", result(name, step))
+        if name in ("scenes_attribute_swap", "scenes_whatsup"):
+            write_examples(path / "evals" / name, EVALUATIONS[name][1], step)
+    return path
+
+
+@pytest.fixture
+def make_workdir(tmp_path):
+    """outcome -> the path of such a workdir, a small one."""
+    return lambda outcome="done": write_workdir(tmp_path / "demo", outcome, is_small=True)
+
+
+@pytest.fixture(scope="session", name="write_workdir")
+def _write_workdir():
+    return write_workdir
+
+
+@pytest.fixture(name="write_json")
+def _write_json():
+    return write_json

@@ -1,0 +1,270 @@
+import html.parser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from input_pipeline.benchmarks import Benchmark
+from vlc_jax import evaluators, report
+from vlc_jax.report import __main__ as command
+from vlc_jax.report import plot, workdir
+
+VOID = {"meta", "img", "br", "link"}
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a page refers to, its ids, and whether its tags close in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.crossed, self.ids, self.links, self.tags = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        facts = dict(attributes)
+        self.tags.append((tag, facts))
+        self.ids += [facts["id"]] if "id" in facts else []
+        self.links += [facts[key] for key in ("src", "href", "xlink:href") if key in facts]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.crossed.append(tag)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, write_workdir):
+    """A finished run with its report written; not to be changed."""
+    path = write_workdir(tmp_path_factory.mktemp("runs") / "demo")
+    assert report.write(path) == path / "report.html"
+    return path
+
+
+def text_of(path):
+    return (path / "report.html").read_text(), (path / "report.md").read_text()
+
+
+def test_html_needs_no_other_file_and_no_network(done):
+    page = Page(text_of(done)[0])
+    assert [link for link in page.links if not link.startswith(("data:", "#"))] == []
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "url(http" not in text_of(done)[0]
+    assert "@import" not in text_of(done)[0]
+
+
+def test_html_is_well_formed_with_unique_ids_and_described_images(done):
+    page = Page(text_of(done)[0])
+    assert page.crossed == []
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert all(facts.get("alt") for tag, facts in page.tags if tag == "img")
+    assert all(f.get("aria-label") for tag, f in page.tags if tag == "svg")
+
+
+def test_every_picture_of_the_markdown_exists(done):
+    files = re.findall(r"!\[.*?\]\((.*?)\)", text_of(done)[1])
+    assert len(files) > 20
+    for file in files:
+        with Image.open(done / file) as image:
+            image.verify()
+
+
+def test_both_pages_tell_what_ran_and_what_came_out(done):
+    for page in text_of(done):
+        plain = page.replace("\\", "")
+        for text in (
+            "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart",
+            "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
+            "632,833",
+            "x86_64, 2 cores",
+            "scenes-mini-v1-train-64000",
+            "0.10.2",
+            "Finished at step 512",
+            "42.9–49.1",
+            "image→text R@1",
+            "bad_record",
+            "SIGTERM",
+        ):
+            assert text in plain
+
+
+def test_metrics_of_groups_are_there_but_folded_away(done):
+    page, markdown = text_of(done)
+    assert "accuracy: colour" in page[page.index("<details") :]
+    assert "accuracy: colour" not in page[: page.index("<details")]
+    assert "accuracy: colour" not in markdown
+
+
+def test_examples_mark_the_correct_caption_and_the_models_mistake(done):
+    page = text_of(done)[0]
+    examples = re.findall(r'<div class="example (\w+)-answer">(.*?)</ol>', page, re.DOTALL)
+    assert {kind for kind, _ in examples} == {"right", "wrong"}
+    for kind, text in examples[:4]:  # choice: one image each
+        options = re.findall(r'<li class="(.*?)">.*?class="score">(.*?)<', text)
+        classes, scores = zip(*((a.split(), float(b)) for a, b in options), strict=True)
+        assert list(scores) == sorted(scores, reverse=True)
+        assert classes[0] == (["correct", "chosen"] if kind == "right" else ["mistake", "chosen"])
+        assert ("correct" in classes[1]) == (kind == "wrong")
+
+
+def test_small_images_are_enlarged_without_blur(done):
+    images = [facts for tag, facts in Page(text_of(done)[0]).tags if tag == "img"]
+    assert images
+    assert all(facts.get("class") == "pixels" for facts in images)
+
+
+def test_writing_twice_gives_the_same_bytes(make_workdir):
+    path = make_workdir()
+    pages = []
+    for _ in range(2):
+        report.write(path)
+        pages.append([file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()])
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ("failed", "Exit code 10 at step 270: step 271 is not finite &lt;nan&gt;"),
+        ("running", "Not finished, at step 270."),
+    ],
+)
+def test_unfinished_runs_have_a_report_that_says_so(make_workdir, outcome, words):
+    path = make_workdir(outcome)
+    report.write(path)
+    page, markdown = text_of(path)
+    assert words in page
+    assert "No benchmark has been evaluated yet." in markdown
+    assert "<nan>" not in page
+    assert "<script>" not in page
+
+
+def test_a_preempted_run_is_told_to_continue(make_workdir):
+    path = make_workdir("running")
+    lines = (path / "events.jsonl").read_text().splitlines(keepends=True)
+    (path / "events.jsonl").write_text("".join(lines[:4]))
+    report.write(path)
+    assert "the same command continues it" in text_of(path)[0]
+    assert ">Preempted<" in text_of(path)[0]
+
+
+@pytest.mark.parametrize("damage", ["missing", "broken"])
+@pytest.mark.parametrize("name", ["config.json", "env.json", "metrics.jsonl", "events.jsonl"])
+def test_a_missing_or_broken_file_is_noted_and_the_rest_shown(make_workdir, name, damage):
+    path = make_workdir()
+    if damage == "missing":
+        (path / name).unlink()
+    else:
+        (path / name).write_text('{"a": [1, 2')
+    report.write(path)
+    page = Page(text_of(path)[0])
+    assert page.crossed == []
+    assert name in text_of(path)[0][text_of(path)[0].index("Files that could not be used") :]
+
+
+@pytest.mark.parametrize("name", workdir.MARKS)
+def test_any_one_file_of_a_run_is_enough(tmp_path, name):
+    (tmp_path / name).mkdir() if name == "evals" else (tmp_path / name).write_text("{}\n")
+    report.write(tmp_path)
+    assert Page(text_of(tmp_path)[0]).crossed == []
+
+
+def test_values_of_unexpected_kinds_do_no_harm(tmp_path, write_json):
+    write_json(tmp_path / "env.json", {"hardware": 3, "parameters": [], "command": ["a", 1]})
+    write_json(tmp_path / "FAILED", {"step": "x"})
+    write_json(tmp_path / "evals" / "b" / "1.json", {"metrics": {"m": 3}, "summary": 4})
+    row = '{"step": 1, "train/loss": "high", "perf/mfu": null, "time/elapsed_s": NaN}\n'
+    (tmp_path / "metrics.jsonl").write_text(row)
+    report.write(tmp_path)
+    assert "Exit code ? at step 1" in text_of(tmp_path)[0]
+    assert "<pre>a 1</pre>" in text_of(tmp_path)[0]
+
+
+def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, write_json, tmp_path):
+    path = make_workdir()
+    write_json(path / "default_config.json", {"seed": 0, "steps": 1000, "gone": [1]})
+    report.write(path)
+    markdown = text_of(path)[1]
+    assert "| `steps` | 1000 | 512 |" in markdown
+    assert "| `gone` | \\[1\\] | – |" in markdown
+    assert "| `seed` |" not in markdown
+    write_json(tmp_path / "other.json", {"optimizer": {"learning_rate": 0.5}})
+    report.write(path, tmp_path / "other.json")
+    assert "| `optimizer.learning_rate` | 0.5 | 0.001 |" in text_of(path)[1]
+
+
+def test_every_colour_can_be_read_on_light_and_dark_paper():
+    css = (Path(report.__file__).parent / "report.css").read_text()
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block))
+        for block in css.split("@media (prefers-color-scheme: dark)")[:2]
+    )
+    assert {name: light[name] for name in plot.THEME} == plot.THEME
+    for theme in (light, dark):
+        for name in ("ink", "muted", "blue", "orange", "red", "green"):
+            for ground in ("paper", "card"):
+                assert contrast(theme[name], theme[ground]) >= 4.5, (name, ground)
+
+
+def contrast(first, second):
+    """WCAG 2 contrast ratio of two #rrggbb colours."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_json):
+    estimate = evaluators.Estimate(0.5, 8, 0.5, 0.2, 0.8, 0.125)
+    result = evaluators.EvalResult({"accuracy": estimate, "accuracy/a": estimate}, [])
+    benchmark = Benchmark("b", [], "1")
+    name = "scenes_swap"
+    written = evaluators.to_json(name, benchmark, result, step=3, options={}, seconds=1.0)
+    write_json(tmp_path / "evals" / name / "3.json", written)
+    report.print_table([written])
+    first = capsys.readouterr().out
+    report.print_table(tmp_path)
+    assert capsys.readouterr().out == first
+    line = next(line for line in first.splitlines() if "scenes_swap" in line)
+    assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
+
+
+def test_command_prints_the_path_of_the_report(make_workdir, capsys):
+    path = make_workdir("running")
+    assert command.main([str(path)]) == 0
+    assert capsys.readouterr().out.strip() == str(path / "report.html")
+
+
+def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, capsys):
+    path = make_workdir("running")
+    blocked = tmp_path / "blocked"
+    (blocked / "report.html").mkdir(parents=True)
+    (blocked / "DONE").write_text("{}")
+    for arguments, message in (
+        ([str(tmp_path / "gone")], "no such folder"),
+        ([str(path), "--baseline", str(tmp_path / "none.json")], "none.json"),
+        ([str(blocked)], "cannot be written"),
+    ):
+        assert command.main(arguments) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+
+
+def test_report_starts_without_jax():
+    code = "import sys, vlc_jax.report; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

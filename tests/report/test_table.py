@@ -1,0 +1,104 @@
+import io
+
+import pytest
+import rich.console
+
+from vlc_jax.report import table
+
+
+def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more):
+    facts = {"value": value, "low": low, "high": high, "chance": chance, "count": 400, "ties": 0.01}
+    return facts | more
+
+
+def result(name="b", protocol="choice", step=5, metrics=None, **more):
+    metrics = {"accuracy": metric()} if metrics is None else metrics
+    return {
+        "benchmark": name, "protocol": protocol, "step": step, "metrics": metrics,
+    } | more  # fmt: skip
+
+
+def shown(rows, width=80):
+    console = rich.console.Console(file=io.StringIO(), width=width)
+    console.print(table.to_rich(rows))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "chance", "unit", "verdict"),
+    [
+        (0.55, 0.65, 0.5, "fraction", "above"),
+        (0.45, 0.55, 0.5, "fraction", "at"),
+        (0.5, 0.55, 0.5, "fraction", "at"),
+        (0.40, 0.49, 0.5, "fraction", "below"),
+        (3.0, 4.0, 50.5, "rank", "above"),
+        (60.0, 70.0, 50.5, "rank", "below"),
+        (None, 0.6, 0.5, "fraction", ""),
+        (0.4, 0.6, None, "fraction", ""),
+    ],
+)
+def test_verdict_compares_the_interval_with_chance(low, high, chance, unit, verdict):
+    (row,) = table.rows([result(metrics={"m": metric(0.5, low, high, chance, unit=unit)})])
+    assert row.verdict == verdict
+
+
+def test_summary_decides_which_metrics_are_shown_and_in_which_order():
+    metrics = {"a/x": metric(), "a": metric(), "b": metric(), "c": metric()}
+    with_summary = result(metrics=metrics, summary=["c", "a", "gone"])
+    assert [row.metric for row in table.rows([with_summary])] == ["c", "a"]
+    assert [row.metric for row in table.rows([result(metrics=metrics)])] == ["a", "b", "c"]
+    everything = table.rows([with_summary], everything=True)
+    assert [row.metric for row in everything] == ["a/x", "a", "b", "c"]
+
+
+def test_protocols_are_kept_together_in_the_order_given():
+    given = [result("z"), result("p", "pairs"), result("r", "retrieval"), result("a")]
+    assert [row.benchmark for row in table.rows(given)] == ["r", "z", "a", "p"]
+
+
+def test_one_headline_per_benchmark_and_both_directions_of_retrieval():
+    names = ["image_to_text_r1", "image_to_text_r5", "text_to_image_r1"]
+    retrieval = result("r", "retrieval", metrics={name: metric() for name in names})
+    choice = result(metrics={"accuracy": metric(), "other": metric()})
+    found = [(row.benchmark, row.metric) for row in table.headlines([retrieval, choice])]
+    assert found == [("r", "image_to_text_r1"), ("r", "text_to_image_r1"), ("b", "accuracy")]
+
+
+@pytest.mark.parametrize("broken", [None, "0.5", {}, {"value": None}, {"value": float("nan")}])
+def test_a_metric_without_a_number_gives_no_row(broken):
+    rows = table.rows([result(metrics={"a": broken, "b": metric()})])
+    assert [row.metric for row in rows] == ["b"]
+
+
+def test_terminal_table_fits_80_columns_with_every_number_whole():
+    wide = metric(0.4551, 0.3, 0.51, 0.5, count=28_748)
+    rows = table.rows(
+        [
+            result("scenes_held_attribute_swap", metrics={"accuracy": wide}),
+            result("scenes_retrieval", "retrieval", metrics={"image_to_text_r10": metric()}),
+        ]
+    )
+    text = shown(rows)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    line = next(line for line in text.splitlines() if "scenes_held_attribute_swap" in line)
+    assert line.split() == [
+        "scenes_held_attribute_swap", "accuracy", "45.5", "30.0–51.0", "≈", "50.0", "28748", "1.0",
+    ]  # fmt: skip
+    assert "image→text R@10  60.0" in text
+
+
+def test_markdown_has_the_same_numbers_and_its_cells_hold():
+    rows = table.rows([result(metrics={"accuracy/a|b*c": metric(), "rank": metric(unit="rank")})])
+    assert not rows[:-1]  # the group is left out
+    rows = table.rows([result(metrics={"accuracy/a|b*c": metric()})], everything=True)
+    line = table.to_markdown(rows).splitlines()[2]
+    assert line == "| `b` | accuracy: a\\|b\\*c | **60.0** | 55.0–65.0 | 50.0 | 400 | 1.0 |"
+
+
+def test_ranks_are_no_percentages():
+    rank = metric(12.25, 11.0, 13.5, 500.5, ties=None, unit="rank")
+    (row,) = table.rows([result(metrics={"mean_rank": rank})])
+    assert (table.number(row, row.value), table.interval(row)) == ("12.2", "11.0–13.5")
+    assert table.number(row, None) == "–"
+    assert table.percent(row.ties) == "–"

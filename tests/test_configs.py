@@ -1,0 +1,100 @@
+"""Every shipped config is built, evaluated by shape, and trained for two shrunken steps."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import pytest
+from ml_collections import ConfigDict
+
+from configs import arguments
+from tests import helpers
+from vlc_jax import build, evaluators, models, train
+from vlc_jax.preemption import StopSignal
+from vlc_jax.workdir import Workdir
+
+CONFIGS = sorted(
+    path
+    for path in (helpers.ROOT / "configs").rglob("*.py")
+    if path.name not in ("__init__.py", "arguments.py")
+)
+
+
+def load(path: Path) -> ConfigDict:
+    name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
+    return importlib.import_module(name).get_config()
+
+
+def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
+    """Two steps of sixteen pairs, the first case of everything."""
+    with config.unlocked():
+        config.steps, config.epochs, config.examples = 2, None, None
+        config.batch_size = 16
+        config.eval.batch_size = 16
+        config.optimizer.warmup_steps = 1
+        config.input.scenes.count = 32
+        config.input.preview = 4
+        for options in config.evals.values():
+            options.count = 8
+        if config.input.source == "records":
+            names = helpers.write_photos(folder / "photos", 24)
+            config.input.records.path = str(helpers.write_jsonl(folder, names))
+            config.input.records.image_folder = str(folder / "photos")
+    return config
+
+
+def identifier(path: Path) -> str:
+    return str(path.relative_to(helpers.ROOT))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=identifier)
+def test_config_has_a_command_on_top_and_only_known_names(path):
+    config = load(path)
+    assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
+    assert config.is_locked
+    for name in config.evals:
+        evaluators.lookup(name)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=identifier)
+def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
+    config = load(path)
+    task = build.task(config)
+    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 200))
+    count = models.parameter_counts(shapes.params)["total"]
+    assert count == sum(x.size for x in jax.tree.leaves(shapes.params))
+    moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
+    assert sum(x.size for x in moments) >= 2 * (count - 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CONFIGS, ids=identifier)
+def test_config_trains_two_steps(path, tmp_path):
+    config = shrink(load(path), tmp_path)
+    workdir = Workdir(tmp_path / "run")
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    assert (workdir.path / "DONE").exists()
+    assert len(helpers.rows(workdir.path / "metrics.jsonl")) == 1
+    for name in config.evals:
+        assert (workdir.path / "evals" / name / "2.json").exists()
+
+
+def test_arguments_are_parsed_by_the_types_of_their_defaults():
+    parsed = arguments.parse("steps=20,flag,share=.5", steps=1, flag=False, share=0.1, path="a")
+    assert vars(parsed) == {"steps": 20, "flag": True, "share": 0.5, "path": "a"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("step=3", "did you mean 'steps'"),
+        ("steps=x", "steps is a int; got 'x'"),
+        ("flag=maybe", "flag is true or false"),
+    ],
+)
+def test_a_wrong_argument_is_an_error(argument, words):
+    with pytest.raises(ValueError, match=words):
+        arguments.parse(argument, steps=1, flag=False)

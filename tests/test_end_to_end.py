@@ -1,0 +1,166 @@
+"""Whole runs from the command line: they end the same whatever happens to them on the way."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests import helpers
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The run all others are compared with."""
+    workdir = tmp_path_factory.mktemp("unbroken") / "run"
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def saved_state(workdir: Path, step: int = 12) -> dict:
+    path = workdir / "checkpoints" / str(step) / "state"
+    return ocp.StandardCheckpointer().restore(path)
+
+
+def assert_same_end(workdir: Path, unbroken: Path) -> None:
+    """Rule R of every fault: same parameters and moments bit for bit, each step logged once."""
+    same = jax.tree.map(np.array_equal, saved_state(workdir), saved_state(unbroken))
+    assert all(jax.tree.leaves(same))
+    assert [row["step"] for row in helpers.rows(workdir / "metrics.jsonl")] == list(range(1, 13))
+    losses = [
+        [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")]
+        for w in (workdir, unbroken)
+    ]
+    assert losses[0] == losses[1]
+    for name in ("scenes_retrieval", "scenes_attribute_swap"):
+        for step in (6, 12):
+            a, b = (
+                json.loads((w / f"evals/{name}/{step}.json").read_text())
+                for w in (workdir, unbroken)
+            )
+            assert a["metrics"] == b["metrics"]
+    assert (workdir / "DONE").exists()
+    assert not (workdir / "FAILED").exists()
+
+
+def wait_for(condition, job: subprocess.Popen, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.005)
+
+
+def event_names(workdir: Path) -> list[str]:
+    path = workdir / "events.jsonl"
+    return [row["event"] for row in helpers.rows(path)] if path.exists() else []
+
+
+def steps_logged(workdir: Path) -> int:
+    path = workdir / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_run_leaves_everything_a_user_looks_for(unbroken):
+    for name in ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "logs/host_000.log"):
+        assert (unbroken / name).stat().st_size > 0
+    for name in ("report.html", "report.md", "DONE", "evals/scenes_retrieval/12.scores.jsonl"):
+        assert (unbroken / name).exists()
+    assert list((unbroken / "evals/scenes_retrieval/images").glob("*.png"))
+    assert list((unbroken / "tensorboard").iterdir())
+    row = helpers.rows(unbroken / "metrics.jsonl")[-1]
+    assert {"train/loss", "perf/mfu", "perf/data_wait_fraction", "perf/memory_gb"} <= row.keys()
+
+
+def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbroken):
+    before = saved_state(unbroken)
+    done = helpers.run(helpers.TINY, unbroken)
+    assert done.returncode == 0, done.stderr
+    assert "scenes_attribute_swap" in done.stdout
+    assert "report.html" in done.stdout
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
+
+
+def test_eval_mode_needs_only_the_workdir(unbroken):
+    done = subprocess.run(
+        [*helpers.command("", unbroken)[:3], "--mode", "eval", "--workdir", str(unbroken)],
+        cwd=helpers.ROOT,
+        env=helpers.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scenes_retrieval" in done.stdout
+
+
+def test_five_kills_at_random_steps_change_nothing(tmp_path, unbroken):
+    workdir, rng = tmp_path / "run", np.random.default_rng(7)
+    for goal in sorted(rng.integers(0, 12, size=5)):
+        with helpers.start(helpers.TINY, workdir) as job:
+            wait_for(lambda g=goal: steps_logged(workdir) >= g, job)
+            job.kill()
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(workdir, unbroken)
+
+
+@pytest.mark.parametrize("moment", ["compile", "step", "evaluation"])
+def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken, moment):
+    workdir = tmp_path / "run"
+    reached = {
+        "compile": lambda: "start" in event_names(workdir),
+        "step": lambda: steps_logged(workdir) >= 2,
+        "evaluation": lambda: "evaluation" in event_names(workdir),
+    }[moment]
+    with helpers.start(helpers.TINY, workdir) as job:
+        wait_for(reached, job)
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=30)
+    assert job.returncode == 75, errors
+    assert "preempted" in event_names(workdir)
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(workdir, unbroken)
+
+
+def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tmp_path, unbroken):
+    workdir = tmp_path / "run"
+    with helpers.start(helpers.TINY, workdir) as job:
+        wait_for(lambda: (workdir / "checkpoints" / "8").exists(), job)
+        job.kill()
+    newest = max((workdir / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
+    file = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert "corrupt_checkpoint" in event_names(workdir)
+    assert "does not match its sha256" in done.stderr + (workdir / "logs/host_000.log").read_text()
+    assert_same_end(workdir, unbroken)
+
+
+def test_another_learning_rate_is_refused_with_the_difference(unbroken):
+    done = helpers.run(helpers.TINY, unbroken, "--config.optimizer.learning_rate=0.5")
+    assert done.returncode == 2
+    assert "optimizer.learning_rate: 0.001 -> 0.5" in done.stderr
+
+
+def test_another_model_size_is_refused_naming_parameters(unbroken):
+    done = helpers.run(
+        helpers.TINY, unbroken, "--config.model.vocab_size=300", "--allow_config_change"
+    )
+    assert done.returncode == 2
+    assert "text/token_embedding" in done.stderr
+    assert "Traceback" not in done.stderr
+    restored = helpers.run(helpers.TINY, unbroken, "--allow_config_change")
+    assert restored.returncode == 0, restored.stderr

@@ -1,0 +1,162 @@
+"""The schedules by hand, AdamW by an independent oracle, freezing and multipliers by effect."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import optimizer
+from vlc_jax.errors import UsageError
+
+PARAMS = {
+    "image": {"kernel": np.ones((3, 2), np.float32), "bias": np.zeros(2, np.float32)},
+    "text": {"kernel": np.full((2, 2), 2.0, np.float32)},
+    "logit_scale": np.float32(2.6),
+}
+
+
+def make(rate=0.1, rules=(), clip_norm=None, weight_decay=0.2, exclude=""):
+    return optimizer.make(
+        PARAMS,
+        rate=optimizer.schedule("constant", rate, 10),
+        weight_decay=weight_decay,
+        b1=0.9,
+        b2=0.98,
+        eps=1e-6,
+        clip_norm=clip_norm,
+        decay_exclude=exclude,
+        rules=rules,
+    )
+
+
+def run(tx, gradients):
+    params = jax.tree.map(jnp.asarray, PARAMS)
+    state = tx.init(params)
+    for gradient in gradients:
+        updates, state = jax.jit(tx.update)(gradient, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    return params
+
+
+def gradients(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        jax.tree.map(lambda p: rng.normal(size=np.shape(p)).astype(np.float32), PARAMS)
+        for _ in range(count)
+    ]
+
+
+def adamw_oracle(values, grads, rate, decay):
+    """One array, written from Loshchilov & Hutter (2019), algorithm 2."""
+    value, m, v = np.float64(values), 0.0, 0.0
+    for t, g in enumerate(grads, 1):
+        m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-6)
+        value = value - rate * (step + decay * value)
+    return value
+
+
+def test_adamw_equals_the_paper_with_decay_on_matrices_only():
+    grads = gradients(4)
+    params = run(make(), grads)
+    for path, decay in ((("image", "kernel"), 0.2), (("image", "bias"), 0.0)):
+        expected = adamw_oracle(
+            PARAMS[path[0]][path[1]], [g[path[0]][path[1]] for g in grads], 0.1, decay
+        )
+        np.testing.assert_allclose(params[path[0]][path[1]], expected, rtol=1e-5)
+    expected = adamw_oracle(PARAMS["logit_scale"], [g["logit_scale"] for g in grads], 0.1, 0.0)
+    np.testing.assert_allclose(params["logit_scale"], expected, rtol=1e-5)
+
+
+def test_frozen_parameters_do_not_move_and_have_no_moments():
+    tx = make(rules=(("image/.*", 0.0),))
+    params = run(tx, gradients(2))
+    np.testing.assert_array_equal(params["image"]["kernel"], PARAMS["image"]["kernel"])
+    assert not np.array_equal(params["text"]["kernel"], PARAMS["text"]["kernel"])
+    moments = sum(x.size for x in jax.tree.leaves(tx.init(PARAMS)) if np.ndim(x))
+    assert moments == 2 * PARAMS["text"]["kernel"].size
+
+
+def test_a_multiplier_scales_the_learning_rate_of_matching_paths():
+    grads = gradients(1)
+    full, tenth = (
+        run(make(weight_decay=0.0), grads),
+        run(make(weight_decay=0.0, rules=(("text/.*", 0.1),)), grads),
+    )
+    moved = lambda params: np.asarray(params["text"]["kernel"]) - PARAMS["text"]["kernel"]  # noqa: E731
+    np.testing.assert_allclose(moved(tenth), 0.1 * moved(full), rtol=1e-5)
+    np.testing.assert_array_equal(tenth["image"]["kernel"], full["image"]["kernel"])
+
+
+def test_the_first_matching_rule_wins():
+    factors = optimizer.multipliers(PARAMS, (("image/bias", 0.5), ("image/.*", 0.0)))
+    assert factors["image"] == {"kernel": 0.0, "bias": 0.5}
+    assert factors["logit_scale"] == 1.0
+
+
+def test_a_rule_that_matches_nothing_is_an_error_naming_it():
+    with pytest.raises(UsageError, match="imgae"):
+        make(rules=(("imgae/.*", 0.0),))
+
+
+def test_freezing_everything_is_an_error():
+    with pytest.raises(UsageError, match="freezes every parameter"):
+        make(rules=((".*", 0.0),))
+
+
+def test_clipping_sees_the_norm_of_trained_parameters_only():
+    grads = gradients(1)
+    loud = jax.tree.map(np.copy, grads[0])
+    loud["image"]["kernel"] *= 1e6
+    rules = (("image/.*", 0.0),)
+    quiet_run = run(make(rules=rules, clip_norm=1e-3, weight_decay=0.0), grads)
+    loud_run = run(make(rules=rules, clip_norm=1e-3, weight_decay=0.0), [loud])
+    np.testing.assert_array_equal(quiet_run["text"]["kernel"], loud_run["text"]["kernel"])
+
+
+def test_decay_exclude_adds_to_the_rule():
+    mask = optimizer.decay_mask(PARAMS, "text/.*")
+    assert mask == {
+        "image": {"kernel": True, "bias": False},
+        "text": {"kernel": False},
+        "logit_scale": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "expected"),
+    [
+        ("cosine", 0, 0.1),  # peak * (0 + 1) / 10
+        ("cosine", 9, 1.0),
+        ("cosine", 10, 1.0),
+        ("cosine", 60, 0.5),  # half way: cos(pi / 2) = 0
+        ("cosine", 110, 0.0),
+        ("linear", 60, 0.5),
+        ("linear", 110, 0.0),
+        ("constant", 110, 1.0),
+        ("rsqrt", 10, 1.0),
+        ("rsqrt", 10 + 300, 0.5),  # sqrt(100 / 400)
+    ],
+)
+def test_schedule_by_hand(name, step, expected):
+    rate = optimizer.schedule(name, 1.0, 110, warmup_steps=10, timescale=100)
+    np.testing.assert_allclose(rate(step), expected, atol=1e-6)
+
+
+def test_schedules_end_where_they_are_told():
+    for name in ("cosine", "linear"):
+        rate = optimizer.schedule(name, 1.0, 100, end=0.25)
+        np.testing.assert_allclose(rate(100), 0.25, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("cosin", 1.0, 10), "unknown schedule 'cosin'; known: cosine"),
+        (("cosine", 1.0, 10, 10), "warmup_steps 10 must be below"),
+        (("rsqrt", 1.0, 10), "needs timescale"),
+    ],
+)
+def test_a_wrong_schedule_is_an_error(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        optimizer.schedule(*arguments)

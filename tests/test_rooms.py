@@ -1,0 +1,125 @@
+"""Who may import whom: the rule of every room, checked on the syntax tree of every file."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = ("vlc_jax", "input_pipeline", "configs")
+
+# Room (longest matching prefix of a module's name) -> what of ours it may import. Everything may
+# import itself. A room that is missing here has no rule, which the test refuses.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "configs": (),
+    "input_pipeline": (),
+    "vlc_jax": (),
+    "vlc_jax.errors": (),
+    "vlc_jax.types": (),
+    "vlc_jax.models": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.losses": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.optimizer": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.sharding": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.metrics": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.preemption": ("vlc_jax.errors",),
+    "vlc_jax.workdir": ("vlc_jax.errors",),
+    "vlc_jax.evaluators": (
+        "vlc_jax.types",
+        "vlc_jax.errors",
+        "vlc_jax.metrics",
+        "vlc_jax.sharding",
+        "input_pipeline",
+    ),
+    "vlc_jax.report": (),
+    "vlc_jax.build": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.train": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.tools": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.main": (
+        "vlc_jax.train",
+        "vlc_jax.evaluate",
+        "vlc_jax.errors",
+        "vlc_jax.checkpoint",
+        "vlc_jax.preemption",
+        "vlc_jax.workdir",
+        "input_pipeline.record",
+    ),
+}
+# Packages from outside that a room must not import, not even below another package of ours.
+FORBIDDEN = {
+    "input_pipeline": ("jax", "jaxlib", "flax", "optax", "orbax", "ml_collections", "tensorflow"),
+    "vlc_jax.report": ("jax", "flax", "optax", "orbax", "ml_collections"),
+    "configs": ("jax", "flax", "optax", "numpy"),
+    "vlc_jax": ("torch", "tensorflow", "transformers", "open_clip"),
+}
+ONLY_IN = {"orbax": "vlc_jax.checkpoint", "grain": "input_pipeline"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(source: str) -> set[str]:
+    """Every module a file imports, `from a import b` counted as a.b (b may be a module)."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def is_below(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def room_of(name: str) -> str:
+    return max((room for room in ROOMS if is_below(name, room)), key=len)
+
+
+def violations(name: str, source: str) -> list[str]:
+    room, broken = room_of(name), []
+    for imported in imports(source):
+        if imported.split(".")[0] in OURS:
+            # `from vlc_jax import losses` is allowed to the rooms that may use vlc_jax.losses.
+            allowed = (room, *ROOMS[room])
+            if not any(is_below(imported, a) for a in allowed):
+                broken.append(f"{name} imports {imported}; {room} may import only {allowed}")
+        for prefix, packages in FORBIDDEN.items():
+            if is_below(name, prefix) and imported.split(".")[0] in packages:
+                broken.append(f"{name} imports {imported}; {prefix} must not")
+        owner = ONLY_IN.get(imported.split(".")[0])
+        if owner and not is_below(name, owner):
+            broken.append(f"{name} imports {imported}; only {owner} may")
+    return broken
+
+
+FILES = sorted(path for package in OURS for path in (ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_keeps_to_its_room(path):
+    name = module_name(path)
+    direct = name if name.count(".") < 2 else ".".join(name.split(".")[:2])
+    assert name in OURS or room_of(name) != "vlc_jax" or direct in ROOMS, f"{name} has no rule"
+    assert violations(name, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("input_pipeline.loader", "import jax"),
+        ("input_pipeline.loader", "from vlc_jax import types"),
+        ("vlc_jax.models.vit", "from vlc_jax.losses import infonce"),
+        ("vlc_jax.losses.infonce", "import vlc_jax.sharding"),
+        ("vlc_jax.train", "import orbax.checkpoint as ocp"),
+        ("vlc_jax.report.pages", "from vlc_jax import metrics"),
+        ("configs.default", "from vlc_jax import train"),
+    ],
+)
+def test_a_broken_rule_is_noticed(name, source):
+    assert violations(name, source)

@@ -1,0 +1,193 @@
+"""A config becomes the things of a run: data, tokenizer, model, optimizer, sharded state.
+
+Only this module, train and evaluate see a ConfigDict; everything they call gets keyword arguments.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, UInt8
+from ml_collections import ConfigDict
+
+import input_pipeline
+from input_pipeline import image as image_ops
+from input_pipeline.record import Source
+from vlc_jax import models, optimizer, sharding
+from vlc_jax.errors import UsageError
+
+
+class Task(NamedTuple):
+    """What training and evaluation share."""
+
+    mesh: Mesh
+    tokenizer: input_pipeline.Tokenizer
+    model: nn.Module
+    normalise: Callable[[Array], Array]
+
+
+class State(NamedTuple):
+    """All that a run must remember between two steps; `step` counts finished updates."""
+
+    step: Array
+    params: Any
+    opt_state: Any
+
+
+def task(config: ConfigDict) -> Task:
+    """Raises UsageError when tokenizer, model, images, mesh and batch do not fit together."""
+    sharding.require_platform(config.platform)
+    mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
+    name = config.text.tokenizer
+    with usage_errors():
+        tokenizer = input_pipeline.make_tokenizer(
+            name, config.text.context_length, **_options(config.text, name)
+        )
+    overrides = {key: value for key, value in config.model.items() if value is not None}
+    model = models.build(
+        **overrides,
+        image_size=config.input.image_size,
+        context_length=config.text.context_length,
+        eos_id=tokenizer.eos_id,
+    )
+    check_vocabulary(tokenizer, model.text.vocab_size)
+    return Task(mesh, tokenizer, model, normaliser(config.input.normalisation))
+
+
+def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:
+    """Raises UsageError if any id of the tokenizer lies beyond the model's embedding table."""
+    needed = max(tokenizer.vocab_size, tokenizer.pad_id + 1, tokenizer.eos_id + 1)
+    if needed > vocab_size:
+        raise UsageError(
+            f"the tokenizer has {tokenizer.vocab_size} ids (pad {tokenizer.pad_id}, end-of-text "
+            f"{tokenizer.eos_id}) but the model embeds {vocab_size}; use the model's own tokenizer "
+            f"or set config.model.vocab_size={needed}"
+        )
+
+
+def source(config: ConfigDict, split: str) -> Source:
+    """The records of one split of the configured source."""
+    with usage_errors():
+        options = source_options(config)
+        return input_pipeline.make_source(options.pop("source"), split, **options)
+
+
+def source_options(config: ConfigDict) -> dict[str, Any]:
+    """The configured source's name and its own options."""
+    name = config.input.source
+    return {"source": name, **_options(config.input, name)}
+
+
+def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTransform:
+    """Random crops belong to training; evaluation centres them."""
+    crop = config.input.crop
+    if crop == "random_resized" and not is_training:
+        crop = "centre"
+    with usage_errors():
+        return image_ops.ImageTransform(
+            size=config.input.image_size, crop=crop, scale=tuple(config.input.crop_scale)
+        )
+
+
+def normaliser(name: str) -> Callable[[Array], Array]:
+    """uint8 pixels -> float32 with the named mean and standard deviation, on the device."""
+    if name not in image_ops.NORMALISATIONS:
+        known = ", ".join(image_ops.NORMALISATIONS)
+        raise UsageError(f"unknown normalisation {name!r}; known: {known}")
+    mean, std = (np.asarray(v, np.float32) for v in image_ops.NORMALISATIONS[name])
+    scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
+
+    def normalise(image: UInt8[Array, "b h w 3"]) -> Float[Array, "b h w 3"]:
+        return image.astype(jnp.float32) * scale + shift
+
+    return normalise
+
+
+def total_steps(config: ConfigDict, examples: int) -> int:
+    """Steps of the whole run; the one place where epochs and examples become steps."""
+    given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
+    if len(given) != 1:
+        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")
+    ((unit, value),) = given.items()
+    pairs = {"steps": value * config.batch_size, "epochs": value * examples, "examples": value}[
+        unit
+    ]
+    steps = int(pairs // config.batch_size)
+    if steps < 1:
+        raise UsageError(
+            f"config.{unit}={value} is less than one step of batch_size {config.batch_size}"
+        )
+    return steps
+
+
+def transformation(config: ConfigDict, params: Any, steps: int) -> optax.GradientTransformation:
+    """The optimizer of the config for `params` (or their shapes), with its schedule inside."""
+    c = config.optimizer
+    return optimizer.make(
+        params,
+        rate=learning_rate(config, steps),
+        weight_decay=c.weight_decay,
+        b1=c.b1,
+        b2=c.b2,
+        eps=c.eps,
+        clip_norm=c.clip_norm,
+        decay_exclude=c.decay_exclude,
+        rules=tuple((regex, factor) for regex, factor in c.multipliers),
+    )
+
+
+def learning_rate(config: ConfigDict, steps: int) -> Callable[[Any], Array]:
+    """The schedule of the config over `steps`."""
+    c = config.optimizer
+    return optimizer.schedule(
+        c.schedule, c.learning_rate, steps, c.warmup_steps, c.end_learning_rate, c.timescale
+    )
+
+
+def init_params(config: ConfigDict, model: nn.Module) -> Callable[[], Any]:
+    """A function without arguments that initialises the parameters from the config's seed."""
+    return lambda: models.init(model, jax.random.key(config.seed))
+
+
+def init_state(config: ConfigDict, model: nn.Module, steps: int) -> Callable[[], State]:
+    """A function without arguments that makes the state before the first of `steps` steps."""
+    init = init_params(config, model)
+    tx = transformation(config, jax.eval_shape(init), steps)
+
+    def make() -> State:
+        params = init()
+        return State(jnp.zeros((), jnp.int32), params, tx.init(params))
+
+    return make
+
+
+def state_shapes(mesh: Mesh, init: Callable[[], State]) -> State:
+    """Shapes, dtypes and shardings of the state, nothing allocated."""
+    shapes = jax.eval_shape(init)
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        shapes,
+        sharding.state_shardings(mesh, shapes),
+    )
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """A ValueError of the input pipeline, which knows no exit codes, becomes a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _options(group: ConfigDict, name: str) -> dict[str, Any]:
+    """What is set of the sub-dict of a chosen source or tokenizer; its own table knows names."""
+    if name not in group:
+        return {}
+    return {key: value for key, value in group[name].items() if value is not None}

@@ -1,0 +1,222 @@
+"""Runs the configured benchmarks on parameters and writes what they found into the workdir."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
+from PIL import Image
+
+from input_pipeline import benchmarks
+from input_pipeline import image as image_ops
+from input_pipeline.benchmarks import Benchmark
+from input_pipeline.record import ImageLike
+from vlc_jax import build, evaluators, report, sharding
+from vlc_jax.checkpoint import Checkpoints
+from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.evaluators import EvalResult, Scorer
+from vlc_jax.preemption import StopSignal
+from vlc_jax.types import ImageFeatures, TextFeatures
+from vlc_jax.workdir import Workdir, write_json
+
+SOURCE_READERS = ("retrieval", "zeroshot")  # read the configured source, not files of their own
+
+
+class Evaluation:
+    """The configured benchmarks, read once and judged as often as there are states to judge.
+
+    Args:
+      config: of the run; `config.evals` names the benchmarks.
+      task: mesh, tokenizer, model and normalisation of the run.
+      workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl.
+      stop: looked at between batches; when any process was asked to stop, all of them raise
+        PreemptedError. Finished benchmarks stay on disk and are not computed again.
+    """
+
+    def __init__(self, config: ConfigDict, task: build.Task, workdir: Workdir, stop: StopSignal):
+        self.config, self.task, self.workdir, self.stop = config, task, workdir, stop
+        self._benchmarks: dict[str, Benchmark] = {}
+        for name in config.evals:
+            evaluators.lookup(name)  # a misspelt name is found before hours of training
+        self._functions = _Functions(
+            task,
+            build.image_transform(config, is_training=False),
+            config.eval.batch_size,
+            self._check_stop,
+        )
+
+    def run(self, params: Any, step: int) -> list[dict[str, Any]]:
+        """The results of every benchmark for `params` at `step`, as in their JSON files."""
+        scorer = self._functions.scorer(params)
+        return [self._one(name, scorer, step) for name in self.config.evals]
+
+    def is_complete(self, step: int) -> bool:
+        """Whether all results of a step are on disk."""
+        return all(self._finished(name, step) is not None for name in self.config.evals)
+
+    def publish(self, step: int) -> None:
+        """Prints the result table of a step that is complete, and writes the report."""
+        if self.workdir.is_writer:
+            report.print_table([self._finished(name, step) for name in self.config.evals])
+            print(f"report: {report.write(self.workdir.path)}")
+
+    def _one(self, name: str, scorer: Scorer, step: int) -> dict[str, Any]:
+        done = self._finished(name, step)
+        if done is not None:
+            return done
+        started = time.perf_counter()
+        options = self.config.evals[name].to_dict()
+        known = evaluators.protocol_options(name)
+        benchmark = self._read(name, {k: v for k, v in options.items() if k not in known})
+        result = evaluators.evaluate(
+            name, benchmark, scorer, **{k: v for k, v in options.items() if k in known}
+        )
+        row = evaluators.to_json(
+            name,
+            benchmark,
+            result,
+            step=step,
+            options=options,
+            seconds=time.perf_counter() - started,
+        )
+        if self.workdir.is_writer:
+            self._write(name, benchmark, result, row)
+        headline = row["metrics"][evaluators.headline(name)]
+        self.workdir.event("evaluation", step=step, benchmark=name, value=headline["value"])
+        return row
+
+    def _read(self, name: str, options: dict[str, Any]) -> Benchmark:
+        if name not in self._benchmarks:
+            reader, _ = evaluators.lookup(name)
+            if reader in SOURCE_READERS:
+                options = {**build.source_options(self.config), **options}
+            try:
+                self._benchmarks[name] = benchmarks.READERS[reader](**options)
+            except (TypeError, ValueError) as error:
+                raise UsageError(f"config.evals.{name}: {error}") from error
+        return self._benchmarks[name]
+
+    def _finished(self, name: str, step: int) -> dict[str, Any] | None:
+        path = self._folder(name) / f"{step}.json"
+        if not path.exists():
+            return None
+        row = json.loads(path.read_text())
+        wanted = json.loads(json.dumps(self.config.evals[name].to_dict()))
+        return row if row["options"] == wanted else None
+
+    def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
+        folder = self._folder(name)
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        with (folder / f"{row['step']}.scores.jsonl").open("w") as file:
+            file.writelines(json.dumps(example) + "\n" for example in result.per_example)
+        for case in benchmark.cases[: self.config.eval.examples]:
+            for k, image in enumerate(case.images):
+                path = folder / "images" / f"{file_name(case.id)}_{k}.png"
+                if not path.exists():
+                    Image.fromarray(image_ops.decode(image)).save(path)
+        write_json(folder / f"{row['step']}.json", row)
+
+    def _folder(self, name: str) -> Path:
+        return self.workdir.path / "evals" / name
+
+    def _check_stop(self) -> None:
+        if sharding.any_process(self.stop.is_set):
+            raise PreemptedError(self.stop.name or "another process")
+
+
+class _Functions:
+    """Compiled towers and scores, from pictures and strings to numpy, in batches of one size."""
+
+    def __init__(
+        self,
+        task: build.Task,
+        transform: image_ops.ImageTransform,
+        batch_size: int,
+        before_batch: Callable[[], None],
+    ):
+        self.task, self.transform, self.before_batch = task, transform, before_batch
+        devices = task.mesh.size
+        self.batch_size = -(-batch_size // devices) * devices
+        model, everywhere = task.model, sharding.replicated(task.mesh)
+
+        def apply(method: Callable[..., Any], params: Any, *inputs: Any) -> Any:
+            with sharding.pinning(task.mesh):
+                return nn.apply(method, model)({"params": params}, *inputs)
+
+        def jit(method: Callable[..., Any]) -> Callable[..., Any]:
+            return jax.jit(lambda *args: apply(method, *args), out_shardings=everywhere)
+
+        self.encode_image = jit(lambda m, image: m.encode_image(task.normalise(image)))
+        self.encode_text = jit(lambda m, text: m.encode_text(text))
+        self.score = jit(lambda m, image, text: m.score(image, text))
+        self.score_options = jit(lambda m, image, text: m.score_options(image, text))
+
+    def scorer(self, params: Any) -> Scorer:
+        def embed_images(images: Sequence[ImageLike]) -> ImageFeatures:
+            with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
+
+                def load(chunk: Sequence[ImageLike]) -> np.ndarray:
+                    return np.stack(
+                        list(pool.map(lambda image: self.transform(image, None), chunk))
+                    )
+
+                return self._embed(self.encode_image, params, images, load)
+
+        def embed_texts(texts: Sequence[str]) -> TextFeatures:
+            return self._embed(self.encode_text, params, texts, self.task.tokenizer)
+
+        def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+            return np.asarray(self.score(params, image, text))
+
+        def score_options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+            return np.asarray(self.score_options(params, image, text))
+
+        return Scorer(embed_images, embed_texts, score, score_options)
+
+    def _embed(
+        self,
+        encode: Callable[..., Any],
+        params: Any,
+        items: Sequence[Any],
+        load: Callable[[Sequence[Any]], np.ndarray],
+    ) -> Any:
+        """Features of all items; each process loads its own rows of every batch."""
+        local = self.batch_size // jax.process_count()
+        features = []
+        for start in range(0, len(items), self.batch_size):
+            self.before_batch()
+            count = min(self.batch_size, len(items) - start)
+            first = start + jax.process_index() * local
+            rows = [items[min(first + i, len(items) - 1)] for i in range(local)]
+            batch = sharding.put_batch(self.task.mesh, {"rows": load(rows)})
+            out = encode(params, batch["rows"])
+            features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], out))
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
+
+
+def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> None:
+    """`--mode eval`: the configured benchmarks on the newest undamaged state of a workdir.
+
+    Raises UsageError when the workdir holds no state.
+    """
+    task = build.task(config)
+    steps = build.total_steps(config, len(build.source(config, "train")))
+    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, steps))
+    folder = workdir.path / "checkpoints"
+    state = Checkpoints(folder, on_event=workdir.event).restore(shapes) if folder.exists() else None
+    if state is None:
+        raise UsageError(f"nothing to evaluate: no checkpoint in {workdir.path}; train first")
+    evaluation, step = Evaluation(config, task, workdir, stop), int(state.step)
+    evaluation.run(state.params, step)
+    evaluation.publish(step)
+
+
+def file_name(case_id: str) -> str:
+    """A case id as part of a file name."""
+    return case_id.replace("/", "_")

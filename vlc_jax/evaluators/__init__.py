@@ -1,0 +1,127 @@
+"""Which benchmark is read by which reader and judged by which protocol, in one table."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from input_pipeline.benchmarks import Benchmark
+from vlc_jax import errors
+from vlc_jax.evaluators import choice, pairs, retrieval, zeroshot
+from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.stats import Estimate, EvalResult
+
+__all__ = [
+    "EVALUATIONS",
+    "PROTOCOLS",
+    "Estimate",
+    "EvalResult",
+    "Scorer",
+    "evaluate",
+    "headline",
+    "lookup",
+    "protocol_options",
+    "summary",
+    "to_json",
+]
+
+PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
+    "choice": choice.evaluate,
+    "pairs": pairs.evaluate,
+    "retrieval": retrieval.evaluate,
+    "zeroshot": zeroshot.evaluate,
+}
+
+EVALUATIONS: dict[str, tuple[str, str]] = {  # benchmark -> (reader, protocol)
+    "retrieval": ("retrieval", "retrieval"),
+    "zeroshot": ("zeroshot", "zeroshot"),
+    "scenes_retrieval": ("scenes_retrieval", "retrieval"),
+    "scenes_held_retrieval": ("scenes_held_retrieval", "retrieval"),
+    "scenes_zero_shot_objects": ("scenes_zero_shot_objects", "zeroshot"),
+    "scenes_zero_shot_colours": ("scenes_zero_shot_colours", "zeroshot"),
+    "scenes_objects": ("scenes_objects", "choice"),
+    "scenes_attributes": ("scenes_attributes", "choice"),
+    "scenes_attribute_swap": ("scenes_attribute_swap", "choice"),
+    "scenes_relation_swap": ("scenes_relation_swap", "choice"),
+    "scenes_order": ("scenes_order", "choice"),
+    "scenes_replace": ("scenes_replace", "choice"),
+    "scenes_swap": ("scenes_swap", "choice"),
+    "scenes_held_attribute_swap": ("scenes_held_attribute_swap", "choice"),
+    "scenes_held_relation_swap": ("scenes_held_relation_swap", "choice"),
+    "scenes_negation": ("scenes_negation", "choice"),
+    "scenes_whatsup": ("scenes_whatsup", "pairs"),
+}
+
+SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the first leads
+    "choice": ("accuracy",),
+    "pairs": ("pair_accuracy", "individual_accuracy", "group_score"),
+    "retrieval": ("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
+    "zeroshot": ("accuracy", "accuracy_top5", "mean_per_class_recall"),
+}
+
+
+def lookup(name: str) -> tuple[str, str]:
+    """The (reader, protocol) of a benchmark; UsageError names the nearest known one."""
+    if name not in EVALUATIONS:
+        raise errors.UsageError(_unknown("benchmark", name, EVALUATIONS))
+    return EVALUATIONS[name]
+
+
+def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
+    """Judges `scorer` on a benchmark by its protocol, with the protocol's options.
+
+    Raises:
+      UsageError: an unknown benchmark or option. DataError: cases that do not fit the protocol.
+      DivergedError: scores that are not finite.
+    """
+    known = protocol_options(name)
+    for option in options:
+        if option not in known:
+            raise errors.UsageError(_unknown(f"option of benchmark {name!r}", option, known))
+    return PROTOCOLS[lookup(name)[1]](benchmark, scorer, **options)
+
+
+def protocol_options(name: str) -> tuple[str, ...]:
+    """The options of a benchmark's protocol; all others are its reader's."""
+    parameters = inspect.signature(PROTOCOLS[lookup(name)[1]]).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def headline(name: str) -> str:
+    """The one metric that stands for a benchmark in plots, cards and TensorBoard."""
+    return summary(name)[0]
+
+
+def summary(name: str) -> tuple[str, ...]:
+    """The metrics of a benchmark that a result table shows, the headline first."""
+    return SUMMARIES[lookup(name)[1]]
+
+
+def to_json(
+    name: str,
+    benchmark: Benchmark,
+    result: EvalResult,
+    *,
+    step: int,
+    options: dict[str, Any],
+    seconds: float,
+) -> dict[str, Any]:
+    """What evals/<name>/<step>.json holds: `result` without its per-example rows."""
+    return {
+        "benchmark": name,
+        "protocol": lookup(name)[1],
+        "step": step,
+        "version": benchmark.version,
+        "options": options,
+        "summary": [metric for metric in summary(name) if metric in result.metrics],
+        "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
+        "details": result.details,
+        "seconds": seconds,
+    }
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"

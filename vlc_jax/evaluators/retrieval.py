@@ -1,0 +1,243 @@
+"""Retrieval among all cases: the captions of an image, and the image of a caption.
+
+Recall at K counts a query whose correct candidate is among the K best. With several captions per
+image, any of them counts for the image, and each caption is a query of its own. Ties are strict:
+a wrong candidate with the same score goes before the right one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from input_pipeline.benchmarks import Benchmark
+from input_pipeline.record import DataError
+from vlc_jax import errors
+from vlc_jax.evaluators import stats
+from vlc_jax.evaluators.scorer import Scorer, take
+
+DUPLICATES = ("wrong", "correct")
+KS = (1, 5, 10)
+CELLS = 2**22  # scores held at a time: 16 MB in float32
+SHOWN = 5  # wrong captions kept per image, best first
+
+
+class Direction(NamedTuple):
+    """One direction of retrieval, per query."""
+
+    rank: Int[np.ndarray, "queries"]
+    """Place of the best correct candidate; 1 is best."""
+    tied: Bool[np.ndarray, "queries"]
+    """Where the best correct and the best wrong candidate have the same score."""
+    correct: Int[np.ndarray, "queries"]
+    """How many candidates are correct."""
+
+
+class Found(NamedTuple):
+    """Both directions, and per image its best own caption and the best wrong ones with scores."""
+
+    image_to_text: Direction
+    text_to_image: Direction
+    shown: list[list[tuple[int, float]]]
+
+
+Block = tuple[slice, Float[np.ndarray, "rows texts"], Bool[np.ndarray, "rows texts"]]
+
+
+def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Found:
+    """Ranks from blocks of rows (slice of images, scores, which texts are correct).
+
+    The blocks are read twice: a text's own score, which may stand in any block, must be known
+    before the images that beat it can be counted. They must come out the same both times.
+    """
+    by_image = Direction(np.zeros(images, int), np.zeros(images, bool), np.zeros(images, int))
+    number, own_image, shown = np.zeros(texts, int), np.full(texts, -np.inf), []
+    for rows, scores, correct in blocks():
+        own, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
+        best = own.max(axis=1, keepdims=True)
+        by_image.rank[rows] = 1 + (wrong >= best).sum(axis=1)
+        by_image.tied[rows] = wrong.max(axis=1) == best[:, 0]
+        by_image.correct[rows] = correct.sum(axis=1)
+        number += correct.sum(axis=0)
+        own_image = np.maximum(own_image, own.max(axis=0))
+        shown += [_shown(*pair) for pair in zip(own, wrong, strict=True)]
+    text_rank, best_wrong = np.ones(texts, int), np.full(texts, -np.inf)
+    for _, scores, correct in blocks():
+        wrong = np.where(correct, -np.inf, scores)
+        text_rank += (wrong >= own_image).sum(axis=0)
+        best_wrong = np.maximum(best_wrong, wrong.max(axis=0))
+    by_text = Direction(text_rank, best_wrong == own_image, number)
+    return Found(by_image, by_text, shown)
+
+
+def recall_chance(
+    correct: Int[np.ndarray, "queries"], candidates: int, k: int
+) -> Float[np.ndarray, "queries"]:
+    """Chance that at least one of `correct` candidates is among the first k of a random order."""
+    missed = np.ones(len(correct))
+    for place in range(min(k, candidates)):
+        missed *= (candidates - correct - place) / (candidates - place)  # 0 once, 0 for good
+    return 1 - missed
+
+
+def evaluate(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    *,
+    duplicates: str = "wrong",
+    cells: int = CELLS,
+) -> stats.EvalResult:
+    """R@1, R@5, R@10, mean and median rank, image to text and text to image.
+
+    K is left out where there are no more than K candidates. The mean rank's chance is that of
+    the best of m among n in a random order, (n + 1) / (m + 1).
+
+    Args:
+      duplicates: what a caption of another image is that reads exactly like one of the image's
+        own. "wrong" follows the published protocols, where only the pairing counts (and under
+        strict ties a shared caption never comes first); "correct" accepts the text. The share
+        of captions that several images have is in `details`.
+      cells: scores held at a time; the result does not depend on it. More than one block is
+        scored twice.
+
+    Raises:
+      UsageError: an unknown `duplicates`. DataError: fewer than two cases, a case without one
+        image and a caption.
+    """
+    if duplicates not in DUPLICATES:
+        raise errors.UsageError(f"duplicates must be one of {DUPLICATES}; got {duplicates!r}")
+    _check(benchmark)
+    captions = [caption for case in benchmark.cases for caption in case.captions]
+    owner = np.repeat(np.arange(len(benchmark.cases)), [len(c.captions) for c in benchmark.cases])
+    shared, correct_rows = _correctness(captions, owner, duplicates)
+    images, texts = len(benchmark.cases), len(captions)
+    found = rank(_blocks(benchmark, scorer, captions, correct_rows, cells), images, texts)
+    metrics = {
+        **_recalls("image_to_text", found.image_to_text, texts, np.arange(images)),
+        **_recalls("text_to_image", found.text_to_image, images, owner),
+        **_mean_ranks("image_to_text", found.image_to_text, texts),
+        **_mean_ranks("text_to_image", found.text_to_image, images),
+    }
+    details = {
+        "images": images,
+        "texts": texts,
+        "duplicates": duplicates,
+        "duplicate_captions": float(shared.mean()),
+    }
+    return stats.EvalResult(metrics, _rows(benchmark, captions, owner, found), details)
+
+
+def _correctness(
+    captions: list[str], owner: np.ndarray, duplicates: str
+) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
+    """Which captions several images share, and a function: rows of images -> correct texts."""
+    text = _text_numbers(captions)
+    owners = [set() for _ in range(text.max() + 1)]
+    for t, image in zip(text, owner, strict=True):
+        owners[t].add(image)
+    shared = np.array([len(owners[t]) > 1 for t in text])
+    number = int(owner[-1]) + 1
+
+    def correct_rows(rows: slice) -> np.ndarray:
+        images = np.arange(number)[rows]
+        if duplicates == "wrong":
+            return images[:, None] == owner[None, :]
+        has = np.zeros((len(images), len(owners)), bool)
+        inside = (owner >= images[0]) & (owner <= images[-1])
+        has[owner[inside] - images[0], text[inside]] = True
+        return has[:, text]
+
+    return shared, correct_rows
+
+
+def _text_numbers(captions: list[str]) -> np.ndarray:
+    """Equal captions get equal numbers, counted in order of first appearance."""
+    place = {caption: number for number, caption in enumerate(dict.fromkeys(captions))}
+    return np.array([place[caption] for caption in captions])
+
+
+def _blocks(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    captions: list[str],
+    correct_rows: Callable[[slice], np.ndarray],
+    cells: int,
+) -> Callable[[], Iterator[Block]]:
+    """Score blocks of at most `cells` entries (one image at least), kept if there is only one."""
+    column, texts = _text_numbers(captions), scorer.embed_texts(list(dict.fromkeys(captions)))
+    features = scorer.embed_images([case.images[0] for case in benchmark.cases])
+    step, images = max(1, cells // len(captions)), len(benchmark.cases)
+    slices = [slice(i, min(i + step, images)) for i in range(0, images, step)]
+
+    def read() -> Iterator[Block]:
+        for rows in slices:
+            # Each text is scored once and copied, so that duplicates tie exactly.
+            scores = np.asarray(scorer.score(take(features, rows), texts), np.float32)[:, column]
+            yield rows, stats.require_finite(scores, benchmark.name), correct_rows(rows)
+
+    if len(slices) > 1:
+        return read
+    kept = list(read())
+    return lambda: iter(kept)
+
+
+def _recalls(
+    name: str, found: Direction, candidates: int, clusters: np.ndarray
+) -> dict[str, stats.Estimate]:
+    metrics = {}
+    for k in KS:
+        if k < candidates:
+            chance = float(recall_chance(found.correct, candidates, k).mean())
+            hits = found.rank <= k
+            metrics[f"{name}_r{k}"] = stats.proportion(hits, chance, found.tied, clusters)
+    return metrics
+
+
+def _mean_ranks(name: str, found: Direction, candidates: int) -> dict[str, stats.Estimate]:
+    chance = float(np.mean((candidates + 1) / (found.correct + 1)))
+    return {
+        f"{name}_mean_rank": stats.bootstrapped(found.rank, "mean", chance, unit="rank"),
+        f"{name}_median_rank": stats.bootstrapped(found.rank, "median", unit="rank"),
+    }
+
+
+def _shown(own: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
+    """The best own caption, then the best wrong ones, each as (text, score)."""
+    best = int(own.argmax())
+    number = min(SHOWN, int(np.isfinite(wrong).sum()))
+    top = np.argpartition(-wrong, number - 1)[:number] if number else np.array([], np.int64)
+    top = top[np.lexsort((top, -wrong[top]))]
+    return [(best, float(own[best])), *((int(t), float(wrong[t])) for t in top)]
+
+
+def _rows(
+    benchmark: Benchmark, captions: list[str], owner: np.ndarray, found: Found
+) -> list[dict[str, object]]:
+    starts = np.searchsorted(owner, np.arange(len(benchmark.cases) + 1))
+    return [
+        {
+            "id": case.id,
+            "group": case.group,
+            "captions": [captions[text] for text, _ in found.shown[n]],
+            "scores": [score for _, score in found.shown[n]],
+            "correct": bool(found.image_to_text.rank[n] == 1),
+            "rank": int(found.image_to_text.rank[n]),
+            "text_ranks": found.text_to_image.rank[starts[n] : starts[n + 1]].tolist(),
+            "tie": bool(found.image_to_text.tied[n]),
+        }
+        for n, case in enumerate(benchmark.cases)
+    ]
+
+
+def _check(benchmark: Benchmark) -> None:
+    if len(benchmark.cases) < 2:
+        raise DataError(
+            f"retrieval needs at least two cases; {benchmark.name!r} has {len(benchmark.cases)}"
+        )
+    for case in benchmark.cases:
+        if len(case.images) != 1 or not case.captions:
+            raise DataError(
+                f"a retrieval case has one image and at least one caption; case {case.id!r} of "
+                f"{benchmark.name!r} has {len(case.images)} and {len(case.captions)}"
+            )

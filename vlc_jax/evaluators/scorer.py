@@ -1,0 +1,40 @@
+"""What an evaluator is given instead of a model: four functions from pictures and strings."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from input_pipeline.record import ImageLike
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+Features = TypeVar("Features", ImageFeatures, TextFeatures)
+
+
+class Scorer(NamedTuple):
+    """A model seen from outside; features and scores are numpy arrays on the host.
+
+    embed_images   n pictures -> ImageFeatures of n rows
+    embed_texts    n strings -> TextFeatures of n rows
+    score          ImageFeatures n, TextFeatures m -> (n, m), every image with every text
+    score_options  ImageFeatures n, TextFeatures n * k -> (n, k): image i with texts
+                   i * k ... i * k + k - 1
+    """
+
+    embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
+    embed_texts: Callable[[Sequence[str]], TextFeatures]
+    score: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images texts"]]
+    score_options: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images options"]]
+
+
+def take(features: Features, rows: np.ndarray | slice) -> Features:
+    """The given rows of every array of an ImageFeatures or TextFeatures."""
+    return type(features)(*(None if array is None else array[rows] for array in features))
+
+
+def embed_texts_once(scorer: Scorer, texts: Sequence[str]) -> TextFeatures:
+    """Features of all texts, in order; equal strings are embedded once, so they stay equal."""
+    place = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    features = scorer.embed_texts(list(place))
+    return take(features, np.array([place[text] for text in texts], np.int64))

@@ -1,0 +1,193 @@
+"""Numbers with their uncertainty: what every evaluator returns, and the intervals around it.
+
+All intervals are two-sided 95 %. Proportions get Wilson's score interval, which stays inside
+[0, 1] and keeps a width when every example is right; means of group accuracies get the interval
+that follows from the groups' Wilson intervals; anything else is bootstrapped with a fixed seed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+from jaxtyping import Bool, Float, Num, Shaped
+
+from vlc_jax import errors
+
+Z = float(scipy.stats.norm.ppf(0.975))
+RESAMPLES = 1000  # of the bootstrap: two digits of a 95 % interval
+SEED = 0
+
+
+class Estimate(NamedTuple):
+    """One metric: its value, what chance would give, and its 95 % interval [low, high].
+
+    Fractions lie in [0, 1]; `unit` is "rank" for the few metrics that count places instead.
+    `count` is the number of decisions behind the value, `ties` the share of them in which the
+    correct option shared the highest score with a wrong one (None where ties make no sense).
+    """
+
+    value: float
+    count: int
+    chance: float | None
+    low: float
+    high: float
+    ties: float | None = None
+    unit: str = "fraction"
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """What an evaluator found.
+
+    `per_example` holds one row per case, ready for JSON: id, group, captions (a correct one
+    first), their scores, `correct`, and what else the protocol knows. `details` are facts about
+    the evaluation that are no metrics (how many candidates, share of duplicate captions, ...).
+    """
+
+    metrics: dict[str, Estimate]
+    per_example: list[dict[str, Any]]
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def wilson(value: float | int, count: float | int) -> tuple[float, float]:
+    """Wilson's score interval of the proportion `value` seen in `count` draws.
+
+    `count` need not be whole: correlated draws count for less (see `proportion`).
+    """
+    if not count > 0:
+        raise ValueError(f"a proportion needs at least one example; got count {count}")
+    centre = value + Z**2 / (2 * count)
+    half = Z * np.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
+    scale = 1 + Z**2 / count
+    low, high = (centre - half) / scale, (centre + half) / scale
+    return float(np.clip(low, 0.0, value)), float(np.clip(high, value, 1.0))
+
+
+def proportion(
+    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"],
+    chance: float | None,
+    ties: Bool[np.ndarray, "examples"] | None = None,
+    clusters: Shaped[np.ndarray, "examples"] | None = None,
+) -> Estimate:
+    """The mean of per-example credits in [0, 1], with Wilson's interval.
+
+    Args:
+      credit: 1 where the model was right, 0 where it was wrong (fractions where a tie is shared).
+      chance: what a scorer that draws its scores at random reaches on average.
+      ties: where the correct option shared the highest score with a wrong one.
+      clusters: examples of one cluster (two captions of the same image) are not independent;
+        the interval is then that of the effective number of examples, count / design effect.
+    """
+    credit = np.asarray(credit, np.float64)
+    value = float(credit.mean()) if credit.size else float("nan")
+    low, high = wilson(value, _effective_count(credit, clusters))
+    share = None if ties is None else float(np.mean(ties))
+    return Estimate(value, credit.size, chance, low, high, share)
+
+
+def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float | int:
+    """count / design effect (Kish): the variance of cluster totals over that of free draws."""
+    if clusters is None or credit.size == 0:
+        return credit.size
+    _, index = np.unique(clusters, return_inverse=True)
+    number = int(index.max()) + 1
+    if number in (1, credit.size):
+        return number
+    value = credit.mean()
+    variance = value * (1 - value) / credit.size
+    if variance == 0:  # all alike, so nothing can be learned about the correlation: assume it all
+        return number
+    residuals = np.bincount(index, weights=credit - value)
+    clustered = number / (number - 1) * np.sum(residuals**2) / credit.size**2
+    return credit.size / max(1.0, clustered / variance)
+
+
+def macro(groups: Sequence[Estimate], chance: float | None = None) -> Estimate:
+    """The unweighted mean of group accuracies, as benchmarks with rare groups report it.
+
+    The interval is the MOVER one (Zou and Donner, Statistics in Medicine 2008): each group
+    contributes the squared distance from its value to its own limit. Without `chance` it is the
+    mean of the groups' chances.
+    """
+    if not groups:
+        raise ValueError("a mean over groups needs at least one group")
+    value, low, high = (
+        np.array([getattr(group, name) for group in groups]) for name in ("value", "low", "high")
+    )
+    mean = float(value.mean())
+    below = float(np.sqrt(np.sum((value - low) ** 2)) / len(groups))
+    above = float(np.sqrt(np.sum((high - value) ** 2)) / len(groups))
+    count = sum(group.count for group in groups)
+    if chance is None and all(group.chance is not None for group in groups):
+        chance = float(np.mean([group.chance for group in groups]))
+    ties = None
+    if all(group.ties is not None for group in groups):
+        ties = sum(group.ties * group.count for group in groups) / count
+    return Estimate(mean, count, chance, max(0.0, mean - below), min(1.0, mean + above), ties)
+
+
+def bootstrapped(
+    values: Num[np.ndarray, "examples"],
+    statistic: str,
+    chance: float | None = None,
+    unit: str = "fraction",
+) -> Estimate:
+    """The "mean" or "median" of values that are no proportions, with a percentile bootstrap."""
+    function = {"mean": np.mean, "median": np.median}[statistic]
+    values = np.asarray(values, np.float64)
+    if not values.size:
+        raise ValueError(f"a {statistic} needs at least one example")
+    value = float(function(values))
+    if values.size == 1:
+        return Estimate(value, 1, chance, value, value, unit=unit)
+    found = scipy.stats.bootstrap(
+        (values,),
+        function,
+        n_resamples=RESAMPLES,
+        batch=100,
+        method="percentile",
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    return Estimate(value, values.size, chance, float(found.low), float(found.high), unit=unit)
+
+
+def per_group(
+    name: str,
+    groups: Sequence[Any],
+    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"],
+    chance: Float[np.ndarray, "examples"],
+    ties: Bool[np.ndarray, "examples"],
+    clusters: Shaped[np.ndarray, "examples"] | None = None,
+) -> dict[str, Estimate]:
+    """`{name/group: ..., name_macro: ...}` over examples whose group is not None; {} if none is."""
+    present = np.array([group is not None for group in groups])
+    labels = np.array([group_name(group) for group in groups])
+    found = {}
+    for label in sorted(set(labels[present].tolist())):
+        rows = present & (labels == label)
+        found[f"{name}/{label}"] = proportion(
+            credit[rows],
+            float(chance[rows].mean()),
+            ties[rows],
+            None if clusters is None else clusters[rows],
+        )
+    return found | ({f"{name}_macro": macro(list(found.values()))} if found else {})
+
+
+def group_name(group: Any) -> str:
+    """A group as a word of a metric's name: strings as they are, other JSON written out."""
+    return group if isinstance(group, str) else json.dumps(group, sort_keys=True)
+
+
+def require_finite(scores: np.ndarray, benchmark: str) -> np.ndarray:
+    """Returns `scores`; raises DivergedError if one is NaN or infinite, for no rule ranks those."""
+    bad = int(np.size(scores) - np.isfinite(scores).sum())
+    if bad:
+        raise errors.DivergedError(
+            f"scores must be finite; {bad} of {np.size(scores)} on benchmark {benchmark!r} are "
+            f"not: the parameters have diverged, evaluate an earlier checkpoint"
+        )
+    return scores

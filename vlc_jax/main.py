@@ -1,0 +1,134 @@
+"""Train, resume and evaluate: python -m vlc_jax.main --config configs/scenes/clip.py --workdir DIR
+
+Running the same command again resumes. Any field of the config can be changed after --config:
+--config.steps=200 --config.optimizer.learning_rate=3e-4. Exit codes: 0 done, 2 usage or config,
+3 data, 10 diverged, 20 out of memory, 30 infrastructure, 75 preempted with the state saved (run
+the same command again), 130/143 second signal.
+"""
+
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import jax
+from absl import app, flags
+from absl import logging as absl_logging
+from ml_collections import ConfigDict, config_flags
+
+from input_pipeline.record import DataError
+from vlc_jax import evaluate, train
+from vlc_jax.checkpoint import CheckpointError, ShapeMismatchError
+from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError
+from vlc_jax.preemption import StopSignal
+from vlc_jax.workdir import Workdir, read_json
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Config file, with arguments after a colon.", lock_config=True
+)
+WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if missing.")
+MODE = flags.DEFINE_enum(
+    "mode", "train", ["train", "eval"], "eval: only evaluate the newest state."
+)
+ALLOW = flags.DEFINE_bool(
+    "allow_config_change", False, "Resume although config or data differ from the saved ones."
+)
+COORDINATOR = flags.DEFINE_string(
+    "coordinator", None, "host:port of process 0, or 'auto' on TPU pods and Slurm."
+)
+PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, with --coordinator.")
+PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
+
+EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
+    (ShapeMismatchError, ExitCode.USAGE),
+    (CheckpointError, ExitCode.DATA),
+    (DataError, ExitCode.DATA),
+    (DivergedError, ExitCode.DIVERGED),
+    (PreemptedError, ExitCode.PREEMPTED),
+)
+
+
+def exit_code(error: BaseException) -> ExitCode | None:
+    """The exit code of an error a person or a supervisor can act on; None for a bug of ours."""
+    if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
+        return ExitCode.OUT_OF_MEMORY
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unknown arguments {argv[1:]}; options start with --")
+    absl_logging.get_absl_handler().setLevel(logging.WARNING)  # the rest is in the workdir's log
+    stop = StopSignal().install()
+    code = run(stop)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    logging.shutdown()
+    if code:
+        os._exit(code)  # an abandoned compilation or a loader must not hold the process back
+
+
+def run(stop: StopSignal) -> int:
+    """Does what the flags say; every expected error becomes one line and its exit code."""
+    workdir = None
+    try:
+        if WORKDIR.value is None:
+            raise UsageError("--workdir DIR is missing: the folder this run writes to")
+        if COORDINATOR.value == "auto":
+            jax.distributed.initialize()
+        elif COORDINATOR.value:
+            jax.distributed.initialize(COORDINATOR.value, PROCESSES.value, PROCESS.value)
+        config = _config()
+        workdir = Workdir(WORKDIR.value)
+        if MODE.value == "train":
+            train.train(config, workdir, stop, allow_change=ALLOW.value)
+        else:
+            evaluate.evaluate_workdir(config, workdir, stop)
+        return ExitCode.DONE
+    except Exception as error:
+        code = exit_code(error)
+        logging.debug("%s", traceback.format_exc())
+        if code is None:
+            raise
+        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        if workdir is not None:
+            if code == ExitCode.PREEMPTED:
+                workdir.event("preempted", signal=str(error))
+            else:
+                workdir.fail(code, str(error))
+        return code
+    finally:
+        if workdir is not None:
+            workdir.close()
+
+
+def _config() -> ConfigDict:
+    if CONFIG.value is not None:
+        return CONFIG.value
+    saved = Path(WORKDIR.value) / "config.json"
+    if MODE.value == "eval" and saved.exists():
+        return ConfigDict(read_json(saved)).lock()
+    raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Flags -> values; a wrong one ends the process with one line and exit code 2."""
+    try:
+        return flags.FLAGS(argv)
+    except (AttributeError, KeyError, TypeError, ValueError, OSError, flags.Error) as error:
+        # ml_collections wraps what a config file raises in a traceback; its last line says it.
+        lines = [line.strip() for line in str(error).strip("'\"").splitlines() if line.strip()]
+        first = lines[0] if lines else type(error).__name__
+        last = f" {lines[-1]}" if len(lines) > 1 else ""
+        if isinstance(error, AttributeError):
+            message = "unknown config field " + str(error.args[0]).replace("\\n", ". ")
+        else:
+            message = first + last
+        print(f"Usage: {message}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

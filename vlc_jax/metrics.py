@@ -1,0 +1,174 @@
+"""Numbers of a run over its steps: step-keyed JSONL, TensorBoard, speed, the progress line."""
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from tensorboardX import SummaryWriter
+
+
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a JSONL file; a half-written last line (a killed run) is dropped."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+class MetricsWriter:
+    """metrics.jsonl with each step once, mirrored to TensorBoard.
+
+    Rows after `start_step` (written by a run that died after its last checkpoint) are cut. A
+    failing TensorBoard is a warning, never the end of a run.
+    """
+
+    def __init__(self, workdir: Path, start_step: int):
+        self.path = workdir / "metrics.jsonl"
+        kept = [row for row in read_rows(self.path) if row["step"] <= start_step]
+        temporary = self.path.with_name(".metrics.jsonl.writing")
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        temporary.replace(self.path)
+        self._file = self.path.open("a")
+        self._board: SummaryWriter | None = None
+        try:
+            self._board = SummaryWriter(
+                str(workdir / "tensorboard"), purge_step=start_step + 1 if start_step else None
+            )
+        except OSError as error:
+            logging.warning("no TensorBoard files: %s", error)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        self.mirror(step, values)
+
+    def mirror(self, step: int, values: Mapping[str, float]) -> None:
+        """To TensorBoard alone; evaluation results have files of their own."""
+        if self._board is None:
+            return
+        try:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
+        except OSError as error:
+            logging.warning("TensorBoard stops here: %s", error)
+            self._board = None
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+class StepClock:
+    """Speed since the last reading: examples/s, MFU, share of the time spent waiting for data."""
+
+    def __init__(self, batch_size: int, devices: int, train_flops: float, peak_flops: float):
+        """`train_flops` per example, `peak_flops` of one device."""
+        self.batch_size, self.devices = batch_size, devices
+        self.train_flops, self.peak_flops = train_flops, peak_flops
+        self.elapsed = 0.0  # seconds in steps; evaluations and saves excluded
+        self.steps = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._start, self._steps, self._waited = time.perf_counter(), 0, 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a wait for data."""
+        start = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - start
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around what is not training, such as an evaluation."""
+        start = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - start
+
+    def tick(self) -> None:
+        """One more step is done."""
+        self._steps += 1
+
+    def read(self) -> dict[str, float]:
+        """perf/* values since the last call."""
+        seconds = max(time.perf_counter() - self._start, 1e-9)
+        self.elapsed += seconds
+        self.steps += self._steps
+        rate = self._steps * self.batch_size / seconds
+        values = {
+            "perf/examples_per_s": rate,
+            "perf/examples_per_s_per_device": rate / self.devices,
+            "perf/mfu": rate / self.devices * self.train_flops / self.peak_flops,
+            "perf/data_wait_fraction": self._waited / seconds,
+            "time/elapsed_s": self.elapsed,
+        }
+        self._reset()
+        return values
+
+    def eta(self, remaining: int) -> float:
+        """Seconds for `remaining` steps at the mean speed so far; nan before the first reading."""
+        return remaining * self.elapsed / self.steps if self.steps else math.nan
+
+
+class ProgressLine:
+    """The state of the run in one line: a live bar on a terminal, else a line every few seconds."""
+
+    def __init__(self, total: int, is_shown: bool = True, seconds: float = 5.0):
+        self.total, self.is_shown, self.seconds = total, is_shown, seconds
+        self._last = -math.inf
+        self._bar: Progress | None = None
+        if is_shown and sys.stderr.isatty():
+            self._bar = Progress(
+                BarColumn(bar_width=20),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task("compiling", total=total)
+            self._bar.start()
+
+    def show(self, step: int, values: Mapping[str, float], eta: float) -> None:
+        if not self.is_shown:
+            return
+        line = progress_text(step, self.total, values, eta)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, description=line)
+        elif time.monotonic() - self._last >= self.seconds or step == self.total:
+            self._last = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def progress_text(step: int, total: int, values: Mapping[str, float], eta: float) -> str:
+    """The progress line; fields that are missing in `values` are left out."""
+    remaining = "?" if math.isnan(eta) else str(timedelta(seconds=round(eta)))
+    parts = [f"step {step}/{total} {100 * step // total}% ETA {remaining}"]
+    fields = (
+        ("train/loss", "loss {:.3f}"),
+        ("train/loss_over_log_batch", "(/lnB {:.2f})"),
+        ("perf/examples_per_s", "{:.0f} ex/s"),
+        ("perf/examples_per_s_per_device", "({:.0f}/dev)"),
+        ("perf/mfu", "mfu {:.2f}"),
+        ("perf/data_wait_fraction", "wait {:.1%}"),
+        ("train/learning_rate", "lr {:.1e}"),
+        ("train/logit_scale", "scale {:.1f}"),
+        ("train/grad_norm", "gn {:.2f}"),
+        ("perf/memory_gb", "mem {:.1f}G"),
+    )
+    parts += [text.format(values[name]) for name, text in fields if name in values]
+    return " ".join(parts)

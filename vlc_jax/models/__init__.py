@@ -1,0 +1,111 @@
+"""Models: `build` makes one by name; each offers encode_image, encode_text, score, __call__."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from vlc_jax import errors
+from vlc_jax.models import clip, layers, text, variants, vit
+
+MODELS = {"clip": clip.CLIP}
+
+# Overrides that need no "image" or "text" around them, and where they go.
+SHORT = {
+    **dict.fromkeys(("image_size",), ("image",)),
+    **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
+    **dict.fromkeys(("activation", "epsilon", "initialisation"), ("image", "text")),
+    **dict.fromkeys(("dtype", "remat"), ("image", "text")),
+    **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
+}
+CHOICES = {
+    "activation": tuple(layers.ACTIVATIONS),
+    "initialisation": ("clip", "big_vision"),
+    "positions": ("learned", "sincos2d"),
+    "dtype": ("float32", "bfloat16", "float16"),
+}
+POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
+
+
+def build(name: str = "clip", variant: str = "mini", **overrides: Any) -> nn.Module:
+    """The model `name` with the sizes of `variant` (variants.VARIANTS), some of them overridden.
+
+    overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
+    dtype is "float32" | "bfloat16" | "float16"; parameters are float32 always.
+
+        build("clip", "B/32", dtype="bfloat16", remat=True)
+        build("clip", "mini", vocab_size=76, image={"pooling": "mean", "depth": 4})
+
+    Raises UsageError for an unknown name, variant, override or value.
+    """
+    model = MODELS[_known(name, MODELS, "model")]
+    options = variants.options(_known(variant, variants.VARIANTS, "variant"))
+    for key, value in overrides.items():
+        _known(key, (*SHORT, "image", "text"), "model option")
+        if key in SHORT:
+            for part in SHORT[key]:
+                options[part][key] = value
+    for part in ("image", "text"):  # after the short names: the more specific one wins
+        options[part].update(overrides.get(part, {}))
+    image = _tower(vit.ImageTower, "image", options["image"])
+    return model(image, _tower(text.TextTower, "text", options["text"]), **options["clip"])
+
+
+def example_batch(model: nn.Module, size: int = 1) -> dict[str, jax.Array]:
+    """A batch of zeros with the shapes that `model` takes, for init and eval_shape."""
+    side = model.image.image_size
+    return {
+        "image": jnp.zeros((size, side, side, 3), jnp.float32),
+        "text": jnp.zeros((size, model.text.context_length), jnp.int32),
+    }
+
+
+def init(model: nn.Module, key: jax.Array) -> dict[str, Any]:
+    """Fresh parameters, float32; under `jax.jit` or `jax.eval_shape` no forward pass is run."""
+    return model.init(key, example_batch(model))["params"]
+
+
+def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
+    """Number of parameters of each tower and in total; takes arrays or shapes."""
+    total = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
+    return {"image": total["image"], "text": total["text"], "total": sum(total.values())}
+
+
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    if name not in names:
+        nearest = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.0)[0]
+        raise errors.UsageError(
+            f"unknown {what} {name!r}; nearest is {nearest!r}, known: {', '.join(names)}"
+        )
+    return name
+
+
+def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> layers.Tower:
+    """The tower, its options checked by name and, where they must fit together, by value."""
+    fields = [field.name for field in dataclasses.fields(kind) if field.name not in _LINEN]
+    for key, value in options.items():
+        _known(key, fields, f"option of the {part} tower")
+        choices = POOLING[part] if key == "pooling" else CHOICES.get(key)
+        if choices:
+            _known(value, choices, f"{key} of the {part} tower")
+    width, heads = options["width"], options["heads"]
+    if width % heads:
+        raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
+    options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
+    if part == "image":
+        options["stem"] = stem = tuple(options.get("stem", ()))
+        if bool(stem) == bool(options["patch_size"]):
+            raise errors.UsageError(
+                f"an image tower has a stem or a patch_size; got stem {stem} and patch_size "
+                f"{options['patch_size']}; set the other to () or None"
+            )
+        if stem and stem[-1] != width:
+            raise errors.UsageError(f"the stem {stem} must end with the image width, {width}")
+    return kind(**options)
+
+
+_LINEN = ("parent", "name")

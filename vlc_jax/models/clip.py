@@ -1,0 +1,83 @@
+"""Two towers and a dot product: CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from vlc_jax import types
+
+
+class CLIP(nn.Module):
+    """An image tower and a text tower that share an embedding; the score is the cosine.
+
+    logit_scale_init: linear, 1/0.07 for CLIP and 10 for SigLIP; the parameter `logit_scale` is
+      its logarithm.   logit_bias_init: -10 for SigLIP; None for a model without one.
+    """
+
+    image: nn.Module
+    text: nn.Module
+    logit_scale_init: float = 1 / 0.07
+    logit_bias_init: float | None = None
+
+    def setup(self) -> None:
+        constant = nn.initializers.constant
+        self.log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
+        if self.logit_bias_init is not None:
+            self.bias = self.param("logit_bias", constant(self.logit_bias_init), ())
+
+    def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
+        """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`.
+
+        `scores` are always there; XLA drops their computation when no loss reads them.
+        """
+        image, text = self.encode_image(batch["image"]), self.encode_text(batch["text"])
+        return types.Outputs(
+            image=image,
+            text=text,
+            scores=self.score(image, text),
+            logit_scale=jnp.exp(self.log_scale),
+            logit_bias=None if self.logit_bias_init is None else self.bias,
+        )
+
+    def encode_image(
+        self, image: Float[Array, "batch height width channels"], *, tokens: bool = False
+    ) -> types.ImageFeatures:
+        """Features of normalised pixels; see ImageTower."""
+        return self.image(image, tokens=tokens)
+
+    def encode_text(
+        self, text: Int[Array, "batch length"], *, tokens: bool = False
+    ) -> types.TextFeatures:
+        """Features of token ids; see TextTower."""
+        return self.text(text, tokens=tokens)
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> Float[Array, "images texts"]:
+        """Cosine of every image with every text."""
+        # HIGHEST: accelerators would round float32 operands to bfloat16 or TF32
+        return jnp.einsum("ie,te->it", image.pooled, text.pooled, precision="highest")
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> Float[Array, "images options"]:
+        """Cosine of image i with its own k texts, which are rows i*k to i*k + k - 1 of `text`."""
+        images, embed = image.pooled.shape
+        options = text.pooled.reshape(images, -1, embed)
+        return jnp.einsum("ie,ioe->io", image.pooled, options, precision="highest")
+
+
+def clamp_logit_scale(
+    params: Mapping[str, Any], maximum: float | None, minimum: float | None = 1.0
+) -> dict[str, Any]:
+    """`params` with the (linear) logit scale brought into [minimum, maximum]; None is no bound.
+
+    CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
+    about 117, so finetuning them needs `maximum=None`.
+    """
+    bounds = [None if bound is None else math.log(bound) for bound in (minimum, maximum)]
+    return {**params, "logit_scale": jnp.clip(params["logit_scale"], *bounds)}

@@ -1,0 +1,81 @@
+"""The text tower: the transformer of CLIP (causal) or SigLIP (bidirectional)."""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Int
+
+from vlc_jax import errors, types
+from vlc_jax.models import layers
+
+
+def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "batch"]:
+    """Position of the first `eos_id` of each row; the last position where a row has none.
+
+    For CLIP's vocabulary, whose end token has the largest id, this is OpenAI's `argmax(ids)`.
+    """
+    is_end = text == eos_id
+    return jnp.where(is_end.any(axis=1), jnp.argmax(is_end, axis=1), text.shape[1] - 1)
+
+
+def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "batch length"]:
+    """True up to and including the first `eos_id`: what follows is padding."""
+    return jnp.arange(text.shape[1])[None] <= end_of_text(text, eos_id)[:, None]
+
+
+class TextTower(layers.Tower, kw_only=True):
+    """Token ids to text features.
+
+    context_length: most tokens per text.   eos_id: the token that ends a text.
+    is_causal: each token sees only those before it (CLIP); else all, padding too (SigLIP).
+    pooling: eos (the features of the end token) | last (of the last position, SigLIP).
+    """
+
+    vocab_size: int
+    context_length: int
+    eos_id: int
+    is_causal: bool = True
+    pooling: Literal["eos", "last"] = "eos"
+
+    @nn.compact
+    def __call__(
+        self, text: Int[Array, "batch length"], *, tokens: bool = False
+    ) -> types.TextFeatures:
+        """Pooled (batch, embed) of unit length; with `tokens` also all tokens, likewise projected
+        and of unit length (batch, length, embed). `mask` is True on real tokens."""
+        length = text.shape[1]
+        # a causal tower may be given shorter texts: what follows the end token changes nothing
+        if length > self.context_length or (length < self.context_length and not self.is_causal):
+            raise errors.UsageError(
+                f"this text tower takes {self.context_length} tokens per text, got {length}; "
+                f"tokenize to that length or set the model's context_length"
+            )
+        is_clip = self.initialisation == "clip"
+        x = nn.Embed(
+            self.vocab_size,
+            self.width,
+            dtype=self.dtype,
+            embedding_init=nn.initializers.normal(0.02 if is_clip else self.width**-0.5),
+            name="token_embedding",
+        )(text)
+        embedding = self.param(
+            "position_embedding",
+            nn.initializers.normal(0.01 if is_clip else self.width**-0.5),
+            (self.context_length, self.width),
+        )
+        x = x + embedding[:length].astype(x.dtype)[None]
+        if self.pooling == "eos":
+            positions = end_of_text(text, self.eos_id)
+        else:
+            positions = jnp.full(len(text), length - 1)
+        x = self._blocks(
+            types.pin_batch(x), is_causal=self.is_causal, positions=None if tokens else positions
+        )
+        x = self._projection()(self._norm("norm")(x))
+        pooled = (layers.at(x, positions) if tokens else x)[:, 0]
+        return types.TextFeatures(
+            layers.unit_length(pooled),
+            layers.unit_length(x) if tokens else None,
+            real_tokens(text, self.eos_id),
+        )

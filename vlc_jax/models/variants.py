@@ -1,0 +1,94 @@
+"""The architectures by name: a family (what its members share) and a row of sizes.
+
+Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
+and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision.
+tests/models/test_variants.py holds the published parameter counts.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Sizes(NamedTuple):
+    """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width)."""
+
+    family: str
+    embed: int
+    image_size: int
+    patch_size: int | None
+    image: tuple[int, ...]
+    text: tuple[int, ...]
+
+
+# Keyword arguments of both towers, of the image tower, of the text tower, of the CLIP module.
+FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
+    "scenes": {
+        "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        # room for the words of the embedded worlds; eos_id as the tokenizer has it
+        "text": {"vocab_size": 128, "context_length": 20, "eos_id": 2},
+        "image": {"stem": (16, 32, 96), "positions": "sincos2d", "amplitude": 0.5},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "openai": {  # open_clip's own B and L weights mostly have activation="gelu"
+        "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {"pre_norm": True},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "open_clip": {
+        "towers": {"activation": "gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {"pre_norm": True},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "siglip": {
+        "towers": {"activation": "gelu_tanh", "epsilon": 1e-6, "initialisation": "big_vision"},
+        "text": {
+            "vocab_size": 32_000,
+            "context_length": 64,
+            "eos_id": 1,
+            "is_causal": False,
+            "pooling": "last",
+            "projection_bias": True,
+        },
+        "image": {"patch_bias": True, "pooling": "map", "projection": None},
+        "clip": {"logit_scale_init": 10.0, "logit_bias_init": -10.0},
+    },
+}
+
+VARIANTS: dict[str, Sizes] = {
+    # family, embed, image size, patch size, image tower, text tower
+    "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
+    "S/16": Sizes("open_clip", 384, 224, 16, (384, 12, 6), (384, 12, 6)),
+    "B/32": Sizes("openai", 512, 224, 32, (768, 12, 12), (512, 12, 8)),
+    "B/16": Sizes("openai", 512, 224, 16, (768, 12, 12), (512, 12, 8)),
+    "L/14": Sizes("openai", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
+    "L/14-336": Sizes("openai", 768, 336, 14, (1024, 24, 16), (768, 12, 12)),
+    "H/14": Sizes("open_clip", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
+    "g/14": Sizes("open_clip", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
+    # published at 224, 256, 384 and 512 pixels: image_size=...
+    "SigLIP-B/16": Sizes("siglip", 768, 224, 16, (768, 12, 12), (768, 12, 12)),
+    "SigLIP-L/16-256": Sizes("siglip", 1024, 256, 16, (1024, 24, 16), (1024, 24, 16)),
+    # the published 224-pixel weights have a context of 16 tokens: context_length=16
+    "SigLIP-SO400M/14-224": Sizes(
+        "siglip", 1152, 224, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
+    # 384 pixels are 27 patches of 14 and 6 pixels left over, which are not seen
+    "SigLIP-SO400M/14-384": Sizes(
+        "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
+}
+
+
+def options(variant: str) -> dict[str, dict[str, Any]]:
+    """Keyword arguments of the towers and the module: {"image": ..., "text": ..., "clip": ...}."""
+    sizes = VARIANTS[variant]
+    family = FAMILIES[sizes.family]
+    names = ("width", "depth", "heads", "mlp_width")
+    image = dict(zip(names, sizes.image, strict=False), projection=sizes.embed)
+    text = dict(zip(names, sizes.text, strict=False), projection=sizes.embed)
+    pixels = {"image_size": sizes.image_size, "patch_size": sizes.patch_size}
+    return {
+        "image": {**image, **pixels, **family["towers"], **family["image"]},
+        "text": {**text, **family["towers"], **family["text"]},
+        "clip": dict(family["clip"]),
+    }

@@ -1,0 +1,164 @@
+"""The image tower: a vision transformer (Dosovitskiy et al. 2021) as CLIP and SigLIP use it."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from vlc_jax import errors, types
+from vlc_jax.models import layers
+
+
+def sincos2d(grid: int, width: int, temperature: float = 10_000.0) -> np.ndarray:
+    """Sine-cosine positions of a grid x grid image, (grid * grid, width), as in MoCo v3.
+
+    A quarter of the width each for sin and cos of the column, sin and cos of the row.
+    """
+    if width % 4:
+        raise ValueError(f"sincos2d positions need a width divisible by 4, got {width}")
+    frequency = temperature ** -np.linspace(0.0, 1.0, width // 4)
+    row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * frequency
+    waves = [np.sin(column), np.cos(column), np.sin(row), np.cos(row)]
+    return np.concatenate(waves, axis=1).astype(np.float32)
+
+
+def patches(
+    image: Float[Array, "batch height width channels"], size: int
+) -> Float[Array, "batch patches pixels"]:
+    """Non-overlapping size x size patches, row by row, each flattened as (row, column, channel).
+
+    Pixels beyond the last whole patch are dropped, as a convolution without padding does.
+    """
+    batch, height, width, channels = image.shape
+    rows, columns = height // size, width // size
+    image = image[:, : rows * size, : columns * size]
+    image = image.reshape(batch, rows, size, columns, size, channels).transpose(0, 1, 3, 2, 4, 5)
+    return image.reshape(batch, rows * columns, size * size * channels)
+
+
+class AttentionPool(nn.Module):
+    """SigLIP's attention pooling (MAP): one learned probe attends to all tokens, then an MLP."""
+
+    heads: int
+    mlp_width: int
+    activation: str
+    epsilon: float
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "batch patches embed"]) -> Float[Array, "batch embed"]:
+        width = x.shape[-1]
+        init = layers.initialisers("big_vision", width, 1)
+        probe = self.param("probe", nn.initializers.xavier_uniform(), (1, width))
+        attention = layers.Attention(self.heads, init, self.dtype, name="attention")
+        mlp = layers.MLP(self.mlp_width, self.activation, init, self.dtype, name="mlp")
+        y = attention(probe[None], x)
+        return (y + mlp(layers.layer_norm(self.epsilon, self.dtype, "norm")(y)))[:, 0]
+
+
+class ImageTower(layers.Tower, kw_only=True):
+    """Normalised pixels to image features.
+
+    image_size: side of the square input, pixels.
+    patch_size: side of a patch; None when `stem` is given.
+    patch_bias: whether the patch embedding has a bias (SigLIP has, CLIP has not).
+    stem: channels of 3x3 stride-2 convolutions that replace the patch embedding, the last one
+      equal to `width`; each halves the image.
+    pre_norm: a layer norm before the first block (CLIP's ln_pre).
+    pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
+    positions: learned | sincos2d (a start; both are trained), the latter times `amplitude`.
+    """
+
+    image_size: int
+    patch_size: int | None = None
+    patch_bias: bool = False
+    stem: tuple[int, ...] = ()
+    pre_norm: bool = False
+    pooling: Literal["cls", "mean", "map"] = "cls"
+    positions: Literal["learned", "sincos2d"] = "learned"
+    amplitude: float = 1.0
+
+    @property
+    def grid(self) -> int:
+        """Patches per side."""
+        if self.stem:
+            return self.image_size // 2 ** len(self.stem)
+        return self.image_size // self.patch_size
+
+    @nn.compact
+    def __call__(
+        self, image: Float[Array, "batch height width channels"], *, tokens: bool = False
+    ) -> types.ImageFeatures:
+        """Pooled (batch, embed) of unit length; with `tokens` also all tokens, likewise projected
+        and of unit length (batch, patches, embed), the class token first if there is one."""
+        side = self.image_size
+        if image.shape[1:] != (side, side, 3):
+            raise errors.UsageError(
+                f"this image tower takes images of shape ({side}, {side}, 3), got "
+                f"{image.shape[1:]}; resize the input or set the model's image_size"
+            )
+        x = self._embed(image.astype(self.dtype))
+        if self.pooling == "cls":
+            token = self.param(
+                "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
+            )
+            token = jnp.broadcast_to(token.astype(x.dtype), (len(x), 1, self.width))
+            x = jnp.concatenate([token, x], axis=1)
+        positions = self.param("position_embedding", self._position_init, x.shape[1:])
+        x = x + positions.astype(x.dtype)[None]
+        if self.pre_norm:
+            x = self._norm("pre_norm")(x)
+        only_class_token = self.pooling == "cls" and not tokens
+        first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
+        x = self._blocks(types.pin_batch(x), is_causal=False, positions=first)
+        x = self._norm("norm")(x)
+        project = self._projection()
+        pooled = layers.unit_length(project(self._pool(x)))
+        return types.ImageFeatures(pooled, layers.unit_length(project(x)) if tokens else None)
+
+    def _embed(
+        self, image: Float[Array, "batch height width channels"]
+    ) -> Float[Array, "batch patches embed"]:
+        if not self.stem:
+            return layers.Dense(
+                self.width,
+                use_bias=self.patch_bias,
+                dtype=self.dtype,
+                # uniform with std (3 fan_in)**-.5, what torch.nn.Conv2d starts from
+                kernel_init=nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+                if self.initialisation == "clip"
+                else nn.initializers.lecun_normal(),
+                name="patch_embedding",
+            )(patches(image, self.patch_size))
+        x = image
+        for index, channels in enumerate(self.stem):
+            if index:
+                x = layers.ACTIVATIONS[self.activation](x)
+            x = nn.Conv(
+                channels, (3, 3), strides=2, padding=1, dtype=self.dtype, name=f"stem_{index}"
+            )(x)
+        return x.reshape(len(x), -1, self.width)
+
+    def _position_init(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+        if self.positions == "learned":
+            return nn.initializers.normal(self.width**-0.5)(key, shape)
+        waves = self.amplitude * sincos2d(self.grid, self.width)
+        class_token = np.zeros((shape[0] - len(waves), self.width), np.float32)
+        return jnp.concatenate([class_token, waves])
+
+    def _pool(self, x: Float[Array, "batch patches embed"]) -> Float[Array, "batch embed"]:
+        if self.pooling == "cls":
+            return x[:, 0]
+        if self.pooling == "mean":
+            return x.mean(axis=1)
+        return AttentionPool(
+            self.heads,
+            self.mlp_width or 4 * self.width,
+            self.activation,
+            self.epsilon,
+            self.dtype,
+            name="pooling",
+        )(x)

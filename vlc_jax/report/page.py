@@ -1,0 +1,169 @@
+"""Facts of a run -> what the two templates show -> report.html and report.md."""
+
+import base64
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from vlc_jax.report import examples, facts, plot, table
+from vlc_jax.report.workdir import Evaluation, Run
+
+MAX_EVENTS = 40  # listed; the rest are counted
+CARDS = 6
+FIRST = (  # headline numbers that lead, if the run has them
+    "scenes_retrieval",
+    "retrieval",
+    "zeroshot",
+    "scenes_objects",
+    "scenes_attributes",
+    "scenes_attribute_swap",
+    "scenes_relation_swap",
+    "scenes_whatsup",
+)
+CURVES = {  # metric -> title, options of plot.curve
+    "train/loss": ("Loss", {}),
+    "train/grad_norm": ("Gradient norm", {"is_log": True}),
+    "train/learning_rate": ("Learning rate", {}),
+    "train/logit_scale": ("Logit scale", {}),
+    "perf/examples_per_s": ("Examples per second", {"is_from_zero": True}),
+    "perf/mfu": ("Model FLOPs utilisation", {"is_share": True, "is_from_zero": True}),
+    "perf/data_wait_fraction": ("Time waiting for data", {"is_share": True, "is_from_zero": True}),
+    "perf/memory_gb": ("Memory, GB", {"is_from_zero": True}),
+}
+
+
+def write(run: Run) -> Path:
+    """Writes both pages and the figures of a run; returns the path of report.html."""
+    folder = run.path / "report"
+    folder.mkdir(exist_ok=True)
+    context = make_context(run)
+    for pictures in context["pictures"].values():
+        for picture in pictures:
+            picture.write(folder)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "data_uri": _data_uri,
+        "cell": table.markdown_cell,
+        "percent": table.percent,
+        "is_small": lambda file: _png_width(file) <= 128,
+        "as_is": markupsafe.Markup,
+        "relative": lambda file: file.relative_to(run.path).as_posix(),
+    }
+    for name in ("report.md", "report.html"):
+        text = environment.get_template(f"{name}.jinja").render(context)
+        temporary = run.path / f".{name}.writing"
+        temporary.write_text(text)
+        os.replace(temporary, run.path / name)
+    return run.path / "report.html"
+
+
+def make_context(run: Run) -> dict[str, Any]:
+    """Everything the templates show."""
+    newest = [evaluation.newest for evaluation in run.evaluations]
+    headlines = table.headlines(newest)
+    return {
+        "name": run.path.resolve().name,
+        "status": facts.status(run),
+        "facts": facts.facts(run),
+        "cards": cards(headlines),
+        "rows": table.rows(newest),
+        "all_rows": table.rows(newest, everything=True),
+        "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
+        "number": table.number,
+        "interval": table.interval,
+        "steps": sorted({row.step for row in headlines}),
+        "pictures": {
+            "bars": [plot.bars("benchmarks", headlines)] if headlines else [],
+            "training": training_curves(run),
+            "evaluation": evaluation_curves(run.evaluations),
+        },
+        "examples": [
+            (evaluation.name, shown)
+            for evaluation in run.evaluations
+            if (shown := examples.show(examples.choose(evaluation.examples)))
+        ],
+        "event_counts": Counter(str(row.get("event")) for row in run.events),
+        "events": facts.notable(run.events),
+        "max_events": MAX_EVENTS,
+        "config": facts.flatten(run.config),
+        "config_diff": facts.config_diff(run.default_config, run.config),
+        "has_default": bool(run.default_config),
+        "versions": facts.mapping(run.env.get("versions")),
+        "command": facts.command(run.env.get("command")),
+        "commit": str(run.env.get("commit") or ""),
+        "notes": run.notes,
+        "css": (Path(__file__).parent / "report.css").read_text(),
+    }
+
+
+def cards(headlines: list[table.Row]) -> list[table.Row]:
+    """The few numbers at the top."""
+    order = {name: place for place, name in enumerate(FIRST)}
+    one_each: dict[str, table.Row] = {}
+    for row in headlines:
+        one_each.setdefault(row.benchmark, row)
+    return sorted(one_each.values(), key=lambda row: order.get(row.benchmark, len(order)))[:CARDS]
+
+
+def training_curves(run: Run) -> list[plot.Picture]:
+    """One panel per training metric that was logged."""
+    resumes = [
+        row["step"]
+        for row in run.events
+        if row.get("event") == "resume" and isinstance(row.get("step"), int)
+    ]
+    pictures = []
+    for metric, (title, options) in CURVES.items():
+        rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
+        if metric == "train/loss":
+            options = options | _log_batch(rows)
+        picture = plot.curve(
+            metric.replace("/", "_"),
+            title,
+            [row["step"] for row in rows],
+            [row[metric] for row in rows],
+            resumes=resumes,
+            **options,
+        )
+        pictures += [picture] if picture else []
+    return pictures
+
+
+def _log_batch(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The second scale of the loss, in units of ln(batch): 1 is what guessing gives InfoNCE."""
+    for row in reversed(rows):
+        share = row.get("train/loss_over_log_batch")
+        if isinstance(share, int | float) and share > 0 and row["train/loss"] > 0:
+            factor = row["train/loss"] / share
+            return {"level": (factor, "ln(batch)"), "right": (factor, "loss / ln(batch)")}
+    return {}
+
+
+def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
+    """The headline of each benchmark over steps, where it was evaluated more than once."""
+    pictures = []
+    for evaluation in evaluations:
+        rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
+        if len(rows) > 1 and rows[-1].unit == "fraction":
+            pictures.append(plot.over_steps(f"eval_{evaluation.name}", rows))
+    return pictures
+
+
+def _data_uri(file: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(file.read_bytes()).decode()}"
+
+
+def _png_width(file: Path) -> int:
+    """Width in pixels, from the header of a PNG; 0 if it is none."""
+    head = file.read_bytes()[:24]
+    return int.from_bytes(head[16:20], "big") if head[:4] == b"\x89PNG" else 0

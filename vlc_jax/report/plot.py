@@ -1,0 +1,256 @@
+"""The figures of a report: small, plain, readable in grey, each as PNG and as themed SVG.
+
+Every colour is one of THEME; in the SVG they become CSS variables, so that one drawing follows the
+page into dark mode. No pyplot: figures are objects, nothing global is touched.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from vlc_jax.report import table
+
+THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report.css has the dark
+    "ink": "#1c2126",
+    "muted": "#5d6873",
+    "line": "#d9dee3",
+    "blue": "#0a68b4",
+    "orange": "#a35200",
+    "red": "#b3261e",
+}
+COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}
+RC = {
+    "axes.edgecolor": THEME["line"],
+    "axes.labelcolor": THEME["muted"],
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titlecolor": THEME["ink"],
+    "axes.titlepad": 7,
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vlc_jax",
+    "text.color": THEME["ink"],
+    "xtick.color": THEME["muted"],
+    "ytick.color": THEME["muted"],
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+}
+MAX_POINTS = 1500  # of a curve; more are averaged in bins
+SMOOTH = 60  # points from which a running mean is drawn over the raw curve
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A finished figure: `title` names it, `words` say what it shows to who cannot see it."""
+
+    name: str
+    title: str
+    words: str
+    svg: str
+    png: bytes
+
+    def write(self, folder: Path) -> None:
+        (folder / f"{self.name}.png").write_bytes(self.png)
+
+
+def draw(
+    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Axes], None]
+) -> Picture:
+    """Paints one panel of `size` inches and renders it both ways."""
+    with matplotlib.rc_context(RC):
+        figure = Figure(figsize=size, layout="constrained", facecolor="none")
+        axes = figure.add_subplot()
+        axes.set_facecolor("none")
+        axes.set_title(title)
+        paint(axes)
+        png, svg = io.BytesIO(), io.StringIO()
+        figure.savefig(png, format="png", dpi=160, facecolor="white")
+        figure.set_layout_engine("none")  # it stays as laid out for the PNG
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
+
+
+def _themed(svg: str, name: str, words: str) -> str:
+    """Inline SVG: colours as CSS variables, ids of its own, a label for screen readers."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    for variable, colour in THEME.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
+    label = words.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def curve(
+    name: str,
+    title: str,
+    steps: Sequence[int],
+    values: Sequence[float | int],
+    *,
+    resumes: Sequence[int] = (),
+    level: tuple[float, str] | None = None,
+    right: tuple[float, str] | None = None,
+    is_share: bool = False,
+    is_log: bool = False,
+    is_from_zero: bool = False,
+) -> Picture | None:
+    """One training curve over steps; None if there is nothing to draw.
+
+    Args:
+      resumes: steps at which the run was resumed, as thin dotted lines.
+      level: a horizontal reference and its name.
+      right: a second scale, value divided by the factor, and its name.
+      is_share: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all are > 0
+        and span more than a factor 30. is_from_zero: the axis starts at 0.
+    """
+    x, y = np.asarray(steps, float), np.asarray(values, float)
+    x, y = x[np.isfinite(y)], y[np.isfinite(y)]
+    if not len(x):
+        return None
+    x, y = _thin(x, y)
+
+    def paint(axes: Axes) -> None:
+        for step in resumes:
+            axes.axvline(step, color=THEME["muted"], linewidth=0.8, linestyle=":")
+        if len(x) >= SMOOTH:
+            axes.plot(x, y, color=THEME["blue"], alpha=0.25, linewidth=0.8)
+            axes.plot(x, _running_mean(y), color=THEME["blue"], linewidth=1.6)
+        else:
+            marker = "o" if len(x) <= 12 else None
+            axes.plot(x, y, color=THEME["blue"], linewidth=1.6, marker=marker, markersize=3.5)
+        _finish(axes, is_share)
+        if is_log and (y > 0).all() and y.max() > 30 * y.min():
+            axes.set_yscale("log")
+        if is_from_zero:
+            axes.set_ylim(0, 1.1 * y.max() or 1)
+        if level is not None:
+            axes.axhline(level[0], color=THEME["orange"], linewidth=1, linestyle="--")
+            axes.annotate(
+                level[1], (1, level[0]), (-2, 3), ("axes fraction", "data"), "offset points",
+                ha="right", color=THEME["orange"],
+            )  # fmt: skip
+        if right is not None:
+            factor = right[0]
+            second = axes.secondary_yaxis(
+                "right", functions=(lambda v: v / factor, lambda v: v * factor)
+            )
+            second.set_ylabel(right[1])
+            second.spines["right"].set_visible(False)
+            second.tick_params(right=False)
+
+    words = f"{title} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}."
+    return draw(name, title, words, (4.6, 2.7), paint)
+
+
+def over_steps(name: str, rows: Sequence[table.Row]) -> Picture:
+    """One metric of one benchmark at several steps: 95 % band, chance as a dashed line."""
+    newest = rows[-1]
+    steps = [row.step for row in rows]
+    values, low, high = (
+        np.array([np.nan if v is None else v for v in column], float)
+        for column in zip(*((row.value, row.low, row.high) for row in rows), strict=True)
+    )
+
+    def paint(axes: Axes) -> None:
+        colour = THEME["blue"]
+        axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(steps, values, color=colour, linewidth=1.6, marker="o", markersize=3)
+        if newest.chance is not None:
+            axes.axhline(newest.chance, color=THEME["orange"], linewidth=1, linestyle="--")
+        axes.set_ylim(-0.03, 1.03)
+        _finish(axes, is_share=True)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+
+    words = (
+        f"{newest.benchmark}, {newest.words}: {table.percent(values[0])} percent at step "
+        f"{steps[0]}, {table.percent(values[-1])} at step {steps[-1]}, "
+        f"chance {table.percent(newest.chance)}."
+    )
+    return draw(name, f"{newest.benchmark}\n{newest.words}", words, (3.2, 2.5), paint)
+
+
+def bars(name: str, rows: Sequence[table.Row]) -> Picture:
+    """All headline numbers: bars with 95 % whiskers, a tick where chance is, and the number."""
+    shown = [row for row in rows if row.unit == "fraction"]
+
+    def paint(axes: Axes) -> None:
+        for place, row in enumerate(reversed(shown)):
+            colour = THEME[COLOURS[row.verdict]]
+            axes.barh(place, row.value, height=0.56, color=colour, alpha=0.35, linewidth=0)
+            end = row.value
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [place, place], color=colour, linewidth=2)
+                end = row.high
+            axes.plot([row.value], [place], "o", color=colour, markersize=4)
+            if row.chance is not None:
+                axes.plot([row.chance] * 2, [place - 0.4, place + 0.4], color=THEME["ink"], lw=1.4)
+                end = max(end, row.chance)
+            remark = {"at": "  ≈ chance", "below": "  below chance"}.get(row.verdict, "")
+            axes.annotate(
+                f"{table.percent(row.value)}{remark}", (end, place), (6, 0),
+                textcoords="offset points", va="center", color=colour,
+            )  # fmt: skip
+        axes.set_yticks(range(len(shown)))
+        axes.set_yticklabels([f"{row.benchmark}  {row.words}" for row in reversed(shown)])
+        axes.tick_params(axis="y", labelcolor=THEME["ink"])
+        axes.set_xlim(0, 1.0)
+        axes.set_ylim(-0.7, len(shown) - 0.3)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f} %"))
+        axes.grid(axis="x", color=THEME["line"], linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines["left"].set_visible(False)
+
+    title = "Benchmarks: value, 95 % interval, chance (upright tick)"
+    words = "; ".join(
+        f"{row.benchmark} {row.words} {table.percent(row.value)} percent, chance "
+        f"{table.percent(row.chance)}"
+        for row in shown
+    )
+    return draw(name, title, words, (11.0, 0.9 + 0.31 * len(shown)), paint)
+
+
+def _finish(axes: Axes, is_share: bool) -> None:
+    axes.grid(axis="y", color=THEME["line"], linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("step")
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+    if is_share:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.4g} %"))
+
+
+def _short(value: float | int) -> str:
+    """A step count in few letters: 800, 12k, 1.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.4g}{letter}"
+    return f"{value:.4g}"
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most MAX_POINTS points: the means of equal bins."""
+    if len(x) <= MAX_POINTS:
+        return x, y
+    bins = np.array_split(np.arange(len(x)), MAX_POINTS)
+    return tuple(np.array([v[b].mean() for b in bins]) for v in (x, y))
+
+
+def _running_mean(y: np.ndarray) -> np.ndarray:
+    """Centred mean over a fortieth of the curve, shorter at its ends."""
+    half = max(1, len(y) // 80)
+    total = np.concatenate([[0.0], np.cumsum(y)])
+    low = np.maximum(np.arange(len(y)) - half, 0)
+    high = np.minimum(np.arange(len(y)) + half + 1, len(y))
+    return (total[high] - total[low]) / (high - low)

@@ -1,0 +1,191 @@
+"""The result table: rows from the files under evals/, shown in a terminal or as Markdown."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rich.box
+import rich.table
+
+PROTOCOLS = ("retrieval", "zeroshot", "choice", "pairs")  # the order of a table
+WORDS = {  # metric -> the words for it; others are shown as they are, underscores as spaces
+    "accuracy_macro": "mean of groups",
+    "accuracy_top5": "top-5 accuracy",
+    "mean_per_class_recall": "class recall",
+    "pair_accuracy": "pair",
+    "individual_accuracy": "individual",
+    **{f"image_to_text_r{k}": f"image→text R@{k}" for k in (1, 5, 10)},
+    **{f"text_to_image_r{k}": f"text→image R@{k}" for k in (1, 5, 10)},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one benchmark; fractions in [0, 1] unless `unit` says otherwise."""
+
+    benchmark: str
+    protocol: str
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    chance: float | None
+    count: int | None
+    ties: float | None
+    unit: str
+    step: int
+
+    @property
+    def words(self) -> str:
+        name, _, group = self.metric.partition("/")
+        words = WORDS[name] if name in WORDS else name.replace("_", " ")
+        return f"{words}: {group}" if group else words
+
+    @property
+    def verdict(self) -> str:
+        """How the 95 % interval compares with chance: "above" is better; "at", "below", or ""."""
+        if self.chance is None or self.low is None or self.high is None:
+            return ""
+        if self.low <= self.chance <= self.high:
+            return "at"
+        is_greater, small_is_good = self.low > self.chance, self.unit == "rank"
+        return "above" if is_greater != small_is_good else "below"
+
+
+def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
+    """Rows of the given results (contents of evals/<name>/<step>.json), protocol by protocol.
+
+    Shows what a result calls its `summary`, the headline first (without one: all its metrics that
+    belong to no group); with `everything` all metrics, groups too. A metric without a number as
+    its value gives no row.
+    """
+    found = []
+    for result in sorted(results, key=_order):
+        metrics = result["metrics"]
+        wanted = list(metrics)
+        if not everything:
+            wanted = _summary(result) or [name for name in wanted if "/" not in name]
+        for name in wanted:
+            row = _row(result, name, metrics.get(name))
+            if row is not None:
+                found.append(row)
+    return found
+
+
+def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
+    """The first row of each benchmark; for retrieval R@1 in both directions."""
+    found: dict[tuple[str, bool], Row] = {}
+    for row in rows(results):
+        found.setdefault((row.benchmark, row.metric == "text_to_image_r1"), row)
+    return list(found.values())
+
+
+def to_rich(rows: Sequence[Row]) -> rich.table.Table:
+    """The table for a terminal of 80 columns; `rich.print` shows it."""
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("benchmark", no_wrap=True)
+    table.add_column("metric", no_wrap=True)
+    for name in ("value", "95 %", "chance", "n", "ties"):
+        table.add_column(name, justify="right", no_wrap=True)
+    style = {"above": "", "at": "yellow", "below": "red", "": ""}
+    before = None
+    for row in rows:
+        table.add_row(
+            row.benchmark if row.benchmark != before else "",
+            row.words,
+            number(row, row.value),
+            interval(row),
+            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
+            "–" if row.count is None else f"{row.count}",
+            percent(row.ties),
+            style=style[row.verdict],
+        )
+        before = row.benchmark
+    table.caption = LEGEND
+    table.caption_justify = "left"
+    return table
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+    """The same table in Markdown."""
+    lines = [
+        "| benchmark | metric | value | 95 % interval | chance | count | ties |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        cells = (
+            f"`{row.benchmark}`",
+            markdown_cell(row.words),
+            f"**{number(row, row.value)}**",
+            interval(row),
+            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
+            "–" if row.count is None else f"{row.count:,}",
+            percent(row.ties),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", LEGEND])
+
+
+SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
+LEGEND = (
+    "Values in percent (ranks as counted). ≈ chance lies inside the 95 % interval, ▼ below chance. "
+    "Ties count as errors."
+)
+
+
+def number(row: Row, value: float | None) -> str:
+    """A value in the row's unit: percent with one decimal, or a rank."""
+    if row.unit == "rank":
+        return "–" if value is None else f"{value:.1f}"
+    return percent(value)
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def interval(row: Row) -> str:
+    if row.low is None or row.high is None:
+        return "–"
+    return f"{number(row, row.low)}–{number(row, row.high)}"
+
+
+def markdown_cell(text: str) -> str:
+    """Text that stays inside its cell and is no markup."""
+    for sign in "\\|`*_<>[]":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())
+
+
+def _summary(result: dict[str, Any]) -> list[str]:
+    named = result.get("summary")
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+
+
+def _order(result: dict[str, Any]) -> int:
+    protocol = result.get("protocol")
+    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
+
+
+def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
+    if not isinstance(metric, dict):
+        return None
+    numbers = {key: _number(metric.get(key)) for key in ("value", "low", "high", "chance", "ties")}
+    if numbers["value"] is None:
+        return None
+    count = _number(metric.get("count"))
+    return Row(
+        benchmark=str(result.get("benchmark")),
+        protocol=str(result.get("protocol")),
+        metric=name,
+        count=None if count is None else int(count),
+        unit="rank" if metric.get("unit") == "rank" else "fraction",
+        step=result["step"],
+        **numbers,
+    )
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number else None

@@ -1,0 +1,295 @@
+"""The loop: one batch after another, metrics read one step late, saved and evaluated on the way."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+import input_pipeline
+from input_pipeline import batch as batch_contract
+from vlc_jax import build, evaluate, losses, models, sharding
+from vlc_jax.build import State, Task
+from vlc_jax.checkpoint import Checkpoints
+from vlc_jax.errors import DivergedError, PreemptedError
+from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
+from vlc_jax.models import clip, flops
+from vlc_jax.preemption import StopSignal
+from vlc_jax.workdir import Workdir
+
+POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked at
+
+
+def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
+    """Trains from the newest checkpoint of `workdir`, or from the start, to the end.
+
+    Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM
+    or SIGINT once the state is saved.
+    """
+    task = build.task(config)
+    source = build.source(config, "train")
+    steps = build.total_steps(config, len(source))
+    workdir.claim_config(config.to_dict(), allow_change)
+    workdir.claim_data({"train": source.fingerprint}, allow_change)
+    check_data(config, task, source)
+    evaluation = evaluate.Evaluation(config, task, workdir, stop)
+
+    state, checkpoints = restore_or_init(config, task, workdir, steps)
+    step = int(state.step)
+    workdir.write_env(
+        parameters=models.parameter_counts(state.params), input={"train": source.fingerprint}
+    )
+    workdir.event("resume" if step else "start", step=step, steps=steps)
+    data = make_loader(config, task, source, workdir, start_step=step)
+    log = StepLog(config, task, workdir, data, start=step, steps=steps)
+    try:
+        batch = log.next_batch(stop)
+        with log.clock.paused():
+            train_step = stop.interrupt(lambda: compile_step(config, task, steps, state, batch))
+        while True:
+            if is_due(step, config.checkpoint.every, steps):
+                log.flush()
+                checkpoints.save(step, state)
+            if is_due(step, config.eval.every, steps) and not evaluation.is_complete(step):
+                log.flush()
+                with log.clock.paused():
+                    log.evaluated(step, evaluation.run(state.params, step))
+            if step == steps:
+                break
+            with jax.transfer_guard("disallow"):
+                state, metrics = train_step(state, batch)
+            step += 1
+            log.append(step, metrics)  # reads the step before, while this one runs
+            log.raise_if_stopped(stop)
+            if step < steps:
+                batch = log.next_batch(stop)
+        checkpoints.wait()
+    except PreemptedError:
+        log.flush()
+        checkpoints.save(step, state)
+        checkpoints.wait()
+        raise
+    finally:
+        log.close()
+        data.close()
+    workdir.event("done", step=step)
+    workdir.finish(step=step)
+    evaluation.publish(step)
+
+
+def is_due(step: int, every: int | None, steps: int) -> bool:
+    """Whether something done every so many steps, and always after the last, is due now."""
+    return step == steps or bool(every and step and step % every == 0)
+
+
+Step = Callable[[State, dict[str, jax.Array]], tuple[State, dict[str, jax.Array]]]
+
+
+def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
+    """One step of the run as a pure function of state and batch; it gives state and metrics.
+
+    A step whose loss or gradient is not finite leaves the state as it was.
+    """
+    shapes = jax.eval_shape(build.init_params(config, task.model))
+    tx = build.transformation(config, shapes, steps)
+    rate = build.learning_rate(config, steps)
+    loss_options = {
+        name: {key: value for key, value in options.items() if value is not None}
+        for name, options in config.losses.items()
+    }
+
+    def loss(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+        image = task.normalise(batch["image"])
+        with sharding.pinning(task.mesh):
+            outputs = task.model.apply({"params": params}, {**batch, "image": image})
+        value, sums = losses.total(loss_options, outputs, batch, task.mesh)
+        parts = {name: total / count for name, (total, count) in sums.items()}
+        return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+
+    def step(state: State, batch: dict[str, jax.Array]) -> tuple[State, dict[str, jax.Array]]:
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(state.params, batch)
+        norm = optax.global_norm(grads)
+        is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        params = clip.clamp_logit_scale(params, config.logit_scale_max)
+        new = State(state.step + 1, params, opt_state)
+        new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
+        return new, {
+            **metrics,
+            "grad_norm": norm,
+            "learning_rate": rate(state.step),
+            "is_finite": is_finite,
+            "stop": jnp.any(batch["stop"]),
+        }
+
+    return step
+
+
+def compile_step(
+    config: ConfigDict, task: Task, steps: int, state: State, batch: dict[str, jax.Array]
+) -> Step:
+    """Compiles a step for these shapes; the new state replaces `state` and lies where it lay."""
+    where = jax.tree.map(lambda x: x.sharding, state)
+    step = jax.jit(
+        make_step(config, task, steps),
+        out_shardings=(where, sharding.replicated(task.mesh)),
+        donate_argnums=0,
+    )
+    return step.lower(state, batch).compile()
+
+
+def restore_or_init(
+    config: ConfigDict, task: Task, workdir: Workdir, steps: int
+) -> tuple[State, Checkpoints]:
+    """The newest undamaged state of the workdir, or a new one if nothing was ever saved."""
+    init = build.init_state(config, task.model, steps)
+    shapes = build.state_shapes(task.mesh, init)
+    checkpoints = Checkpoints(
+        workdir.path / "checkpoints",
+        config.checkpoint.keep_last,
+        config.checkpoint.keep_every or 0,
+        workdir.event,
+    )
+    state = checkpoints.restore(shapes)
+    if state is None:
+        state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
+    return state, checkpoints
+
+
+def check_data(config: ConfigDict, task: Task, source: input_pipeline.Source) -> None:
+    """Reads the first records as training will: bad data stops the run before it compiles."""
+    input_pipeline.preview(
+        source,
+        task.tokenizer,
+        build.image_transform(config, is_training=True),
+        count=config.input.preview,
+        max_bad_share=config.input.max_bad_share,
+    )
+
+
+def make_loader(
+    config: ConfigDict,
+    task: Task,
+    source: input_pipeline.Source,
+    workdir: Workdir,
+    start_step: int,
+) -> input_pipeline.Loader:
+    """Batches from `start_step` on; unusable records that earlier starts found still count."""
+    events = read_rows(workdir.path / "events.jsonl")
+    return input_pipeline.make_train(
+        source,
+        task.tokenizer,
+        build.image_transform(config, is_training=True),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        start_step=start_step,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+        max_bad_share=config.input.max_bad_share,
+        known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
+        **config.input.loader,
+    )
+
+
+class StepLog:
+    """What the loop sees of data and metrics: batches in, numbers out, one step late."""
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        task: Task,
+        workdir: Workdir,
+        data: input_pipeline.Loader,
+        start: int,
+        steps: int,
+    ):
+        self.config, self.task, self.workdir, self.data = config, task, workdir, data
+        self.steps = steps
+        per_example = flops.train_step(task.model)
+        peak, self.peak_source = sharding.peak_flops()
+        self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
+        self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
+        self.progress = ProgressLine(steps, is_shown=workdir.is_writer)
+        self._pending: tuple[int, dict] | None = None
+        self._is_stopped = False
+        self._has_checked = False
+        self._bad = set(data.bad)
+
+    def next_batch(self, stop: StopSignal) -> dict[str, jax.Array]:
+        """The next global batch, with `stop` saying on each row whether its process should stop."""
+        with self.clock.waiting():
+            while (batch := self.data.next(timeout=POLL_SECONDS)) is None:
+                if jax.process_count() == 1:
+                    stop.check()
+        if not self._has_checked:
+            batch_contract.check(batch)
+            self._has_checked = True
+        for record_id in self.data.bad.keys() - self._bad:
+            self._bad.add(record_id)
+            self.workdir.event("bad_record", id=record_id, reason=self.data.bad[record_id])
+        rows = {key: value for key, value in batch.items() if key != "id"}
+        rows["stop"] = np.full(len(batch["id"]), stop.is_set)
+        return sharding.put_batch(self.task.mesh, rows)
+
+    def append(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Takes the metrics of `step`, which may still be running, and reads those before."""
+        self.flush()
+        self._pending = (step, metrics)
+
+    def flush(self) -> None:
+        """Reads what is pending. Raises DivergedError if that step was not finite."""
+        if self._pending is None:
+            return
+        (step, metrics), self._pending = self._pending, None
+        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        self._is_stopped = bool(values.pop("stop"))
+        if not values.pop("is_finite"):
+            self._diverged(step, values)
+        self.clock.tick()
+        row = {f"train/{name}": value for name, value in values.items()}
+        row["train/loss_over_log_batch"] = values["loss"] / math.log(self.config.batch_size)
+        if step % self.config.log_every == 0 or step == self.steps:
+            row |= self.clock.read() | {"perf/memory_gb": sharding.memory_gb()}
+            if self.writer is not None:
+                self.writer.write(step, row)
+            self.progress.show(step, row, self.clock.eta(self.steps - step))
+
+    def evaluated(self, step: int, results: list[dict[str, Any]]) -> None:
+        """Headline numbers of an evaluation, to TensorBoard."""
+        if self.writer is not None:
+            for row in results:
+                name = row["summary"][0]
+                value = row["metrics"][name]["value"]
+                self.writer.mirror(step, {f"eval/{row['benchmark']}/{name}": value})
+
+    def raise_if_stopped(self, stop: StopSignal) -> None:
+        """Raises PreemptedError at the same step on every process once any of them was asked to."""
+        if jax.process_count() == 1:
+            stop.check()
+        elif self._is_stopped:
+            raise PreemptedError(stop.name or "a signal to another process")
+
+    def _diverged(self, step: int, values: dict[str, float]) -> None:
+        ids = self.data.record_ids(step - 1)
+        saved = sorted(
+            int(path.name)
+            for path in (self.workdir.path / "checkpoints").iterdir()
+            if path.name.isdigit()
+        )
+        self.workdir.event("nonfinite", step=step, values=values, ids=ids)
+        raise DivergedError(
+            f"step {step} is not finite (loss {values['loss']}, gradient norm "
+            f"{values['grad_norm']}); its update was not applied. Batch: {', '.join(ids[:8])}"
+            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl). Last good "
+            f"checkpoint: {f'step {saved[-1]}' if saved else 'none'} in {self.workdir.path}"
+        )
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.progress.close()

@@ -1,0 +1,80 @@
+"""The words for array axes, and the named tuples every room of vlc_jax passes around.
+
+Axis words (jaxtyping signatures use them, einsum letters are their initials):
+  batch                    examples of the global training batch
+  images, texts            rows and columns of a score matrix
+  height, width, channels  pixels
+  patches                  image tokens, the class token included if there is one
+  length                   text tokens
+  embed                    width of an embedding or of a tower
+  heads, head              attention heads, and the width of one
+  options                  captions to choose from
+  negatives, positives     hard negatives, hard positives of one example
+
+`scores[i, j]` is always image i against text j.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+Image = UInt8[Array, "batch height width channels"]
+Tokens = Int[Array, "batch length"]
+
+
+class ImageFeatures(NamedTuple):
+    """What an image tower gives; `pooled` has unit length for CLIP and SigLIP."""
+
+    pooled: Float[Array, "images embed"]
+    tokens: Float[Array, "images patches embed"] | None = None
+
+
+class TextFeatures(NamedTuple):
+    """What a text tower gives; `mask` is True on real tokens, the end-of-text token included."""
+
+    pooled: Float[Array, "texts embed"]
+    tokens: Float[Array, "texts length embed"] | None = None
+    mask: Bool[Array, "texts length"] | None = None
+
+
+class Outputs(NamedTuple):
+    """Everything a loss may want from one forward pass; None where the model or the batch lacks it.
+
+    `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`; both are
+    in linear space: logits = logit_scale * scores + logit_bias.
+    """
+
+    image: ImageFeatures
+    text: TextFeatures
+    scores: Float[Array, "images texts"] | None
+    logit_scale: Float[Array, ""]
+    logit_bias: Float[Array, ""] | None = None
+    negative_scores: Array | None = None
+    positive_scores: Array | None = None
+
+
+_pin_batch: ContextVar[Callable[[jax.Array], jax.Array]] = ContextVar(
+    "pin_batch", default=lambda x: x
+)
+
+
+def pin_batch(x: jax.Array) -> jax.Array:
+    """Marks axis 0 of an activation as the batch; what that means on devices, `sharding` says.
+
+    With sharded parameters the compiler may otherwise replicate activations on every device.
+    """
+    return _pin_batch.get()(x)
+
+
+@contextmanager
+def pinning_batch_with(pin: Callable[[jax.Array], jax.Array]) -> Iterator[None]:
+    """Gives `pin_batch` its meaning while a model is traced inside this context."""
+    token = _pin_batch.set(pin)
+    try:
+        yield
+    finally:
+        _pin_batch.reset(token)
