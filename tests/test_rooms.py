@@ -39,6 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.main": (
         "vlc_jax.train",
         "vlc_jax.evaluate",
+        "vlc_jax.sharding",
         "vlc_jax.errors",
         "vlc_jax.checkpoint",
         "vlc_jax.preemption",

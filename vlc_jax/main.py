@@ -18,7 +18,7 @@ from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
-from vlc_jax import evaluate, train
+from vlc_jax import evaluate, sharding, train
 from vlc_jax.checkpoint import CheckpointError, ShapeMismatchError
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError
 from vlc_jax.preemption import StopSignal
@@ -80,6 +80,7 @@ def run(stop: StopSignal) -> int:
             jax.distributed.initialize()
         elif COORDINATOR.value:
             jax.distributed.initialize(COORDINATOR.value, PROCESSES.value, PROCESS.value)
+        sharding.keep_freed_memory()
         config = _config()
         workdir = Workdir(WORKDIR.value)
         if MODE.value == "train":

@@ -5,6 +5,8 @@ every mesh axis (`put_batch`). jit does the rest: arrays are global, so `image @
 similarity matrix of the global batch on any number of devices and hosts.
 """
 
+import ctypes
+import platform
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -129,13 +131,29 @@ def broadcast(value: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.asarray(value, np.int64)))
 
 
-def require_platform(platform: str) -> None:
-    """Raises UsageError unless JAX runs on `platform` ("any" accepts all)."""
+def keep_freed_memory() -> None:
+    """Makes the C library keep freed memory, where JAX runs on a CPU under glibc.
+
+    XLA asks for its temporary buffers anew in every step. By default glibc maps large ones afresh
+    each time, and touching fresh pages takes a third of a step of the default model
+    (docs/scaling.md). Call it before anything is compiled.
+    """
+    if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL("libc.so.6")
+    trim_threshold, mmap_max, arena_max = -1, -4, -8  # of malloc.h
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(trim_threshold, -1)
+    libc.mallopt(arena_max, 1)  # what is kept, all threads share
+
+
+def require_platform(wanted: str) -> None:
+    """Raises UsageError unless JAX runs on `wanted` ("any" accepts all)."""
     found = jax.default_backend()
-    if platform not in ("any", found):
+    if wanted not in ("any", found):
         raise UsageError(
-            f"config.platform asks for {platform!r} but JAX found {found!r} ({jax.devices()[0]}); "
-            f"install the {platform} build of jaxlib or set config.platform={found}"
+            f"config.platform asks for {wanted!r} but JAX found {found!r} ({jax.devices()[0]}); "
+            f"install the {wanted} build of jaxlib or set config.platform={found}"
         )
 
 

@@ -40,8 +40,6 @@ def evaluations(split: str = "validation", count: int = 2000, candidates: int = 
         "scenes_held_attribute_swap",
         "scenes_held_relation_swap",
     )
-    # Sets named `held` have scenes of their own and no other split.
-    option = lambda name, n: {"count": n} | ({} if "held" in name else {"split": split})  # noqa: E731
-    return {name: option(name, candidates) for name in retrieval} | {
-        name: option(name, count) for name in cases
+    return {name: {"split": split, "count": candidates} for name in retrieval} | {
+        name: {"split": split, "count": count} for name in cases
     }

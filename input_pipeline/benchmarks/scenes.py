@@ -116,8 +116,8 @@ def _build(
     raise ValueError(f"world {rules.id!r} offers only {len(cases)} of {count} cases of {name}")
 
 
-def _phrase(obj: SceneObject) -> Phrase:
-    return Phrase(obj.shape, obj.colour)
+def _phrase(obj: SceneObject, with_size: bool = False) -> Phrase:
+    return Phrase(obj.shape, obj.colour, obj.size if with_size else "")
 
 
 def _list(scene: Scene, stream: Stream) -> Caption:
@@ -126,10 +126,10 @@ def _list(scene: Scene, stream: Stream) -> Caption:
     return Caption("list", (_phrase(scene.objects[i]), _phrase(scene.objects[j])))
 
 
-def _relation(scene: Scene, stream: Stream) -> Caption:
+def _relation(scene: Scene, stream: Stream, with_size: bool = False) -> Caption:
     """ "a red circle left of a blue square"; in two-object scenes one relation is always clear."""
     i, j = stream.sample(2, 2)
-    phrases = (_phrase(scene.objects[i]), _phrase(scene.objects[j]))
+    phrases = tuple(_phrase(scene.objects[k], with_size) for k in (i, j))
     return Caption("relation", phrases, scene.relation(i, j))
 
 
@@ -218,7 +218,7 @@ def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
 
 
 def _ask_retrieval(seen: set[frozenset], scene: Scene, stream: Stream, _: int) -> _Question | None:
-    caption = _relation(scene, stream)
+    caption = _relation(scene, stream, with_size=True)
     meaning = frozenset({caption[:3], contrast.reorder(caption)[:3]})
     if meaning in seen:
         return None
@@ -232,7 +232,9 @@ def _ask_label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Questio
 
 
 def retrieval(held: bool = False, **options: Any) -> Benchmark:
-    """Two-object pictures with one relation caption each; no two captions mean the same."""
+    """Two-object pictures, each with one caption that says all, "a big red circle left of a small
+    blue square"; no two captions mean the same.
+    """
     name = "scenes_held_retrieval" if held else "scenes_retrieval"
     ask = functools.partial(_ask_retrieval, set())
     return _build(name, ask, _where(options, count=1000), held=held)

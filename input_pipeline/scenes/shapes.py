@@ -27,54 +27,48 @@ def _polygon(u: np.ndarray, v: np.ndarray, corners: tuple[Point, ...]) -> np.nda
 
 
 def _disc(u: np.ndarray, v: np.ndarray, radius: float = 0.98) -> np.ndarray:
+    """A disc around the middle of the box."""
     return u * u + v * v <= radius * radius
 
 
-def _heart(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The sextic (x^2 + y^2 - 1)^3 = x^2 y^3, stretched over the box."""
-    x, y = 1.16 * u, 0.12 - 1.13 * v
-    ball = x * x + y * y - 1
-    return ball * ball * ball - x * x * y * y * y <= 0
+def _at(u: np.ndarray, v: np.ndarray, x: float, y: float, radius: float) -> np.ndarray:
+    """A disc around (x, y)."""
+    return _disc(u - x, v - y, radius)
 
 
-def _moon(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    bite = (u - 0.55) * (u - 0.55) + v * v <= 0.78 * 0.78
-    return _disc(u, v) & ~bite
-
-
-_TRIANGLE = ((0.0, -0.95), (0.98, 0.85), (-0.98, 0.85))
-_STAR = (  # five points on radius 1.05 and five on 0.44, the upper point first, moved down by 0.05
-    (0.0, -1.0), (0.259, -0.306), (0.999, -0.274), (0.418, 0.186), (0.617, 0.899),
-    (0.0, 0.49), (-0.617, 0.899), (-0.418, 0.186), (-0.999, -0.274), (-0.259, -0.306),
+_TRIANGLE = ((0.0, -1.0), (1.0, 0.95), (-1.0, 0.95))
+_STAR = (  # five points on radius 1.05 and five on 0.38, the upper point first, moved down by 0.05
+    (0.0, -1.0), (0.223, -0.257), (0.999, -0.274), (0.361, 0.167), (0.617, 0.899),
+    (0.0, 0.43), (-0.617, 0.899), (-0.361, 0.167), (-0.999, -0.274), (-0.223, -0.257),
 )  # fmt: skip
+_HEART_TIP = ((-0.93, -0.2), (0.93, -0.2), (0.0, 0.97))
 _ARROW = (
-    (-0.98, -0.3), (0.1, -0.3), (0.1, -0.88), (0.98, 0.0), (0.1, 0.88), (0.1, 0.3), (-0.98, 0.3),
+    (-1.0, -0.22), (0.25, -0.22), (0.25, -0.85), (1.0, 0.0), (0.25, 0.85), (0.25, 0.22),
+    (-1.0, 0.22),
 )  # fmt: skip
 _HOUSE = (
     (0.0, -0.95), (0.98, -0.1), (0.7, -0.1), (0.7, 0.92), (-0.7, 0.92), (-0.7, -0.1), (-0.98, -0.1),
 )  # fmt: skip
 _BOLT = ((0.3, -0.98), (-0.72, 0.2), (-0.05, 0.2), (-0.38, 0.98), (0.74, -0.25), (0.05, -0.25))
-_DROP_TIP = ((0.0, -0.98), (0.56, 0.08), (-0.56, 0.08))
 
+# As unlike each other as ten pixels allow: any two of the first ten differ in a fifth of the box.
 OUTLINES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "circle": _disc,
-    "square": lambda u, v: (abs(u) <= 0.86) & (abs(v) <= 0.86),
+    "square": lambda u, v: np.ones(u.shape, bool),
     "triangle": lambda u, v: _polygon(u, v, _TRIANGLE),
-    "diamond": lambda u, v: abs(u) / 0.78 + abs(v) <= 0.99,
-    "cross": lambda u, v: (
-        ((abs(u) <= 0.32) | (abs(v) <= 0.32)) & (abs(u) <= 0.96) & (abs(v) <= 0.96)
-    ),
+    "diamond": lambda u, v: abs(u) / 0.8 + abs(v) <= 1.0,
+    "cross": lambda u, v: (abs(u) <= 0.22) | (abs(v) <= 0.22),
     "star": lambda u, v: _polygon(u, v, _STAR),
-    "ring": lambda u, v: _disc(u, v) & ~_disc(u, v, 0.55),
-    "heart": _heart,
-    "moon": _moon,
+    "ring": lambda u, v: _disc(u, v) & ~_disc(u, v, 0.58),
+    "heart": lambda u, v: (
+        _at(u, v, -0.48, -0.42, 0.5) | _at(u, v, 0.48, -0.42, 0.5) | _polygon(u, v, _HEART_TIP)
+    ),
+    "moon": lambda u, v: _disc(u, v) & ~_at(u, v, 0.5, 0.0, 0.72),
     "arrow": lambda u, v: _polygon(u, v, _ARROW),
     "house": lambda u, v: _polygon(u, v, _HOUSE),
     "hourglass": lambda u, v: (abs(v) <= 0.95) & (abs(u) <= 0.12 + 0.8 * abs(v)),
     "bolt": lambda u, v: _polygon(u, v, _BOLT),
-    "drop": lambda u, v: (
-        (u * u + (v - 0.34) * (v - 0.34) <= 0.63 * 0.63) | _polygon(u, v, _DROP_TIP)
-    ),
+    "frame": lambda u, v: (abs(u) > 0.62) | (abs(v) > 0.62),
 }
 
 

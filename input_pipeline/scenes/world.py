@@ -218,7 +218,7 @@ WORLDS: dict[str, World] = {
     "scenes-64": World(
         "scenes-64",
         canvas=64,
-        shapes=(*World.shapes, "house", "hourglass", "bolt", "drop"),
+        shapes=(*World.shapes, "house", "hourglass", "bolt", "frame"),
         colours=(*World.colours, "grey", "olive"),
         textures=("plain", "striped", "dotted"),
         small=14,

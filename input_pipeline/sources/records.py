@@ -54,6 +54,8 @@ class RecordsSource:
         holdout: float = 0.0,
         quoting: bool = True,
     ) -> None:
+        if not str(path):
+            raise ValueError("this source needs `path`, the table of image names and captions")
         self._rows = tables.open_rows(Path(path), quoting)
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
         self._image = image_column

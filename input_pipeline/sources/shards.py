@@ -88,6 +88,8 @@ class ShardsSource:
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         from array_record.python import array_record_data_source
 
+        if not str(path):
+            raise ValueError("this source needs `path`, the folder input_pipeline.prepare wrote")
         folder = Path(path)
         manifest = read_manifest(folder)
         made_of = manifest["request"]["split"]

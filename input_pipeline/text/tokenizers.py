@@ -1,4 +1,4 @@
-"""The tokenizers: one protocol, four kinds. Captions in, int32 (texts, length) out.
+"""The tokenizers: one protocol, five kinds. Captions in, int32 (texts, length) out.
 
 Every row ends its tokens with EOS, cut captions included, and is filled with `pad_id`. The empty
 caption is a row of start token (where there is one), EOS and padding; the loader treats a record
@@ -99,18 +99,22 @@ def digits_tokenizer(context_length: int) -> WordTokenizer:
 
 
 class BytesTokenizer:
-    """UTF-8 bytes: any language, no vocabulary file. 0 padding, 1 EOS, 2 + byte; 258 ids."""
+    """The UTF-8 bytes of a text, for any language and without a vocabulary file.
 
-    vocab_size = 258
+    0 padding, 1 + byte, and 257 EOS, again the largest id. A cut may fall inside a character.
+    """
+
     pad_id = 0
-    eos_id = 1
-    fingerprint = "utf-8 bytes"
+    eos_id = 257
+    vocab_size = 258
+    fingerprint = hashlib.sha256(b"utf-8 bytes + 1").hexdigest()
 
     def __init__(self, context_length: int) -> None:
         self.context_length = _check_length(context_length)
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        rows = [[2 + byte for byte in text.encode("utf-8", "replace")] for text in texts]
+        encoded = (cleaning.without_surrogates(text).encode("utf-8") for text in texts)
+        rows = [[byte + 1 for byte in text[: self.context_length]] for text in encoded]
         return _pack(rows, self.context_length, self.pad_id, self.eos_id)
 
 
@@ -132,10 +136,10 @@ class HfTokenizer:
     ) -> None:
         import tokenizers
 
-        path = Path(path)
-        if path.is_dir():
-            path = path / "tokenizer.json"
+        if str(path) and Path(path).is_dir():
+            path = Path(path) / "tokenizer.json"
         data = _read(path, "Hugging Face tokenizer.json")
+        path = Path(path)
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
         except Exception as error:  # the library raises nothing narrower
@@ -277,6 +281,8 @@ def _cleaning(name: str):
 
 
 def _read(path: str | Path, what: str) -> bytes:
+    if not str(path):
+        raise ValueError(f"this tokenizer needs `path`, the {what}")
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import struct
+import warnings
 import zlib
 
 import numpy as np
@@ -119,9 +120,9 @@ def test_a_damaged_exif_block_does_not_make_pixels_unusable():
     np.testing.assert_array_equal(images.decode(data), RGB)
 
 
-def bomb() -> bytes:
-    """A well-formed PNG header of 30,000 x 30,000 pixels."""
-    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+def bomb(side: int = 30_000) -> bytes:
+    """A well-formed PNG header of side x side pixels."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return (
@@ -152,6 +153,19 @@ def test_an_unusable_file_is_a_data_error_that_names_it(what, tmp_path):
         images.decode(path)
     with pytest.raises(DataError):
         images.decode(UNUSABLE[what])
+
+
+def test_reasons_are_given_in_words(tmp_path):
+    for data, reason in ((b"", "is empty"), (b"<html>", "is not an image Pillow knows")):
+        with pytest.raises(DataError, match=reason):
+            images.decode(data)
+
+
+def test_a_bomb_that_pillow_only_warns_of_is_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(DataError, match="11000 x 11000 pixels"):
+            images.decode(bomb(11_000))
 
 
 def test_missing_files_folders_and_wrong_arrays_are_data_errors(tmp_path):
@@ -228,15 +242,17 @@ def test_random_crop_takes_the_asked_share_of_the_area():
     ramp[..., 1] = np.arange(100)[:, None]
     transform = ImageTransform(20, crop="random_resized", scale=(0.2, 0.4))
     rng = np.random.default_rng(0)
-    shares = []
+    shares, ratios = [], []
     for _ in range(200):
         crop = transform(ramp, rng).astype(int)
         width = (crop[..., 0].max() - crop[..., 0].min()) * 20 / 19
         height = (crop[..., 1].max() - crop[..., 1].min()) * 20 / 19
         shares.append(width * height / 10_000)
-        assert 0.6 < width / height < 1.7
+        ratios.append(width / height)
     assert 0.17 < min(shares) < 0.24
     assert 0.36 < max(shares) < 0.44
+    assert 0.65 < min(ratios) < 0.85
+    assert 1.2 < max(ratios) < 1.5
 
 
 def test_random_crop_of_a_shape_no_window_fits_is_the_largest_allowed_centre():

@@ -106,6 +106,14 @@ def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
     assert set(files(broken)) == set(files(whole))
 
 
+def test_a_run_killed_between_a_shard_and_the_manifest_continues(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        prepare.prepare(Pictures(stop_at=2), tmp_path, size=64, shard_size=4)
+    (tmp_path / "shard-00000-of-00003.array_record").write_bytes(b"renamed, not yet listed")
+    assert prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
+    assert ShardsSource(path=tmp_path)[0].id == "r0"
+
+
 def test_a_finished_run_does_nothing_when_repeated(tmp_path):
     prepare.prepare(Pictures(), tmp_path, size=64)
     source = Pictures()

@@ -77,7 +77,8 @@ def test_running_mean_keeps_lines_straight_and_quiets_noise():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(800, "800"), (12_000, "12k"), (1_500_000, "1.5M"), (2e9, "2G")]
+    ("value", "text"),
+    [(800, "800"), (2500, "2500"), (12_000, "12k"), (1_500_000, "1.5M"), (2e9, "2G")],
 )
 def test_steps_are_written_short(value, text):
     assert plot._short(value) == text

@@ -197,6 +197,8 @@ def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, writ
     assert "| `steps` | 1000 | 512 |" in markdown
     assert "| `gone` | \\[1\\] | – |" in markdown
     assert "| `seed` |" not in markdown
+    report.write(path, path)
+    assert "The config is the default one." in text_of(path)[1]
     write_json(tmp_path / "other.json", {"optimizer": {"learning_rate": 0.5}})
     report.write(path, tmp_path / "other.json")
     assert "| `optimizer.learning_rate` | 0.5 | 0.001 |" in text_of(path)[1]

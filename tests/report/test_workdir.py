@@ -37,6 +37,7 @@ def test_what_cannot_be_read_becomes_a_note(tmp_path):
     (tmp_path / "events.jsonl").write_bytes(b"\xff\xfe\n")
     run = workdir.read(tmp_path)
     assert (run.config, run.env, run.events, run.evaluations) == ({}, {}, [], [])
+    assert "metrics.jsonl is missing" in run.notes
     text = " ".join(run.notes)
     for name in ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "evals/b/5.json"):
         assert name in text

@@ -3,6 +3,10 @@
 Norms, activations and softmax are left out, as in open_clip's docs/model_profile.csv and in most
 published MFU figures. Rematerialised blocks are not counted twice: that is utilisation of the
 hardware, not of the model.
+
+With tokens=True these are the published figures, every block on every token. With tokens=False,
+the default, they are what the towers really do for a pooled feature: if pooling reads one token,
+the last block does little but that token. Use the default for MFU, or it is flattered.
 """
 
 from flax import linen as nn
@@ -10,7 +14,7 @@ from flax import linen as nn
 from vlc_jax.models import layers, text, vit
 
 
-def image_tower(tower: vit.ImageTower) -> int:
+def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
     """Forward FLOPs of one image."""
     patches, width = tower.grid**2, tower.width
     if tower.stem:
@@ -25,29 +29,39 @@ def image_tower(tower: vit.ImageTower) -> int:
     if tower.pooling == "map":  # key and value of all tokens; query, out and MLP of one
         mlp = tower.mlp_width or 4 * width
         pooling = 2 * (length * 2 * width**2 + 2 * length * width + 2 * width**2 + 2 * width * mlp)
-    return embedding + _blocks(tower, length) + pooling + _projection(tower)
+    reads_one = tower.pooling == "cls" and not tokens
+    return embedding + _blocks(tower, length, reads_one) + pooling + _projection(tower)
 
 
-def text_tower(tower: text.TextTower, length: int | None = None) -> int:
+def text_tower(tower: text.TextTower, *, length: int | None = None, tokens: bool = False) -> int:
     """Forward FLOPs of one text of `length` tokens, by default the context length."""
-    return _blocks(tower, length or tower.context_length) + _projection(tower)
+    return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
 
-def train_step(model: nn.Module, frozen: tuple[str, ...] = ()) -> int:
+def train_step(model: nn.Module, *, frozen: tuple[str, ...] = (), tokens: bool = False) -> int:
     """FLOPs of one image-text pair in training: 3 x forward, 1 x for a tower in `frozen`.
 
     frozen: any of "image", "text". The similarity matrix (6 x embed x batch per pair) is left
     out: below 1 % of the towers up to batches of tens of thousands.
     """
-    forward = {"image": image_tower(model.image), "text": text_tower(model.text)}
+    forward = {
+        "image": image_tower(model.image, tokens=tokens),
+        "text": text_tower(model.text, tokens=tokens),
+    }
     return sum(count * (1 if name in frozen else 3) for name, count in forward.items())
 
 
-def _blocks(tower: layers.Tower, length: int) -> int:
+def _blocks(tower: layers.Tower, length: int, reads_one: bool) -> int:
+    whole = _block(tower, length, length)
+    return (tower.depth - 1) * whole + (_block(tower, length, 1) if reads_one else whole)
+
+
+def _block(tower: layers.Tower, length: int, queries: int) -> int:
+    """Queries, output and MLP of some tokens, keys and values of all of them."""
     width, mlp = tower.width, tower.mlp_width or 4 * tower.width
-    dense = 2 * length * (4 * width**2 + 2 * width * mlp)
-    attention = 2 * 2 * length**2 * width  # scores and mix; causal masks save nothing
-    return tower.depth * (dense + attention)
+    dense = queries * (2 * width**2 + 2 * width * mlp) + length * 2 * width**2
+    attention = 2 * queries * length * width  # scores and mix; causal masks save nothing
+    return 2 * (dense + attention)
 
 
 def _projection(tower: layers.Tower) -> int:

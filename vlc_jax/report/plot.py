@@ -76,7 +76,7 @@ def draw(
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=160, facecolor="white")
         figure.set_layout_engine("none")  # it stays as laid out for the PNG
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(svg, format="svg")
     return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
 
 

@@ -76,6 +76,8 @@ def clip_vocabulary(tmp_path_factory):
 def any_tokenizer(kind, length, request):
     if kind == "words":
         return tokenizers.WordTokenizer(length, words=("a", "red", "circle"))
+    if kind == "bytes":
+        return tokenizers.BytesTokenizer(length)
     if kind == "hf":
         return tokenizers.HfTokenizer(length, request.getfixturevalue("hf_folder"))
     if kind == "sentencepiece":
@@ -84,7 +86,7 @@ def any_tokenizer(kind, length, request):
     return tokenizers.ClipTokenizer(length, path=request.getfixturevalue("clip_vocabulary"))
 
 
-KINDS = ["words", "hf", "sentencepiece", "clip"]
+KINDS = ["words", "bytes", "hf", "sentencepiece", "clip"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,6 +164,21 @@ def test_a_word_that_could_never_be_found_is_refused():
             tokenizers.WordTokenizer(8, words=bad)
     with pytest.raises(ValueError, match="either"):
         tokenizers.WordTokenizer(8)
+
+
+def test_bytes_are_their_value_plus_one_and_eos_the_largest_id():
+    tokenizer = tokenizers.BytesTokenizer(6)
+    np.testing.assert_array_equal(tokenizer(["aé"]), [[98, 0xC3 + 1, 0xA9 + 1, 257, 0, 0]])
+    np.testing.assert_array_equal(tokenizer(["abcdefgh"])[0], [98, 99, 100, 101, 102, 257])
+    assert tokenizer(["\x00 \xff"]).argmax() == 5 - 1
+    assert tokenizer.vocab_size == 258
+
+
+def test_scenes_captions_hold_no_unknown_word():
+    tokenizer = input_pipeline.make_tokenizer("scenes", 20)
+    source = input_pipeline.make_source("scenes", "train", count=60)
+    rows = tokenizer([caption for i in range(60) for caption in source[i].captions])
+    assert not (rows == tokenizer.unk_id).any()
 
 
 def test_hf_keeps_the_files_start_token_and_ignores_its_truncation_and_padding(hf_folder):
@@ -286,15 +303,19 @@ def test_fingerprints_name_the_defining_file(clip_vocabulary, sentencepiece_mode
 def test_a_missing_or_wrong_file_is_named(kind, tmp_path):
     with pytest.raises(ValueError, match=r"no-such-file: No such file"):
         input_pipeline.make_tokenizer(kind, 8, path=tmp_path / "no-such-file")
+    with pytest.raises(ValueError, match="this tokenizer needs `path`"):
+        input_pipeline.make_tokenizer(kind, 8, path="")
     wrong = tmp_path / "wrong.bin"
     wrong.write_bytes(b"PK\x03\x04 Not It")
     with pytest.raises(ValueError, match=r"wrong\.bin|word list"):
         input_pipeline.make_tokenizer(kind, 8, path=wrong)
 
 
-def test_a_context_without_room_for_a_word_is_refused(words):
+def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
     with pytest.raises(ValueError, match="context_length"):
         tokenizers.WordTokenizer(1, words=("a",))
+    with pytest.raises(ValueError, match="context_length"):
+        tokenizers.ClipTokenizer(2, path=clip_vocabulary)
 
 
 def test_digits_captions_hold_no_unknown_word():

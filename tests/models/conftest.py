@@ -1,0 +1,95 @@
+"""Tiny models of both families, their parameters and a batch."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models
+
+SMALL = {"width": 16, "heads": 2, "depth": 2, "mlp_width": 24}
+TEXT = {"vocab_size": 30, "context_length": 7, "eos_id": 2}
+TINY = {
+    "clip": {
+        "variant": "B/32",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
+    "siglip": {
+        "variant": "SigLIP-B/16",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4},
+        "text": {**SMALL, **TEXT, "projection": 16},
+    },
+    "mini": {
+        "variant": "mini",
+        "image": {**SMALL, "image_size": 16, "stem": (4, 8, 16), "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
+}
+
+
+@functools.cache
+def build(family, image=(), text=(), **overrides):
+    options = dict(TINY[family])
+    options["image"] = {**options["image"], **dict(image)}
+    options["text"] = {**options["text"], **dict(text)}
+    model = models.build("clip", **options, **overrides)
+
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
+    params = jax.tree.map_with_path(
+        lambda path, x: jnp.asarray(
+            0.2 * rng.normal(size=x.shape) + (path[-1].key == "scale"), jnp.float32
+        ),
+        shapes,
+    )
+    return model, params, batch(model.image.image_size)
+
+
+@pytest.fixture(scope="session")
+def make():
+    """make(family, image={...}, text={...}, **overrides) -> (model, params, batch).
+
+    No parameter is zero, lest a part that does nothing go unnoticed.
+    """
+
+    def make(family, image=None, text=None, **overrides):
+        options = (tuple((part or {}).items()) for part in (image, text))
+        return build(family, *options, **overrides)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encode():
+    """encode(model, params, "image" | "text", array, tokens=False) -> features, compiled."""
+
+    @functools.partial(jax.jit, static_argnums=(0, 2), static_argnames="tokens")
+    def encode(model, params, part, array, *, tokens=False):
+        return model.apply({"params": params}, array, tokens=tokens, method=f"encode_{part}")
+
+    return encode
+
+
+def batch(side):
+    rng = np.random.default_rng(0)
+    text = rng.integers(3, 30, (4, 7))
+    for row, end in enumerate((2, 4, 6, 3)):
+        text[row, end:] = [2] + [0] * (6 - end)
+    image = rng.normal(size=(4, side, side, 3))
+    return {"image": jnp.asarray(image, jnp.float32), "text": jnp.asarray(text, jnp.int32)}
+
+
+@pytest.fixture(scope="session")
+def assert_close():
+    def check(result, expected, tolerance=1e-5):
+        assert jax.tree.structure(result) == jax.tree.structure(expected)
+        for (path, a), b in zip(
+            jax.tree.leaves_with_path(result), jax.tree.leaves(expected), strict=True
+        ):
+            name = jax.tree_util.keystr(path)
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
+
+    return check

@@ -1,0 +1,155 @@
+"""The whole model: scores, outputs, precision, rematerialisation, sharding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+
+from vlc_jax import models, types
+from vlc_jax.models import clip
+
+FAMILIES = ("clip", "siglip", "mini")
+
+
+def forward(model):
+    return jax.jit(lambda params, batch: model.apply({"params": params}, batch))
+
+
+def start(model, batch):
+    return jax.jit(lambda key: model.init_with_output(key, batch)[0])(jax.random.key(0))
+
+
+def mean_score(model, batch):
+    """A number that depends on both towers and the logit scale, through `__call__`."""
+
+    def value(params):
+        outputs = model.apply({"params": params}, batch)
+        return outputs.logit_scale * jnp.sum(outputs.scores * jnp.arange(16.0).reshape(4, 4))
+
+    return value
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_tower_alone_equals_both_together(make, encode, family):
+    model, params, batch = make(family)
+    outputs = forward(model)(params, batch)
+    image = encode(model, {"image": params["image"]}, "image", batch["image"])
+    text = encode(model, {"text": params["text"]}, "text", batch["text"])
+    np.testing.assert_allclose(image.pooled, outputs.image.pooled, atol=1e-6)
+    np.testing.assert_allclose(text.pooled, outputs.text.pooled, atol=1e-6)
+    np.testing.assert_allclose(outputs.scores, image.pooled @ text.pooled.T, atol=1e-6)
+    assert np.abs(outputs.scores).max() <= 1 + 1e-6
+
+
+def test_scores_row_is_an_image_and_options_are_row_major():
+    image = types.ImageFeatures(jnp.eye(2, 3))
+    text = types.TextFeatures(jnp.arange(12.0).reshape(4, 3))
+    model = models.build()
+    np.testing.assert_array_equal(model.score(image, text), [[0, 3, 6, 9], [1, 4, 7, 10]])
+    np.testing.assert_array_equal(model.score_options(image, text), [[0, 3], [7, 10]])
+
+
+def test_logit_scale_and_bias_start_where_published(make):
+    batch = make("clip")[2]
+    for family, scale, bias in (("clip", 1 / 0.07, None), ("siglip", 10.0, -10.0)):
+        model = make(family)[0]
+        outputs = start(model, batch)
+        np.testing.assert_allclose(outputs.logit_scale, scale, rtol=1e-6)
+        assert outputs.logit_bias == bias
+    model = make("clip", logit_scale_init=5.0, logit_bias_init=-1.0)[0]
+    outputs = start(model, batch)
+    np.testing.assert_allclose(outputs.logit_scale, 5.0, rtol=1e-6)
+    assert outputs.logit_bias == -1.0
+
+
+@pytest.mark.parametrize(
+    ("scale", "maximum", "minimum", "expected"),
+    [
+        (200.0, 100.0, 1.0, 100.0),
+        (0.5, 100.0, 1.0, 1.0),
+        (50.0, 100.0, 1.0, 50.0),
+        (117.0, None, 1.0, 117.0),
+        (0.5, None, None, 0.5),
+    ],
+)
+def test_clamp_brings_the_linear_scale_into_its_range(scale, maximum, minimum, expected):
+    params = {"logit_scale": jnp.log(scale), "image": {"kernel": jnp.ones(3)}}
+    clamped = clip.clamp_logit_scale(params, maximum, minimum)
+    np.testing.assert_allclose(jnp.exp(clamped["logit_scale"]), expected, rtol=1e-5)
+    assert clamped["image"] is params["image"]
+    np.testing.assert_allclose(jnp.exp(params["logit_scale"]), scale, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bfloat16_computes_with_float32_parameters_and_scores(make, family):
+    model, params, batch = make(family)
+    half, half_params, _ = make(family, dtype="bfloat16")
+    assert {x.dtype for x in jax.tree.leaves(half_params)} == {jnp.dtype("float32")}
+    exact, rounded = (forward(m)(params, batch) for m in (model, half))
+    assert rounded.scores.dtype == rounded.image.pooled.dtype == jnp.float32
+    assert 1e-6 < np.abs(rounded.scores - exact.scores).max() < 0.05
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, family, assert_close):
+    model, params, batch = make(family)
+    remat = make(family, remat=True)[0]
+    plain_value, remat_value = mean_score(model, batch), mean_score(remat, batch)
+    assert_close(
+        jax.jit(jax.value_and_grad(remat_value))(params),
+        jax.jit(jax.value_and_grad(plain_value))(params),
+        1e-4,
+    )
+    blocks = model.image.depth + model.text.depth
+    assert str(jax.make_jaxpr(remat_value)(params)).count("checkpoint[") == blocks
+    assert "checkpoint[" not in str(jax.make_jaxpr(plain_value)(params))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_work_left_out_for_pooled_features_changes_no_gradient(make, family, assert_close):
+    model, params, batch = make(family)
+
+    def value(params, *, tokens):
+        image, text = (
+            model.apply({"params": params}, batch[key], tokens=tokens, method=f"encode_{key}")
+            for key in ("image", "text")
+        )
+        weights = jnp.arange(16.0).reshape(4, 4)
+        return jnp.sum(weights * (image.pooled @ text.pooled.T))
+
+    short, full = (
+        jax.jit(jax.value_and_grad(lambda p, tokens=tokens: value(p, tokens=tokens)))(params)
+        for tokens in (False, True)
+    )
+    assert_close(short, full, 2e-5)
+
+
+def test_the_batch_axis_is_pinned_before_and_after_every_block(make):
+    model, params, batch = make("clip")
+    shapes = []
+
+    def pin(x):
+        shapes.append(x.shape)
+        return x
+
+    with types.pinning_batch_with(pin):
+        jax.eval_shape(model.apply, {"params": params}, batch)
+    assert shapes == [(4, 10, 16), (4, 10, 16), (4, 1, 16), (4, 7, 16), (4, 7, 16), (4, 1, 16)]
+
+
+def test_towers_of_a_sharded_batch_do_not_talk(make):
+    """No collective in either tower's forward pass: no reshape or gather crosses examples."""
+    model, params, _ = make("clip")
+    mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
+    split = NamedSharding(mesh, jax.P("data"))
+    image = jax.device_put(jnp.zeros((16, 12, 12, 3)), split)
+    text = jax.device_put(jnp.zeros((16, 7), jnp.int32), split)
+    for method, array in (("encode_image", image), ("encode_text", text)):
+
+        def encode(params, array, method=method):
+            return model.apply({"params": params}, array, method=method).pooled
+
+        hlo = jax.jit(encode).lower(params, array).compile().as_text()
+        for collective in ("all-gather", "all-reduce", "all-to-all", "collective-permute"):
+            assert collective not in hlo, (method, collective)

@@ -1,0 +1,63 @@
+"""Analytic FLOPs against open_clip's docs/model_profile.csv and against XLA's own count."""
+
+import jax
+import pytest
+
+from vlc_jax import models
+from vlc_jax.models import flops
+
+# image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
+PROFILE = {
+    "S/16": (9.2, 3.38),
+    "B/32": (8.82, 5.96),
+    "B/16": (35.13, 5.96),
+    "L/14": (162.03, 13.3),
+    "L/14-336": (381.92, 13.3),
+    "H/14": (334.59, 47.09),
+    "g/14": (534.06, 47.09),
+    "SigLIP-B/16": (35.42, 11.02),
+    "SigLIP-L/16-256": (162.56, 39.06),
+    "SigLIP-SO400M/14-384": (670.35, 53.13),
+}
+
+
+@pytest.mark.parametrize("variant", PROFILE)
+def test_forward_flops_are_those_of_the_published_profile(variant):
+    model = models.build("clip", variant)
+    image, text = PROFILE[variant]
+    assert flops.image_tower(model.image, tokens=True) / 1e9 == pytest.approx(image, abs=0.0051)
+    assert flops.text_tower(model.text, tokens=True) / 1e9 == pytest.approx(text, abs=0.0051)
+
+
+def test_shorter_texts_cost_less():
+    text = models.build("clip", "B/32").text
+    assert flops.text_tower(text, length=32, tokens=True) / 1e9 == pytest.approx(2.44, abs=0.0051)
+
+
+@pytest.mark.parametrize("variant", ["mini", "B/32", "SigLIP-B/16"])
+@pytest.mark.parametrize("tokens", [False, True])
+def test_flops_are_those_of_the_program_that_runs(variant, tokens):
+    model = models.build("clip", variant)
+    params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    batch = jax.eval_shape(lambda: models.example_batch(model))
+    for part, expected in (
+        ("image", flops.image_tower(model.image, tokens=tokens)),
+        ("text", flops.text_tower(model.text, tokens=tokens)),
+    ):
+
+        def encode(params, array, part=part):
+            features = model.apply(
+                {"params": params}, array, tokens=tokens, method=f"encode_{part}"
+            )
+            return features.pooled  # so that the projection of the other tokens is dropped
+
+        counted = jax.jit(encode).lower(params, batch[part]).cost_analysis()["flops"]
+        assert expected <= counted < 1.07 * expected  # XLA also counts norms, softmax, GELU
+
+
+def test_training_costs_three_forwards_and_a_frozen_tower_one():
+    model = models.build("clip", "B/32")
+    assert flops.train_step(model, tokens=True) / 1e9 == pytest.approx(44.3, abs=0.051)
+    image, text = flops.image_tower(model.image), flops.text_tower(model.text)
+    assert flops.train_step(model) == 3 * (image + text)
+    assert flops.train_step(model, frozen=("image",)) == image + 3 * text

@@ -1,0 +1,121 @@
+"""The parts of a transformer against formulas written out in numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from scipy import special
+
+from vlc_jax.models import layers
+
+CLIP_INIT = layers.initialisers("clip", 8, 2)
+
+
+@pytest.fixture
+def x():
+    return jax.random.normal(jax.random.key(0), (3, 5, 8))
+
+
+def test_activations_are_the_three_gelus():
+    x = np.linspace(-4.0, 4.0, 33)
+    expected = {
+        "quick_gelu": x / (1 + np.exp(-1.702 * x)),
+        "gelu": x * (1 + special.erf(x / np.sqrt(2))) / 2,
+        "gelu_tanh": x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+    }
+    assert set(expected) == set(layers.ACTIVATIONS)
+    for name, function in layers.ACTIVATIONS.items():
+        np.testing.assert_allclose(function(jnp.asarray(x)), expected[name], atol=1e-6)
+
+
+def test_unit_length_is_unit_length_and_differentiable_at_zero(x):
+    np.testing.assert_allclose(jnp.sum(layers.unit_length(x) ** 2, axis=-1), 1.0, rtol=1e-6)
+    gradient = jax.grad(lambda v: layers.unit_length(v).sum())(jnp.zeros(4))
+    assert np.all(np.isfinite(gradient))
+
+
+def test_dense_equals_linen_dense_in_value_and_gradient(x, assert_close):
+    ours, theirs = layers.Dense(6), nn.Dense(6)
+    params = ours.init(jax.random.key(1), x)
+    assert_close(params, theirs.init(jax.random.key(1), x))
+
+    def gradients(module):
+        return jax.grad(lambda p, x: (module.apply(p, x) ** 2).sum(), argnums=(0, 1))(params, x)
+
+    assert_close(ours.apply(params, x), theirs.apply(params, x))
+    assert_close(gradients(ours), gradients(theirs))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_equals_numpy(x, is_causal):
+    module = layers.Attention(heads=2, initial=CLIP_INIT)
+    params = module.init(jax.random.key(1), x, x)["params"]
+    params = jax.tree.map(lambda p: p + 0.1, params)
+
+    def dense(name, y):
+        return np.asarray(y @ params[name]["kernel"] + params[name]["bias"])
+
+    query = dense("query", x)
+    key, value = np.split(dense("key_value", x), 2, axis=-1)
+    expected = np.zeros((3, 5, 8))
+    for head in (slice(0, 4), slice(4, 8)):
+        for b in range(3):
+            logits = query[b, :, head] @ key[b, :, head].T / np.sqrt(4)
+            if is_causal:
+                logits[np.triu_indices(5, 1)] = -np.inf
+            expected[b, :, head] = special.softmax(logits, axis=-1) @ value[b, :, head]
+    result = module.apply({"params": params}, x, x, is_causal=is_causal)
+    np.testing.assert_allclose(result, dense("out", expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_block_at_positions_equals_the_whole_block_there(x, is_causal, assert_close):
+    block = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT)
+    params = block.init(jax.random.key(1), x)
+    positions = jnp.array([0, 4, 2])
+
+    def part(params, x):
+        y = block.apply(params, x, positions)
+        return (y**2).sum(), y
+
+    def whole(params, x):
+        y = layers.at(block.apply(params, x), positions)
+        return (y**2).sum(), y
+
+    results = [
+        jax.value_and_grad(f, argnums=(0, 1), has_aux=True)(params, x) for f in (part, whole)
+    ]
+    assert_close(*results)
+
+
+def test_float32_softmax_and_norms_in_bfloat16():
+    block = layers.Block(2, 16, True, "gelu", 1e-5, CLIP_INIT, dtype=jnp.bfloat16)
+    x = jnp.zeros((2, 5, 8), jnp.bfloat16)
+    params = block.init(jax.random.key(0), x)
+    jaxpr = str(jax.make_jaxpr(block.apply)(params, x))
+    for operation in ("exp", "rsqrt"):
+        lines = [line for line in jaxpr.splitlines() if f"= {operation} " in line]
+        assert lines
+        assert not [line for line in lines if "bf16" in line.split("=")[0]], lines
+
+
+@pytest.mark.parametrize(
+    ("scheme", "stds"),
+    [
+        # width 64, depth 3: normal; and Xavier uniform of one 64 x 64 or 64 x 256 matrix
+        ("clip", {"query": 64**-0.5, "key_value": 64**-0.5, "out": 384**-0.5, "up": 128**-0.5}),
+        ("big_vision", dict.fromkeys(("query", "key_value", "out"), 64**-0.5) | {"up": 160**-0.5}),
+    ],
+)
+def test_initialisers_have_the_published_spread(scheme, stds):
+    init = layers.initialisers(scheme, 64, 3)
+    shapes = {"query": (64, 64), "key_value": (64, 128), "out": (64, 64), "up": (64, 256)}
+    for name, std in stds.items():
+        sample = getattr(init, name)(jax.random.key(0), shapes[name], jnp.float32)
+        np.testing.assert_allclose(np.std(sample), std, rtol=0.05, err_msg=name)
+
+
+def test_an_unknown_scheme_is_refused():
+    with pytest.raises(ValueError, match="'clip' or 'big_vision'"):
+        layers.initialisers("torch", 8, 2)

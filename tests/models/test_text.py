@@ -1,0 +1,98 @@
+"""The text tower: causality, pooling, padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import errors
+from vlc_jax.models import text
+
+
+def seen_by(model, params, tokens, position):
+    """Size of the gradient of one output position with respect to each input position."""
+    tower = model.text
+    table = params["text"]["token_embedding"]["embedding"]
+    length = tokens.shape[1]
+    # every position gets a row of the table of its own, so that gradients do not mix
+    params = {**params["text"], "token_embedding": {"embedding": table[tokens[0]]}}
+    wide = tower.clone(vocab_size=length)
+
+    def output(params):
+        features = wide.apply({"params": params}, jnp.arange(length)[None], tokens=True)
+        return features.tokens[0, position, 0]
+
+    gradient = jax.jit(jax.grad(output))(params)["token_embedding"]["embedding"]
+    return np.abs(gradient).max(axis=1)
+
+
+def test_a_causal_token_sees_only_those_before_it(make):
+    model, params, batch = make("clip")
+    for position in (0, 3, 6):
+        gradient = seen_by(model, params, batch["text"], position)
+        assert np.all(gradient[: position + 1] > 0)
+        np.testing.assert_array_equal(gradient[position + 1 :], 0.0)
+
+
+def test_a_bidirectional_token_sees_all(make):
+    model, params, batch = make("siglip")
+    assert np.all(seen_by(model, params, batch["text"], 0) > 0)
+
+
+def test_what_follows_the_end_of_text_changes_nothing(make, encode):
+    model, params, batch = make("clip")
+    padded = batch["text"]
+    is_padding = ~text.real_tokens(padded, 2)
+    assert is_padding.any()
+    other = jnp.where(is_padding, 9, padded)
+    again = jnp.where(is_padding, 2, padded)  # CLIP's own padding may be the end token
+    expected = encode(model, params, "text", padded)
+    for tokens in (other, again):
+        result = encode(model, params, "text", tokens)
+        np.testing.assert_array_equal(result.pooled, expected.pooled)
+        np.testing.assert_array_equal(result.mask, expected.mask)
+
+
+def test_shorter_texts_may_be_cut_to_their_length(make, encode):
+    model, params, batch = make("clip")
+    cut = batch["text"][:2, :5]  # their end tokens are at 2 and 4
+    expected = encode(model, params, "text", batch["text"][:2]).pooled
+    np.testing.assert_allclose(encode(model, params, "text", cut).pooled, expected, atol=1e-6)
+
+
+def test_end_of_text_is_the_first_end_token_or_the_last_position():
+    rows = jnp.array([[5, 2, 2, 0], [2, 7, 0, 0], [5, 6, 7, 2], [5, 6, 7, 8]])
+    np.testing.assert_array_equal(text.end_of_text(rows, 2), [1, 0, 3, 3])
+    expected = [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
+    np.testing.assert_array_equal(text.real_tokens(rows, 2), expected)
+
+
+def test_end_of_text_is_argmax_of_ids_for_clips_vocabulary():
+    rows = np.random.default_rng(0).integers(1, 49406, (5, 12))
+    for row, end in enumerate((3, 5, 7, 9, 11)):
+        rows[row, end:] = 0
+        rows[row, end] = 49407
+    np.testing.assert_array_equal(text.end_of_text(jnp.asarray(rows), 49407), rows.argmax(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("family", "pooling"), [("clip", "eos"), ("clip", "last"), ("siglip", "last")]
+)
+def test_pooled_is_the_token_at_the_pooled_position(make, encode, family, pooling):
+    model, params, batch = make(family, text={"pooling": pooling})
+    short = encode(model, params, "text", batch["text"])
+    full = encode(model, params, "text", batch["text"], tokens=True)
+    assert short.tokens is None
+    position = [2, 4, 6, 3] if pooling == "eos" else [6] * 4
+    np.testing.assert_allclose(
+        full.pooled, full.tokens[jnp.arange(4), jnp.array(position)], atol=1e-6
+    )
+    np.testing.assert_allclose(short.pooled, full.pooled, atol=1e-5)
+    np.testing.assert_allclose(jnp.linalg.norm(full.tokens, axis=-1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "length"), [("clip", 8), ("siglip", 6), ("siglip", 8)])
+def test_a_length_the_tower_cannot_take_is_refused(make, encode, family, length):
+    model, params, _ = make(family)
+    with pytest.raises(errors.UsageError, match=f"takes 7 tokens per text, got {length}"):
+        encode(model, params, "text", jnp.zeros((1, length), jnp.int32))

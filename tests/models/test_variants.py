@@ -1,0 +1,98 @@
+"""Published sizes, by shape evaluation only; and what `build` refuses."""
+
+import jax
+import pytest
+
+from vlc_jax import errors, models
+from vlc_jax.models import variants
+
+# Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP), counted with
+# sum(p.numel()); they round to the columns of open_clip's docs/model_profile.csv. B/32, B/16,
+# L/14, L/14-336 are OpenAI's released sizes.
+PUBLISHED = [
+    ("S/16", {}, 62_257_537),
+    ("B/32", {}, 151_277_313),
+    ("B/16", {}, 149_620_737),
+    ("L/14", {}, 427_616_513),
+    ("L/14-336", {}, 427_944_193),
+    ("H/14", {}, 986_109_441),
+    ("g/14", {}, 1_366_678_273),
+    ("SigLIP-B/16", {}, 203_155_970),
+    ("SigLIP-B/16", {"image_size": 256}, 203_202_050),
+    ("SigLIP-B/16", {"image_size": 384}, 203_447_810),
+    ("SigLIP-L/16-256", {}, 652_150_786),
+    ("SigLIP-L/16-256", {"image_size": 384}, 652_478_466),
+    ("SigLIP-SO400M/14-224", {"context_length": 16}, 877_360_306),
+    ("SigLIP-SO400M/14-384", {}, 877_960_498),
+]
+# Parameters of the image tower in the same models.
+IMAGE = {
+    "S/16": 21_813_504,
+    "B/32": 87_849_216,
+    "L/14": 303_966_208,
+    "g/14": 1_012_645_632,
+    "SigLIP-L/16-256": 315_956_224,
+    "SigLIP-SO400M/14-384": 428_225_600,
+}
+
+
+def counts(variant, **overrides):
+    model = models.build("clip", variant, **overrides)
+    params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    return models.parameter_counts(params)
+
+
+@pytest.mark.parametrize(("variant", "overrides", "total"), PUBLISHED)
+def test_parameter_counts_are_the_published_ones(variant, overrides, total):
+    result = counts(variant, **overrides)
+    assert result["total"] == total
+    if variant in IMAGE and not overrides:
+        assert result["image"] == IMAGE[variant]
+
+
+def test_mini_has_0_63_million_parameters():
+    assert counts("mini") == {"image": 380_352, "text": 247_296, "total": 627_649}
+
+
+def test_every_variant_is_counted_somewhere():
+    assert {"mini", *(row[0] for row in PUBLISHED)} == set(variants.VARIANTS)
+
+
+def test_overrides_reach_their_tower_and_the_specific_one_wins():
+    model = models.build(
+        variant="mini",
+        vocab_size=50,
+        eos_id=7,
+        activation="gelu",
+        text={"activation": "quick_gelu", "depth": 5},
+        dtype="bfloat16",
+        remat=True,
+    )
+    assert (model.text.vocab_size, model.text.eos_id, model.text.depth) == (50, 7, 5)
+    assert (model.image.activation, model.text.activation) == ("gelu", "quick_gelu")
+    assert model.image.dtype == model.text.dtype == "bfloat16"
+    assert model.image.remat
+    assert model.text.remat
+    assert models.build(variant="mini").image.activation == "quick_gelu"  # the table is untouched
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"name": "clp"}, "unknown model 'clp'; nearest is 'clip'"),
+        ({"variant": "B32"}, "unknown variant 'B32'; nearest is 'B/32'"),
+        ({"vocab_sise": 3}, "unknown model option 'vocab_sise'; nearest is 'vocab_size'"),
+        ({"image": {"hieght": 3}}, "unknown option of the image tower 'hieght'"),
+        ({"text": {"name": "x"}}, "unknown option of the text tower 'name'"),
+        ({"image": {"pooling": "eos"}}, "unknown pooling of the image tower 'eos'"),
+        ({"text": {"pooling": "cls"}}, "unknown pooling of the text tower 'cls'"),
+        ({"activation": "relu"}, "unknown activation of the image tower 'relu'"),
+        ({"dtype": "float8"}, "unknown dtype of the image tower 'float8'"),
+        ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
+        ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
+        ({"image": {"stem": (16, 32)}}, "must end with the image width, 96"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_with_the_nearest(request_, message):
+    with pytest.raises(errors.UsageError, match=message):
+        models.build(**request_)

@@ -1,0 +1,102 @@
+"""The image tower: patches, positions, pooling."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import errors, models
+from vlc_jax.models import vit
+
+
+def test_patches_are_what_a_strided_convolution_sees():
+    image = jax.random.normal(jax.random.key(0), (2, 9, 9, 3))  # one pixel beyond the last patch
+    kernel = jax.random.normal(jax.random.key(1), (4, 4, 3, 5))
+    expected = jax.lax.conv_general_dilated(
+        image, kernel, (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    result = vit.patches(image, 4) @ kernel.reshape(-1, 5)
+    np.testing.assert_allclose(result, expected.reshape(2, 4, 5), rtol=1e-4, atol=1e-5)
+
+
+def test_sincos2d_tells_rows_and_columns_apart():
+    waves = vit.sincos2d(3, 16).reshape(3, 3, 16)
+    np.testing.assert_array_equal(waves[0, :, 8:], waves[0, :1, 8:].repeat(3, 0))
+    np.testing.assert_array_equal(waves[:, 0, :8], waves[:1, 0, :8].repeat(3, 0))
+    np.testing.assert_allclose(waves[1, 2, 0], np.sin(2.0))  # fastest wave of column 2
+    np.testing.assert_allclose(waves[1, 2, 12], np.cos(1.0))  # fastest wave of row 1
+    with pytest.raises(ValueError, match="divisible by 4, got 18"):
+        vit.sincos2d(3, 18)
+
+
+def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
+    params = jax.jit(functools.partial(models.init, make("mini")[0]))(jax.random.key(0))
+    positions = params["image"]["position_embedding"]
+    np.testing.assert_array_equal(positions[0], 0.0)
+    np.testing.assert_allclose(positions[1:], 0.5 * vit.sincos2d(2, 16), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "image", "tokens"),
+    [
+        ("clip", {"pooling": "cls"}, 10),
+        ("clip", {"pooling": "mean"}, 9),
+        ("clip", {"pooling": "map"}, 9),
+        ("clip", {"projection_bias": True, "patch_bias": True, "pre_norm": False}, 10),
+        ("siglip", {}, 9),
+        ("mini", {}, 5),
+    ],
+)
+def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, image, tokens):
+    model, params, batch = make(family, image)
+    short = encode(model, params, "image", batch["image"])
+    full = encode(model, params, "image", batch["image"], tokens=True)
+    embed = model.image.projection or model.image.width
+    assert short.pooled.shape == (4, embed)
+    assert short.tokens is None
+    assert full.tokens.shape == (4, tokens, embed)
+    np.testing.assert_allclose(jnp.linalg.norm(short.pooled, axis=-1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(jnp.linalg.norm(full.tokens, axis=-1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(short.pooled, full.pooled, atol=1e-5)
+    if model.image.pooling == "cls":
+        np.testing.assert_allclose(full.pooled, full.tokens[:, 0], atol=1e-6)
+
+
+def test_options_add_exactly_their_parameters(make):
+    def parameters(family, **image):
+        model, _, batch = make(family, image)
+        return jax.eval_shape(model.init, jax.random.key(0), batch)["params"]["image"]
+
+    plain, bias = parameters("clip"), parameters("clip", projection_bias=True, patch_bias=True)
+    assert "bias" not in plain["patch_embedding"]
+    assert "bias" not in plain["projection"]
+    assert bias["patch_embedding"]["bias"].shape == (16,)
+    assert bias["projection"]["bias"].shape == (8,)
+    mean = parameters("clip", pooling="mean", pre_norm=False)
+    assert {"class_embedding", "pre_norm"} & set(mean) == set()
+    assert "projection" not in parameters("siglip")
+    assert set(parameters("siglip")["pooling"]) == {"probe", "attention", "norm", "mlp"}
+
+
+def test_mean_pooling_does_not_see_where_a_patch_is_without_positions(make, encode):
+    model, params, batch = make("clip", {"pooling": "mean"})
+    params = {"image": {**params["image"], "position_embedding": jnp.zeros((9, 16))}}
+    moved = jnp.roll(batch["image"], (4, 8), axis=(1, 2))  # whole patches
+    expected = encode(model, params, "image", batch["image"]).pooled
+    np.testing.assert_allclose(encode(model, params, "image", moved).pooled, expected, atol=1e-5)
+
+
+def test_the_class_token_sees_every_patch(make, encode):
+    model, params, batch = make("clip")
+    gradient = jax.grad(lambda x: encode(model, params, "image", x).pooled[:, 0].sum())(
+        batch["image"]
+    )
+    assert np.all(np.abs(gradient) > 0)
+
+
+def test_another_image_size_is_refused(make, encode):
+    model, params, _ = make("clip")
+    with pytest.raises(errors.UsageError, match=r"shape \(12, 12, 3\), got \(16, 16, 3\)"):
+        encode(model, params, "image", jnp.zeros((1, 16, 16, 3)))

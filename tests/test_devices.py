@@ -1,0 +1,83 @@
+"""The same run on one device, on eight, sharded, and on two processes: same data, same losses."""
+
+import socket
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests import helpers
+
+pytestmark = pytest.mark.slow
+
+STEPS = "tests/tiny.py:steps=6"
+
+
+def losses(workdir):
+    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("one") / "run"
+    done = helpers.run(STEPS, workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--config.mesh.data=2", "--config.mesh.fsdp=4"),
+        ("--config.losses.infonce.implementation=ring",),
+        ("--config.losses.infonce.implementation=chunked", "--config.losses.infonce.chunk=5"),
+        ("--config.model.remat=True", "--config.mesh.fsdp=8"),
+    ],
+    ids=["data", "fsdp", "ring", "chunked", "remat"],
+)
+def test_eight_devices_equal_one(tmp_path, one_device, flags):
+    done = helpers.run(STEPS, tmp_path / "run", *flags, devices=8)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(losses(tmp_path / "run"), losses(one_device), rtol=0, atol=1e-6)
+
+
+def start_pair(workdir, *flags):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pair = (f"--coordinator=127.0.0.1:{port}", "--num_processes=2")
+    return [
+        helpers.start(STEPS, workdir, *pair, f"--process_id={index}", *flags, devices=4)
+        for index in range(2)
+    ]
+
+
+def finish(jobs: list[subprocess.Popen]) -> list[str]:
+    errors = [job.communicate(timeout=300)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], errors
+    return errors
+
+
+def test_two_processes_of_four_devices_equal_one_device(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    finish(start_pair(workdir))
+    np.testing.assert_allclose(losses(workdir), losses(one_device), rtol=0, atol=1e-6)
+    for name in ("scenes_retrieval", "scenes_attribute_swap"):
+        path = f"evals/{name}/6.scores.jsonl"
+        ours, theirs = helpers.rows(workdir / path), helpers.rows(one_device / path)
+        assert [row["id"] for row in ours] == [row["id"] for row in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-4)
+
+
+def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    flags = ("--config.checkpoint.every=2",)
+    with helpers.start(STEPS, workdir, *flags, devices=8) as job:
+        while job.poll() is None and not (workdir / "checkpoints" / "2").exists():
+            pass
+        job.kill()
+    done = helpers.run(STEPS, workdir, *flags, "--config.mesh.fsdp=2", devices=2)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(losses(workdir), losses(one_device), rtol=0, atol=1e-6)
