@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Record:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Source(Protocol):
     """A random-access collection of records.
 

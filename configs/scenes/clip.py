@@ -3,14 +3,15 @@
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
   python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
 
-Arguments: steps=N; quickstart (512 steps, what `make demo` runs).
+Arguments: steps=N; quickstart (490 steps, what `make demo` runs: enough for retrieval and colours,
+too short to learn which colour belongs to which object).
 """
 
 from ml_collections import ConfigDict
 
 from configs import arguments, default
 
-QUICKSTART_STEPS = 512
+QUICKSTART_STEPS = 490
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -18,6 +19,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
+        config.eval.every = config.steps // 2
         config.evals = ConfigDict(evaluations())
     return config
 

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from input_pipeline.text import clean as cleaning
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What models and the loader know of a tokenizer."""
 

@@ -24,8 +24,8 @@ TINY = {
     },
     "mini": {
         "variant": "mini",
-        "image": {**SMALL, "image_size": 16, "stem": (4, 8, 16), "projection": 8},
-        "text": {**SMALL, **TEXT, "projection": 8},
+        "image": {**SMALL, "depth": 1, "image_size": 16, "stem": (4, 8, 16), "projection": 8},
+        "text": {**SMALL, "depth": 1, **TEXT, "projection": 8},
     },
 }
 
@@ -62,11 +62,20 @@ def make():
     return make
 
 
+# Without LLVM's optimisations compilation, most of the time of these tests, is twice as fast.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    return jit
+
+
 @pytest.fixture(scope="session")
 def encode():
     """encode(model, params, "image" | "text", array, tokens=False) -> features, compiled."""
 
-    @functools.partial(jax.jit, static_argnums=(0, 2), static_argnames="tokens")
+    @functools.partial(jit, static_argnums=(0, 2), static_argnames="tokens")
     def encode(model, params, part, array, *, tokens=False):
         return model.apply({"params": params}, array, tokens=tokens, method=f"encode_{part}")
 

@@ -1,5 +1,7 @@
 """The whole model: scores, outputs, precision, rematerialisation, sharding."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +14,14 @@ from vlc_jax.models import clip
 FAMILIES = ("clip", "siglip", "mini")
 
 
-def forward(model):
-    return jax.jit(lambda params, batch: model.apply({"params": params}, batch))
-
-
 def start(model, batch):
-    return jax.jit(lambda key: model.init_with_output(key, batch)[0])(jax.random.key(0))
+    """What the untrained model starts from; compiled without the towers, which play no part."""
+
+    def logits(key):
+        outputs = model.init_with_output(key, batch)[0]
+        return outputs.logit_scale, outputs.logit_bias
+
+    return jax.jit(logits)(jax.random.key(0))
 
 
 def mean_score(model, batch):
@@ -31,9 +35,9 @@ def mean_score(model, batch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_tower_alone_equals_both_together(make, encode, family):
+def test_each_tower_alone_equals_both_together(make, compiled, encode, family):
     model, params, batch = make(family)
-    outputs = forward(model)(params, batch)
+    outputs = compiled(model.apply)({"params": params}, batch)
     image = encode(model, {"image": params["image"]}, "image", batch["image"])
     text = encode(model, {"text": params["text"]}, "text", batch["text"])
     np.testing.assert_allclose(image.pooled, outputs.image.pooled, atol=1e-6)
@@ -54,13 +58,13 @@ def test_logit_scale_and_bias_start_where_published(make):
     batch = make("clip")[2]
     for family, scale, bias in (("clip", 1 / 0.07, None), ("siglip", 10.0, -10.0)):
         model = make(family)[0]
-        outputs = start(model, batch)
-        np.testing.assert_allclose(outputs.logit_scale, scale, rtol=1e-6)
-        assert outputs.logit_bias == bias
+        start_scale, start_bias = start(model, batch)
+        np.testing.assert_allclose(start_scale, scale, rtol=1e-6)
+        assert start_bias == bias
     model = make("clip", logit_scale_init=5.0, logit_bias_init=-1.0)[0]
-    outputs = start(model, batch)
-    np.testing.assert_allclose(outputs.logit_scale, 5.0, rtol=1e-6)
-    assert outputs.logit_bias == -1.0
+    start_scale, start_bias = start(model, batch)
+    np.testing.assert_allclose(start_scale, 5.0, rtol=1e-6)
+    assert start_bias == -1.0
 
 
 @pytest.mark.parametrize(
@@ -81,33 +85,34 @@ def test_clamp_brings_the_linear_scale_into_its_range(scale, maximum, minimum, e
     np.testing.assert_allclose(jnp.exp(params["logit_scale"]), scale, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bfloat16_computes_with_float32_parameters_and_scores(make, family):
-    model, params, batch = make(family)
-    half, half_params, _ = make(family, dtype="bfloat16")
-    assert {x.dtype for x in jax.tree.leaves(half_params)} == {jnp.dtype("float32")}
-    exact, rounded = (forward(m)(params, batch) for m in (model, half))
+def test_bfloat16_computes_with_float32_parameters_and_scores(make, compiled):
+    model, params, batch = make("clip")
+    half = make("clip", dtype="bfloat16")[0]
+    shapes = jax.eval_shape(half.init, jax.random.key(0), batch)
+    assert {x.dtype for x in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    exact, rounded = (compiled(m.apply)({"params": params}, batch) for m in (model, half))
     assert rounded.scores.dtype == rounded.image.pooled.dtype == jnp.float32
     assert 1e-6 < np.abs(rounded.scores - exact.scores).max() < 0.05
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, family, assert_close):
-    model, params, batch = make(family)
-    remat = make(family, remat=True)[0]
+def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, assert_close):
+    model, params, batch = make("clip")
+    remat = make("clip", remat=True)[0]
     plain_value, remat_value = mean_score(model, batch), mean_score(remat, batch)
     assert_close(
-        jax.jit(jax.value_and_grad(remat_value))(params),
-        jax.jit(jax.value_and_grad(plain_value))(params),
+        compiled(jax.value_and_grad(remat_value))(params),
+        compiled(jax.value_and_grad(plain_value))(params),
         1e-4,
     )
     blocks = model.image.depth + model.text.depth
-    assert str(jax.make_jaxpr(remat_value)(params)).count("checkpoint[") == blocks
-    assert "checkpoint[" not in str(jax.make_jaxpr(plain_value)(params))
+    assert str(jax.make_jaxpr(remat_value)(params)).count("remat2[") == blocks
+    assert "remat2[" not in str(jax.make_jaxpr(plain_value)(params))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_work_left_out_for_pooled_features_changes_no_gradient(make, family, assert_close):
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+def test_work_left_out_for_pooled_features_changes_no_gradient(
+    make, compiled, family, assert_close
+):
     model, params, batch = make(family)
 
     def value(params, *, tokens):
@@ -119,7 +124,7 @@ def test_work_left_out_for_pooled_features_changes_no_gradient(make, family, ass
         return jnp.sum(weights * (image.pooled @ text.pooled.T))
 
     short, full = (
-        jax.jit(jax.value_and_grad(lambda p, tokens=tokens: value(p, tokens=tokens)))(params)
+        compiled(jax.value_and_grad(functools.partial(value, tokens=tokens)))(params)
         for tokens in (False, True)
     )
     assert_close(short, full, 2e-5)

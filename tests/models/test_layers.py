@@ -50,11 +50,12 @@ def test_dense_equals_linen_dense_in_value_and_gradient(x, assert_close):
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_equals_numpy(x, is_causal):
     module = layers.Attention(heads=2, initial=CLIP_INIT)
-    params = module.init(jax.random.key(1), x, x)["params"]
-    params = jax.tree.map(lambda p: p + 0.1, params)
+    shapes = jax.eval_shape(module.init, jax.random.key(1), x, x)["params"]
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), shapes)
 
     def dense(name, y):
-        return np.asarray(y @ params[name]["kernel"] + params[name]["bias"])
+        return np.asarray(y) @ params[name]["kernel"] + params[name]["bias"]
 
     query = dense("query", x)
     key, value = np.split(dense("key_value", x), 2, axis=-1)
@@ -66,13 +67,15 @@ def test_attention_equals_numpy(x, is_causal):
                 logits[np.triu_indices(5, 1)] = -np.inf
             expected[b, :, head] = special.softmax(logits, axis=-1) @ value[b, :, head]
     result = module.apply({"params": params}, x, x, is_causal=is_causal)
-    np.testing.assert_allclose(result, dense("out", expected), atol=1e-5)
+    np.testing.assert_allclose(result, dense("out", expected), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_block_at_positions_equals_the_whole_block_there(x, is_causal, assert_close):
+def test_block_at_positions_equals_the_whole_block_there(x, is_causal, compiled, assert_close):
     block = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT)
-    params = block.init(jax.random.key(1), x)
+    shapes = jax.eval_shape(block.init, jax.random.key(1), x)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), shapes)
     positions = jnp.array([0, 4, 2])
 
     def part(params, x):
@@ -92,7 +95,7 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, assert_cl
 def test_float32_softmax_and_norms_in_bfloat16():
     block = layers.Block(2, 16, True, "gelu", 1e-5, CLIP_INIT, dtype=jnp.bfloat16)
     x = jnp.zeros((2, 5, 8), jnp.bfloat16)
-    params = block.init(jax.random.key(0), x)
+    params = jax.eval_shape(block.init, jax.random.key(0), x)
     jaxpr = str(jax.make_jaxpr(block.apply)(params, x))
     for operation in ("exp", "rsqrt"):
         lines = [line for line in jaxpr.splitlines() if f"= {operation} " in line]

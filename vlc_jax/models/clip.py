@@ -23,36 +23,36 @@ class CLIP(nn.Module):
     logit_scale_init: float = 1 / 0.07
     logit_bias_init: float | None = None
 
-    def setup(self) -> None:
-        constant = nn.initializers.constant
-        self.log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
-        if self.logit_bias_init is not None:
-            self.bias = self.param("logit_bias", constant(self.logit_bias_init), ())
-
+    @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
         """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`.
 
         `scores` are always there; XLA drops their computation when no loss reads them.
         """
         image, text = self.encode_image(batch["image"]), self.encode_text(batch["text"])
+        constant = nn.initializers.constant
+        log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
+        bias = None
+        if self.logit_bias_init is not None:
+            bias = self.param("logit_bias", constant(self.logit_bias_init), ())
         return types.Outputs(
             image=image,
             text=text,
             scores=self.score(image, text),
-            logit_scale=jnp.exp(self.log_scale),
-            logit_bias=None if self.logit_bias_init is None else self.bias,
+            logit_scale=jnp.exp(log_scale),
+            logit_bias=bias,
         )
 
     def encode_image(
         self, image: Float[Array, "batch height width channels"], *, tokens: bool = False
     ) -> types.ImageFeatures:
-        """Features of normalised pixels; see ImageTower."""
+        """Features of normalised pixels, see ImageTower; needs only its parameters."""
         return self.image(image, tokens=tokens)
 
     def encode_text(
         self, text: Int[Array, "batch length"], *, tokens: bool = False
     ) -> types.TextFeatures:
-        """Features of token ids; see TextTower."""
+        """Features of token ids, see TextTower; needs only its parameters."""
         return self.text(text, tokens=tokens)
 
     def score(

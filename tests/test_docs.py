@@ -1,0 +1,118 @@
+"""Every command in README and docs is run, shrunken, in the order in which it is written."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from configs.scenes import clip
+from tests import helpers
+
+PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
+MADE_BY_CI = ("make demo", "make test")
+
+SHORT = (
+    "--config.steps=2",
+    "--config.batch_size=8",
+    "--config.optimizer.warmup_steps=1",
+    "--config.eval.batch_size=8",
+    "--config.input.scenes.count=32",
+    "--config.input.preview=4",
+)
+SHRINK = {  # start of a command -> what is added to it, the last match
+    "python -m vlc_jax.main --config configs/scenes": (
+        *SHORT,
+        *(f"--config.evals.{name}.count=8" for name in clip.evaluations()),
+    ),
+    "python -m vlc_jax.main --config configs/digits.py": (
+        *SHORT,
+        "--config.evals.zeroshot.count=16",
+    ),
+    "python -m vlc_jax.main --config configs/records.py": SHORT,
+    "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
+    "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
+}
+
+
+def commands(page: str) -> list[str]:
+    """The lines of every bash block of a page."""
+    text = (helpers.ROOT / page).read_text()
+    return [
+        line
+        for block in re.findall(r"```bash\n(.*?)```", text, re.S)
+        for line in block.splitlines()
+    ]
+
+
+def shrunken(command: str) -> list[str]:
+    words = shlex.split(command)
+    assert words[0] == "python", f"no test knows how to run {command!r}"
+    extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
+    return [sys.executable, *words[1:], *(extra[-1] if extra else ())]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the checkout as its reader sees it, with a folder of photos and both tables."""
+    for name in ("configs", "vlc_jax", "input_pipeline", "benchmarks"):
+        os.symlink(helpers.ROOT / name, tmp_path / name)
+    photos = tmp_path / "my_photos"
+    names = helpers.write_photos(photos, 24)
+    helpers.write_jsonl(photos, names)
+    images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
+    annotations = [
+        {"id": 100 * i + k, "image_id": i, "caption": f"picture {i}, caption {k}"}
+        for i in range(len(names))
+        for k in range(2)
+    ]
+    (photos / "captions_coco.json").write_text(
+        json.dumps({"images": images, "annotations": annotations})
+    )
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_runs(page, folder):
+    for command in commands(page):
+        if command in MADE_BY_CI:
+            continue
+        done = subprocess.run(
+            shrunken(command),
+            cwd=folder,
+            env=helpers.environment() | {"PYTHONPATH": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def test_ci_runs_what_the_readme_asks_for():
+    script = (helpers.ROOT / ".ci/run").read_text()
+    for command in MADE_BY_CI:
+        assert command in commands("README.md")
+        assert command in script
+
+
+def test_the_makefile_runs_the_documented_demo():
+    recipe = subprocess.run(
+        ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo" in recipe
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_and_named_file_is_there(page):
+    text = (helpers.ROOT / page).read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert ((helpers.ROOT / page).parent / link).exists(), link
+    for path in re.findall(
+        r"`((?:configs|vlc_jax|input_pipeline|tests|benchmarks|docs)/[\w/.]+)`", text
+    ):
+        assert (helpers.ROOT / path).exists() or "NAME" in path, path
