@@ -107,6 +107,11 @@ def run(stop: StopSignal) -> int:
 
 def _config() -> ConfigDict:
     if CONFIG.value is not None:
+        try:
+            CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched
+        except OSError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise UsageError(f"cannot load --config: {lines[-1]}") from error
         return CONFIG.value
     saved = Path(WORKDIR.value) / "config.json"
     if MODE.value == "eval" and saved.exists():

@@ -73,6 +73,10 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         checkpoints.save(step, state)
         checkpoints.wait()
         raise
+    except DivergedError as error:
+        checkpoints.wait()
+        good = f"step {max(saved)}" if (saved := checkpoints.steps()) else "none"
+        raise DivergedError(f"{error}. Last good checkpoint: {good}") from error
     finally:
         log.close()
         data.close()
@@ -276,17 +280,11 @@ class StepLog:
 
     def _diverged(self, step: int, values: dict[str, float]) -> None:
         ids = self.data.record_ids(step - 1)
-        saved = sorted(
-            int(path.name)
-            for path in (self.workdir.path / "checkpoints").iterdir()
-            if path.name.isdigit()
-        )
         self.workdir.event("nonfinite", step=step, values=values, ids=ids)
         raise DivergedError(
             f"step {step} is not finite (loss {values['loss']}, gradient norm "
             f"{values['grad_norm']}); its update was not applied. Batch: {', '.join(ids[:8])}"
-            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl). Last good "
-            f"checkpoint: {f'step {saved[-1]}' if saved else 'none'} in {self.workdir.path}"
+            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl)"
         )
 
     def close(self) -> None:

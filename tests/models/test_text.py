@@ -91,8 +91,11 @@ def test_pooled_is_the_token_at_the_pooled_position(make, encode, family, poolin
     np.testing.assert_allclose(jnp.linalg.norm(full.tokens, axis=-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("family", "length"), [("clip", 8), ("siglip", 6), ("siglip", 8)])
-def test_a_length_the_tower_cannot_take_is_refused(make, encode, family, length):
-    model, params, _ = make(family)
+@pytest.mark.parametrize(
+    ("family", "length", "pooling"),
+    [("clip", 8, "eos"), ("clip", 6, "last"), ("siglip", 6, "last"), ("siglip", 8, "last")],
+)
+def test_a_length_the_tower_cannot_take_is_refused(make, encode, family, length, pooling):
+    model, params, _ = make(family, text={"pooling": pooling})
     with pytest.raises(errors.UsageError, match=f"takes 7 tokens per text, got {length}"):
         encode(model, params, "text", jnp.zeros((1, length), jnp.int32))

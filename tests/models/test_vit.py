@@ -101,6 +101,22 @@ def test_the_class_token_sees_every_patch(make, compiled):
     assert np.all(np.abs(gradient) > 0)
 
 
+def test_tokens_are_the_class_token_and_then_the_patches_row_by_row(make, encode):
+    model, params, batch = make("clip")
+
+    def silence(path, x):  # blocks that write nothing: every token sees only itself
+        return 0 * x if {"out", "down"} & {key.key for key in path} else x
+
+    params = jax.tree.map_with_path(silence, params)
+    other = batch["image"].at[:, 4:8, 8:].add(1.0)  # second row of patches, third column
+    before, after = (
+        encode(model, params, "image", image, tokens=True).tokens
+        for image in (batch["image"], other)
+    )
+    is_changed = np.abs(before - after).max(axis=(0, 2)) > 1e-4
+    np.testing.assert_array_equal(np.flatnonzero(is_changed), [1 + 5])
+
+
 def test_another_image_size_is_refused(make, encode):
     model, params, _ = make("clip")
     with pytest.raises(errors.UsageError, match=r"shape \(12, 12, 3\), got \(16, 16, 3\)"):

@@ -92,7 +92,7 @@ def side_by_side(init: Initializer, width: int) -> Initializer:
 class Dense(nn.Module):
     """`nn.Dense` computed as one product of two matrices, all leading axes merged.
 
-    XLA on CPU needs 12 % longer for a training step of the default model when it sees the axes.
+    XLA on CPU (jax 0.10) takes a fifth longer for a step of the mini model if it sees the axes.
     """
 
     features: int

@@ -45,8 +45,9 @@ class TextTower(layers.Tower, kw_only=True):
         """Pooled (batch, embed) of unit length; with `tokens` also all tokens, likewise projected
         and of unit length (batch, length, embed). `mask` is True on real tokens."""
         length = text.shape[1]
-        # a causal tower may be given shorter texts: what follows the end token changes nothing
-        if length > self.context_length or (length < self.context_length and not self.is_causal):
+        # what follows the end of a text changes nothing here, so texts may be cut to their length
+        takes_shorter = self.is_causal and self.pooling == "eos"
+        if length > self.context_length or (length < self.context_length and not takes_shorter):
             raise errors.UsageError(
                 f"this text tower takes {self.context_length} tokens per text, got {length}; "
                 f"tokenize to that length or set the model's context_length"
