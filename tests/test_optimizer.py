@@ -152,7 +152,7 @@ def test_schedules_end_where_they_are_told():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("cosin", 1.0, 10), "unknown schedule 'cosin'; known: cosine"),
+        (("cosin", 1.0, 10), "unknown schedule 'cosin'; did you mean 'cosine'"),
         (("cosine", 1.0, 10, 10), "warmup_steps 10 must be below"),
         (("rsqrt", 1.0, 10), "needs timescale"),
     ],

@@ -20,7 +20,7 @@ import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import Source
 from vlc_jax import models, optimizer, sharding
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, known
 
 
 class Task(NamedTuple):
@@ -97,9 +97,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTra
 
 def normaliser(name: str) -> Callable[[Array], Array]:
     """uint8 pixels -> float32 with the named mean and standard deviation, on the device."""
-    if name not in image_ops.NORMALISATIONS:
-        known = ", ".join(image_ops.NORMALISATIONS)
-        raise UsageError(f"unknown normalisation {name!r}; known: {known}")
+    known("normalisation", name, image_ops.NORMALISATIONS)
     mean, std = (np.asarray(v, np.float32) for v in image_ops.NORMALISATIONS[name])
     scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
 

@@ -1,6 +1,8 @@
 """How a run may end: exit codes a supervisor understands, and the errors that lead to them."""
 
+import difflib
 import enum
+from collections.abc import Iterable
 
 
 class ExitCode(enum.IntEnum):
@@ -18,6 +20,16 @@ class ExitCode(enum.IntEnum):
 
 class UsageError(Exception):
     """A request that cannot be carried out: the rule, the value found, what to do."""
+
+
+def known(kind: str, name: str, names: Iterable[str]) -> str:
+    """`name` if it is one of `names`; else UsageError with the nearest one and all of them."""
+    if name in names:
+        return name
+    listed = [str(other) for other in names]
+    near = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    raise UsageError(f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}")
 
 
 class DivergedError(Exception):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, known
 
 SCHEDULES = ("cosine", "linear", "rsqrt", "constant")
 
@@ -24,8 +24,7 @@ def schedule(
       rsqrt     peak * sqrt(timescale / (timescale + step - warmup_steps)); timescale in steps
       constant  peak
     """
-    if name not in SCHEDULES:
-        raise UsageError(f"unknown schedule {name!r}; known: {', '.join(SCHEDULES)}")
+    known("schedule", name, SCHEDULES)
     if warmup_steps >= steps > 0 and name in ("cosine", "linear"):
         raise UsageError(f"warmup_steps {warmup_steps} must be below the total of {steps} steps")
     if name == "rsqrt" and timescale <= 0:

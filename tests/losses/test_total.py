@@ -52,10 +52,10 @@ def test_a_batch_of_padding_gives_zero_not_nan(arrays, outputs):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"infoNCE": {"weight": 1.0}}, "unknown loss 'infoNCE'; nearest is 'infonce'"),
-        ({"infonce": {"wieght": 1.0}}, "'wieght'; nearest is 'weight'"),
+        ({"infoNCE": {"weight": 1.0}}, "unknown loss 'infoNCE'; did you mean 'infonce'"),
+        ({"infonce": {"wieght": 1.0}}, "'wieght'; did you mean 'weight'"),
         ({"infonce": {}}, "needs a weight"),
-        ({"infonce": {"weight": 1.0, "implementation": "rings"}}, "nearest is 'ring'"),
+        ({"infonce": {"weight": 1.0, "implementation": "rings"}}, "did you mean 'ring'"),
         ({"infonce": {"weight": 1.0, "implementation": "ring"}}, "mesh"),
         ({"infonce": {"weight": 1.0, "implementation": "chunked"}}, "chunk None"),
         ({"infonce": {"weight": 1.0, "chunk": 8}}, "'dense' and chunk 8"),

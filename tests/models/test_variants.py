@@ -79,9 +79,9 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"name": "clp"}, "unknown model 'clp'; nearest is 'clip'"),
-        ({"variant": "B32"}, "unknown variant 'B32'; nearest is 'B/32'"),
-        ({"vocab_sise": 3}, "unknown model option 'vocab_sise'; nearest is 'vocab_size'"),
+        ({"name": "clp"}, "unknown model 'clp'; did you mean 'clip'"),
+        ({"variant": "B32"}, "unknown variant 'B32'; did you mean 'B/32'"),
+        ({"vocab_sise": 3}, "unknown model option 'vocab_sise'; did you mean 'vocab_size'"),
         ({"image": {"hieght": 3}}, "unknown option of the image tower 'hieght'"),
         ({"text": {"name": "x"}}, "unknown option of the text tower 'name'"),
         ({"image": {"pooling": "eos"}}, "unknown pooling of the image tower 'eos'"),

@@ -1,8 +1,7 @@
 """Which benchmark is read by which reader and judged by which protocol, in one table."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from input_pipeline.benchmarks import Benchmark
@@ -62,9 +61,7 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
 
 def lookup(name: str) -> tuple[str, str]:
     """The (reader, protocol) of a benchmark; UsageError names the nearest known one."""
-    if name not in EVALUATIONS:
-        raise errors.UsageError(_unknown("benchmark", name, EVALUATIONS))
-    return EVALUATIONS[name]
+    return EVALUATIONS[errors.known("benchmark", name, EVALUATIONS)]
 
 
 def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
@@ -76,8 +73,7 @@ def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) ->
     """
     known = protocol_options(name)
     for option in options:
-        if option not in known:
-            raise errors.UsageError(_unknown(f"option of benchmark {name!r}", option, known))
+        errors.known(f"option of benchmark {name!r}", option, known)
     return PROTOCOLS[lookup(name)[1]](benchmark, scorer, **options)
 
 
@@ -118,10 +114,3 @@ def to_json(
         "details": result.details,
         "seconds": seconds,
     }
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"

@@ -1,7 +1,6 @@
 """Losses: one literal table of formulas, and `total`, the weighted sum that is minimised."""
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -54,7 +53,7 @@ def total(
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
         for option in options:
-            _known(OPTIONS, option, f"option of the loss {name}")
+            errors.known(f"option of the loss {name}", option, OPTIONS)
         if "weight" not in options:
             raise errors.UsageError(f"the loss {name} needs a weight, got {dict(options)}")
         per_example = _per_example(name, outputs, mask, mesh, **options)
@@ -74,8 +73,8 @@ def _per_example(
     chunk: int | None = None,
 ) -> Float[Array, "batch"]:
     del weight  # `total` applies it
-    implementations = LOSSES[_known(LOSSES, name, "loss")]
-    _known(implementations, implementation, f"implementation of the loss {name}")
+    implementations = LOSSES[errors.known("loss", name, LOSSES)]
+    errors.known(f"implementation of the loss {name}", implementation, implementations)
     loss = implementations[implementation]
     if (chunk is None) == (implementation == "chunked"):
         raise errors.UsageError(
@@ -102,12 +101,3 @@ def _bias(outputs: types.Outputs) -> jax.Array:
             "(SigLIP starts at -10, with a logit_scale_init of 10)"
         )
     return outputs.logit_bias
-
-
-def _known(names: Iterable[str], name: str, what: str) -> str:
-    if name not in names:
-        nearest = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.0)[0]
-        raise errors.UsageError(
-            f"unknown {what} {name!r}; nearest is {nearest!r}, known: {', '.join(names)}"
-        )
-    return name

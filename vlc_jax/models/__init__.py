@@ -1,8 +1,7 @@
 """Models: `build` makes one by name; each offers encode_image, encode_text, score, __call__."""
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -42,10 +41,10 @@ def build(name: str = "clip", variant: str = "mini", **overrides: Any) -> nn.Mod
 
     Raises UsageError for an unknown name, variant, override or value.
     """
-    model = MODELS[_known(name, MODELS, "model")]
-    options = variants.options(_known(variant, variants.VARIANTS, "variant"))
+    model = MODELS[errors.known("model", name, MODELS)]
+    options = variants.options(errors.known("variant", variant, variants.VARIANTS))
     for key, value in overrides.items():
-        _known(key, (*SHORT, "image", "text"), "model option")
+        errors.known("model option", key, (*SHORT, "image", "text"))
         if key in SHORT:
             for part in SHORT[key]:
                 options[part][key] = value
@@ -75,23 +74,14 @@ def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
     return {"image": total["image"], "text": total["text"], "total": sum(total.values())}
 
 
-def _known(name: str, names: Iterable[str], what: str) -> str:
-    if name not in names:
-        nearest = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.0)[0]
-        raise errors.UsageError(
-            f"unknown {what} {name!r}; nearest is {nearest!r}, known: {', '.join(names)}"
-        )
-    return name
-
-
 def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> layers.Tower:
     """The tower, its options checked by name and, where they must fit together, by value."""
     fields = [field.name for field in dataclasses.fields(kind) if field.name not in _LINEN]
     for key, value in options.items():
-        _known(key, fields, f"option of the {part} tower")
+        errors.known(f"option of the {part} tower", key, fields)
         choices = POOLING[part] if key == "pooling" else CHOICES.get(key)
         if choices:
-            _known(value, choices, f"{key} of the {part} tower")
+            errors.known(f"{key} of the {part} tower", value, choices)
     width, heads = options["width"], options["heads"]
     if width % heads:
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
