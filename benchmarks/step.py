@@ -1,13 +1,17 @@
 """Training steps per second, ours and open_clip's in torch, interleaved in one run.
 
   python benchmarks/step.py --model B/32 --batch 16
+  python benchmarks/step.py --model B/32 --batch 16 --context 32
   python benchmarks/step.py --model mini --batch 256 --no-torch
 
 Each side lives in a process of its own and waits while the other one works, so both meet the same
 machine; each round times one step of each, and a matrix product for the peak. Printed: examples/s
 (median over rounds), the ratio and its range over rounds, MFU against the peak measured in the same
-run, compile time and peak memory. torch and open_clip are the `parity` extra; --torch-python names
-the interpreter they are installed in.
+run, compile time and peak memory.
+
+--context is our context length: captions that fit into 32 tokens have the same embedding with 32
+as with 77, so a user may cut it; open_clip pads them to 77. torch and open_clip are the `parity`
+extra; --torch-python names the interpreter they are installed in.
 """
 
 import argparse
@@ -31,13 +35,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="B/32", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--batch", type=int, default=16, help="pairs per step")
+    parser.add_argument("--context", type=int, default=None, help="text tokens; the variant's")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--no-torch", action="store_true", help="only ours")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", choices=sorted(WORKERS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        work(WORKERS[args.worker], args.model, args.batch)
+        work(WORKERS[args.worker], args)
         return
     ours = Worker(sys.executable, "jax", args)
     theirs = None if args.no_torch else Worker(args.torch_python, "torch", args)
@@ -64,7 +69,10 @@ def main() -> None:
 def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: list[float]) -> None:
     rate, peak = args.batch / statistics.median(seconds), max(peaks)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"{facts['name']}, {args.model}, batch {args.batch}, {facts['dtype']}")
+    print(
+        f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
+        f"{facts['dtype']}"
+    )
     print(
         f"ours: {rate:.2f} examples/s (steps of {statistics.median(seconds) * 1e3:.0f} ms), "
         f"MFU {rate * facts['train_flops'] / peak:.2f} of {peak / 1e9:.0f} GFLOP/s, "
@@ -77,6 +85,8 @@ class Worker:
 
     def __init__(self, python: str, name: str, args: argparse.Namespace):
         command = [python, __file__, "--worker", name, "--model", args.model]
+        if args.context:
+            command += ["--context", str(args.context)]
         self.process = subprocess.Popen(
             [*command, "--batch", str(args.batch)],
             cwd=ROOT,
@@ -103,10 +113,13 @@ class Worker:
         self.process.wait()
 
 
-def work(build: Callable[[str, int], tuple[dict, Callable, Callable]], model: str, batch: int):
+Build = Callable[[str, int, int | None], tuple[dict, Callable, Callable]]
+
+
+def work(build: Build, args: argparse.Namespace) -> None:
     """Answers questions from stdin with JSON lines; whatever libraries print goes to stderr."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    facts, step, peak = build(model, batch)
+    facts, step, peak = build(args.model, args.batch, args.context)
     step()  # the first touches memory
     print(json.dumps(facts), file=answers, flush=True)
     for question in sys.stdin:
@@ -124,7 +137,9 @@ def work(build: Callable[[str, int], tuple[dict, Callable, Callable]], model: st
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def build_jax(variant: str, batch_size: int) -> tuple[dict, Callable, Callable]:
+def build_jax(
+    variant: str, batch_size: int, context: int | None
+) -> tuple[dict, Callable, Callable]:
     import jax
     import numpy as np
 
@@ -135,15 +150,14 @@ def build_jax(variant: str, batch_size: int) -> tuple[dict, Callable, Callable]:
     sharding.keep_freed_memory()  # as vlc_jax.main does
     config = default.get_config()
     config.batch_size = batch_size
-    model = models.build(variant=variant)
+    model = models.build(variant=variant, **({"context_length": context} if context else {}))
     mesh = sharding.make_mesh(batch_size=batch_size)
     size, length = model.image.image_size, model.text.context_length
     config.input.image_size, config.text.context_length = size, length
     task = build.Task(mesh, None, model, build.normaliser("clip"))
     state = jax.jit(build.init_state(config, model, config.steps))()
     rng = np.random.default_rng(0)
-    text = rng.integers(3, model.text.vocab_size - 2, (batch_size, length))
-    text[:, -1] = model.text.eos_id
+    text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
     batch = {
         "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
         "text": text.astype(np.int32),
@@ -164,12 +178,16 @@ def build_jax(variant: str, batch_size: int) -> tuple[dict, Callable, Callable]:
         "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
         "dtype": config.model.dtype,
         "train_flops": flops.train_step(model),
+        "context": length,
         "compile_s": seconds,
     }
     return facts, step, lambda: sharding.peak_flops()[0] * jax.device_count()
 
 
-def build_torch(variant: str, batch_size: int) -> tuple[dict, Callable, Callable]:
+def build_torch(
+    variant: str, batch_size: int, context: int | None
+) -> tuple[dict, Callable, Callable]:
+    import numpy as np
     import open_clip
     import torch
 
@@ -185,8 +203,10 @@ def build_torch(variant: str, batch_size: int) -> tuple[dict, Callable, Callable
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
     image = torch.rand(batch_size, 3, size, size)
-    text = torch.randint(1, model.vocab_size - 2, (batch_size, model.context_length))
-    text[:, -1] = model.vocab_size - 1
+    length = context or model.context_length
+    text = captions(batch_size, length, model.vocab_size, model.vocab_size - 1)
+    text = np.pad(text, ((0, 0), (0, model.context_length - length)))
+    text = torch.from_numpy(text.astype(np.int64))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -198,6 +218,15 @@ def build_torch(variant: str, batch_size: int) -> tuple[dict, Callable, Callable
 
     version = importlib.metadata.version("open_clip_torch")
     return {"name": f"open_clip {version}, torch {torch.__version__}"}, step, lambda: 0.0
+
+
+def captions(count: int, length: int, vocabulary: int, eos: int):
+    """Random token ids that fill the context, the last one EOS."""
+    import numpy as np
+
+    text = np.random.default_rng(0).integers(3, vocabulary - 2, (count, length))
+    text[:, -1] = eos
+    return text
 
 
 WORKERS = {"jax": build_jax, "torch": build_torch}

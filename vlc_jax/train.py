@@ -116,7 +116,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
 
     def step(state: State, batch: dict[str, jax.Array]) -> tuple[State, dict[str, jax.Array]]:
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(state.params, batch)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
@@ -214,7 +214,7 @@ class StepLog:
     ):
         self.config, self.task, self.workdir, self.data = config, task, workdir, data
         self.steps = steps
-        per_example = flops.train_step(task.model)
+        per_example = float(flops.train_step(task.model))
         peak, self.peak_source = sharding.peak_flops()
         self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
