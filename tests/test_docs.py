@@ -28,10 +28,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *SHORT,
         *(f"--config.evals.{name}.count=8" for name in clip.evaluations()),
     ),
-    "python -m vlc_jax.main --config configs/digits.py": (
-        *SHORT,
-        "--config.evals.zeroshot.count=16",
-    ),
+    "python -m vlc_jax.main --config configs/digits.py": SHORT,
     "python -m vlc_jax.main --config configs/records.py": SHORT,
     "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
