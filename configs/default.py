@@ -68,6 +68,9 @@ def _input() -> ConfigDict:
                 "image_column": "image",
                 "caption_column": "caption",
                 "id_column": placeholder(str),  # None: image name and row number
+                "negatives_column": placeholder(str),  # hard negative captions
+                "positives_column": placeholder(str),  # hard positive captions
+                "group_column": placeholder(str),  # any value to split results by
                 "split_column": placeholder(str),  # rows whose value is the split; None: holdout
                 "holdout": 0.0,  # share of images, chosen by a hash of their names, to validate on
             },

@@ -94,7 +94,8 @@ def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
         newest.mkdir()
     assert int(folder.restored()["step"]) == 3
     assert ("corrupt_checkpoint", 7) in [(event, facts["step"]) for event, facts in folder.events]
-    assert newest.exists()
+    assert (tmp_path / "7.damaged").exists()
+    assert int(folder.save(7).restored()["step"]) == 7
 
 
 def test_all_damaged_is_an_error_that_names_them_and_deletes_nothing(folder, tmp_path):
@@ -137,6 +138,6 @@ def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypa
 
     monkeypatch.setattr(checkpoint, "write_manifest", fail)
     folder.checkpoints.save(3, state(3))
-    with pytest.raises(checkpoint.CheckpointError, match="disk full"):
+    with pytest.raises(checkpoint.SaveError, match="disk full"):
         folder.checkpoints.wait()
     assert folder.checkpoints.steps() == []

@@ -153,6 +153,15 @@ def test_another_learning_rate_is_refused_with_the_difference(unbroken):
     done = helpers.run(helpers.TINY, unbroken, "--config.optimizer.learning_rate=0.5")
     assert done.returncode == 2
     assert "optimizer.learning_rate: 0.001 -> 0.5" in done.stderr
+    assert (unbroken / "DONE").exists()
+    assert not (unbroken / "FAILED").exists()
+
+
+def test_fewer_steps_than_were_taken_are_refused(unbroken):
+    done = helpers.run(helpers.TINY, unbroken, "--config.steps=8", "--allow_config_change")
+    assert done.returncode == 2
+    assert "is at step 12, beyond the 8" in done.stderr
+    assert sorted(p.name for p in (unbroken / "checkpoints").iterdir()) == ["12", "8"]
 
 
 def test_another_model_size_is_refused_naming_parameters(unbroken):

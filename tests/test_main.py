@@ -36,6 +36,8 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.input.scenes.world=moon"], ["moon", "scenes-mini"]),
         (helpers.TINY, ["--config.platform=tpu"], ["'tpu'", "'cpu'"]),
         (helpers.TINY, ["--config.epochs=2.0"], ["exactly one of"]),
+        (helpers.TINY, ["--config.batch_size=0"], ["config.batch_size must be at least 1"]),
+        (helpers.TINY, ["--config.log_every=0"], ["config.log_every must be at least 1"]),
         (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
         (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
     ],

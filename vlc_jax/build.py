@@ -43,6 +43,7 @@ class State(NamedTuple):
 def task(config: ConfigDict) -> Task:
     """Raises UsageError when tokenizer, model, images, mesh and batch do not fit together."""
     sharding.require_platform(config.platform)
+    check_positive(config)
     mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
     name = config.text.tokenizer
     with usage_errors():
@@ -58,6 +59,19 @@ def task(config: ConfigDict) -> Task:
     )
     check_vocabulary(tokenizer, model.text.vocab_size)
     return Task(mesh, tokenizer, model, normaliser(config.input.normalisation))
+
+
+def check_positive(config: ConfigDict) -> None:
+    """Raises UsageError for a count that must be at least 1."""
+    counts = {
+        "batch_size": config.batch_size,
+        "log_every": config.log_every,
+        "eval.batch_size": config.eval.batch_size,
+        "checkpoint.keep_last": config.checkpoint.keep_last,
+    }
+    for name, value in counts.items():
+        if value < 1:
+            raise UsageError(f"config.{name} must be at least 1; got {value}")
 
 
 def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:

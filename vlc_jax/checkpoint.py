@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ MANIFEST = "manifest.json"
 
 class CheckpointError(Exception):
     """No saved state can be used; nothing was deleted."""
+
+
+class SaveError(Exception):
+    """A state could not be written."""
 
 
 class ShapeMismatchError(CheckpointError):
@@ -79,14 +83,15 @@ class Checkpoints:
             self._commit = None
         if self._error is not None:
             error, self._error = self._error, None
-            raise CheckpointError(f"could not save to {self.directory}: {error}") from error
+            raise SaveError(f"could not save to {self.directory}: {error}") from error
 
     def restore(self, shapes: Any) -> Any | None:
         """The newest undamaged state, placed as `shapes` (ShapeDtypeStruct with sharding) says.
 
         None when nothing was ever saved. A damaged step is reported and the one before it taken.
         Raises CheckpointError when every step is damaged, ShapeMismatchError when the state does
-        not fit `shapes`; nothing is ever deleted here.
+        not fit `shapes`. Nothing is ever deleted here: damaged steps newer than the one that is
+        restored are renamed to <step>.damaged, so that training can save them anew.
         """
         damaged = {}
         for step in reversed(self.steps()):
@@ -96,6 +101,7 @@ class Checkpoints:
                 self._check_shapes(path, shapes)
                 state = self._orbax.restore(path, args=ocp.args.StandardRestore(shapes))
                 self.on_event("restore", step=step)
+                self._set_aside(damaged)
                 return state
             damaged[step] = problem
             self.on_event("corrupt_checkpoint", step=step, problem=problem)
@@ -106,6 +112,14 @@ class Checkpoints:
                 "deleted: repair or remove them by hand, or start again in another workdir"
             )
         return None
+
+    def _set_aside(self, steps: Iterable[int]) -> None:
+        if jax.process_index() != 0:
+            return
+        for step in steps:
+            aside = self.directory / f"{step}.damaged"
+            shutil.rmtree(aside, ignore_errors=True)  # one damaged copy of a step is enough
+            (self.directory / str(step)).rename(aside)
 
     def _check_shapes(self, path: Path, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
@@ -159,7 +173,7 @@ def damage(folder: Path) -> str | None:
     """What is wrong with a committed step, or None: every file must match its manifest."""
     try:
         sums = json.loads((folder / MANIFEST).read_text())["sha256"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
     for name, expected in sums.items():
         path = folder / name

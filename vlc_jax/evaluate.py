@@ -16,7 +16,7 @@ from PIL import Image
 from input_pipeline import benchmarks
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
-from input_pipeline.record import ImageLike
+from input_pipeline.record import DataError, ImageLike
 from vlc_jax import build, evaluators, report, sharding
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import PreemptedError, UsageError
@@ -51,10 +51,24 @@ class Evaluation:
             self._check_stop,
         )
 
-    def run(self, params: Any, step: int) -> list[dict[str, Any]]:
-        """The results of every benchmark for `params` at `step`, as in their JSON files."""
+    def read(self) -> None:
+        """Opens every benchmark, so that a wrong option or missing file shows before training."""
+        for name in self.config.evals:
+            self._read(name)
+
+    def run(self, params: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
+        """The results of every benchmark for `params` at `step`, as in their JSON files.
+
+        Results that are on disk are kept unless `is_fresh`.
+        """
         scorer = self._functions.scorer(params)
-        return [self._one(name, scorer, step) for name in self.config.evals]
+        return [self._one(name, scorer, step, is_fresh) for name in self.config.evals]
+
+    def forget_after(self, step: int) -> None:
+        """Removes results of later steps: a run that goes on from `step` makes them anew."""
+        for path in (self.workdir.path / "evals").glob("*/*.json*"):
+            if self.workdir.is_writer and int(path.name.split(".")[0]) > step:
+                path.unlink()
 
     def is_complete(self, step: int) -> bool:
         """Whether all results of a step are on disk."""
@@ -66,17 +80,20 @@ class Evaluation:
             report.print_table([self._finished(name, step) for name in self.config.evals])
             print(f"report: {report.write(self.workdir.path)}")
 
-    def _one(self, name: str, scorer: Scorer, step: int) -> dict[str, Any]:
-        done = self._finished(name, step)
+    def _one(self, name: str, scorer: Scorer, step: int, is_fresh: bool) -> dict[str, Any]:
+        done = None if is_fresh else self._finished(name, step)
         if done is not None:
             return done
         started = time.perf_counter()
         options = self.config.evals[name].to_dict()
         known = evaluators.protocol_options(name)
-        benchmark = self._read(name, {k: v for k, v in options.items() if k not in known})
-        result = evaluators.evaluate(
-            name, benchmark, scorer, **{k: v for k, v in options.items() if k in known}
-        )
+        benchmark = self._read(name)
+        try:
+            result = evaluators.evaluate(
+                name, benchmark, scorer, **{k: v for k, v in options.items() if k in known}
+            )
+        except DataError as error:
+            raise DataError(f"benchmark {name}: {error}") from error
         row = evaluators.to_json(
             name,
             benchmark,
@@ -91,9 +108,11 @@ class Evaluation:
         self.workdir.event("evaluation", step=step, benchmark=name, value=headline["value"])
         return row
 
-    def _read(self, name: str, options: dict[str, Any]) -> Benchmark:
+    def _read(self, name: str) -> Benchmark:
         if name not in self._benchmarks:
             reader, _ = evaluators.lookup(name)
+            known = evaluators.protocol_options(name)
+            options = {k: v for k, v in self.config.evals[name].items() if k not in known}
             if reader in SOURCE_READERS:
                 options = {**build.source_options(self.config), **options}
             try:
@@ -213,7 +232,7 @@ def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> 
     if state is None:
         raise UsageError(f"nothing to evaluate: no checkpoint in {workdir.path}; train first")
     evaluation, step = Evaluation(config, task, workdir, stop), int(state.step)
-    evaluation.run(state.params, step)
+    evaluation.run(state.params, step, is_fresh=True)
     evaluation.publish(step)
 
 

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
 from vlc_jax import evaluate, sharding, train
-from vlc_jax.checkpoint import CheckpointError, ShapeMismatchError
+from vlc_jax.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir, read_json
@@ -44,6 +44,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
     (ShapeMismatchError, ExitCode.USAGE),
     (CheckpointError, ExitCode.DATA),
+    (SaveError, ExitCode.INFRASTRUCTURE),
     (DataError, ExitCode.DATA),
     (DivergedError, ExitCode.DIVERGED),
     (PreemptedError, ExitCode.PREEMPTED),
@@ -97,7 +98,7 @@ def run(stop: StopSignal) -> int:
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
                 workdir.event("preempted", signal=str(error))
-            else:
+            elif code != ExitCode.USAGE:  # a refused request leaves a run as it was
                 workdir.fail(code, str(error))
         return code
     finally:
@@ -123,15 +124,15 @@ def parse_flags(argv: list[str]) -> list[str]:
     """Flags -> values; a wrong one ends the process with one line and exit code 2."""
     try:
         return flags.FLAGS(argv)
-    except (AttributeError, KeyError, TypeError, ValueError, OSError, flags.Error) as error:
-        # ml_collections wraps what a config file raises in a traceback; its last line says it.
-        lines = [line.strip() for line in str(error).strip("'\"").splitlines() if line.strip()]
-        first = lines[0] if lines else type(error).__name__
-        last = f" {lines[-1]}" if len(lines) > 1 else ""
-        if isinstance(error, AttributeError):
-            message = "unknown config field " + str(error.args[0]).replace("\\n", ". ")
-        else:
-            message = first + last
+    except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
+        inner = error.args[0] if isinstance(error.args[0], KeyError) else error
+        message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
+        print(f"Usage: {message}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+    except (TypeError, ValueError, OSError, flags.Error) as error:
+        # What a config file raises comes wrapped in a traceback; its last line says it.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        message = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
 

@@ -16,13 +16,13 @@ from tensorboardX import SummaryWriter
 
 
 def read_rows(path: Path) -> list[dict]:
-    """The rows of a JSONL file; a half-written last line (a killed run) is dropped."""
+    """The rows of a JSONL file; a half-written line (of a killed run) is left out."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             rows.append(json.loads(line))
         except ValueError:
-            break
+            continue
     return rows
 
 

@@ -15,7 +15,7 @@ from input_pipeline import batch as batch_contract
 from vlc_jax import build, evaluate, losses, models, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
-from vlc_jax.errors import DivergedError, PreemptedError
+from vlc_jax.errors import DivergedError, PreemptedError, UsageError
 from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
 from vlc_jax.models import clip, flops
 from vlc_jax.preemption import StopSignal
@@ -33,13 +33,21 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
-    workdir.claim_config(config.to_dict(), allow_change)
-    workdir.claim_data({"train": source.fingerprint}, allow_change)
+    workdir.check_config(config.to_dict(), allow_change)
+    workdir.check_data({"train": source.fingerprint}, allow_change)
     check_data(config, task, source)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
+    evaluation.read()
 
     state, checkpoints = restore_or_init(config, task, workdir, steps)
     step = int(state.step)
+    if step > steps:
+        raise UsageError(
+            f"the state in {workdir.path} is at step {step}, beyond the {steps} the config asks "
+            "for; ask for more steps or use another --workdir"
+        )
+    evaluation.forget_after(step)
+    workdir.claim(config.to_dict())
     workdir.write_env(
         parameters=models.parameter_counts(state.params), input={"train": source.fingerprint}
     )
@@ -47,13 +55,15 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     data = make_loader(config, task, source, workdir, start_step=step)
     log = StepLog(config, task, workdir, data, start=step, steps=steps)
     try:
-        batch = log.next_batch(stop)
-        with log.clock.paused():
-            train_step = stop.interrupt(lambda: compile_step(config, task, steps, state, batch))
+        if step < steps:
+            batch = log.next_batch(stop)
+            with log.clock.paused():
+                train_step = compile_interruptibly(config, task, steps, state, batch, stop)
         while True:
             if is_due(step, config.checkpoint.every, steps):
                 log.flush()
-                checkpoints.save(step, state)
+                with log.clock.paused():
+                    checkpoints.save(step, state)
             if is_due(step, config.eval.every, steps) and not evaluation.is_complete(step):
                 log.flush()
                 with log.clock.paused():
@@ -67,11 +77,9 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
             log.raise_if_stopped(stop)
             if step < steps:
                 batch = log.next_batch(stop)
-        checkpoints.wait()
     except PreemptedError:
         log.flush()
         checkpoints.save(step, state)
-        checkpoints.wait()
         raise
     except DivergedError as error:
         checkpoints.wait()
@@ -80,6 +88,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     finally:
         log.close()
         data.close()
+        checkpoints.wait()
     workdir.event("done", step=step)
     workdir.finish(step=step)
     evaluation.publish(step)
@@ -147,6 +156,20 @@ def compile_step(
     return step.lower(state, batch).compile()
 
 
+def compile_interruptibly(
+    config: ConfigDict,
+    task: Task,
+    steps: int,
+    state: State,
+    batch: dict[str, jax.Array],
+    stop: StopSignal,
+) -> Step:
+    """`compile_step`, left behind when a signal arrives; several processes stop at a step only."""
+    if jax.process_count() > 1:
+        return compile_step(config, task, steps, state, batch)
+    return stop.interrupt(lambda: compile_step(config, task, steps, state, batch))
+
+
 def restore_or_init(
     config: ConfigDict, task: Task, workdir: Workdir, steps: int
 ) -> tuple[State, Checkpoints]:
@@ -185,19 +208,20 @@ def make_loader(
 ) -> input_pipeline.Loader:
     """Batches from `start_step` on; unusable records that earlier starts found still count."""
     events = read_rows(workdir.path / "events.jsonl")
-    return input_pipeline.make_train(
-        source,
-        task.tokenizer,
-        build.image_transform(config, is_training=True),
-        batch_size=config.batch_size,
-        seed=config.seed,
-        start_step=start_step,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-        max_bad_share=config.input.max_bad_share,
-        known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
-        **config.input.loader,
-    )
+    with build.usage_errors():
+        return input_pipeline.make_train(
+            source,
+            task.tokenizer,
+            build.image_transform(config, is_training=True),
+            batch_size=config.batch_size,
+            seed=config.seed,
+            start_step=start_step,
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+            max_bad_share=config.input.max_bad_share,
+            known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
+            **config.input.loader,
+        )
 
 
 class StepLog:
@@ -256,7 +280,7 @@ class StepLog:
             self._diverged(step, values)
         self.clock.tick()
         row = {f"train/{name}": value for name, value in values.items()}
-        row["train/loss_over_log_batch"] = values["loss"] / math.log(self.config.batch_size)
+        row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self.config.batch_size, 2))
         if step % self.config.log_every == 0 or step == self.steps:
             row |= self.clock.read() | {"perf/memory_gb": sharding.memory_gb()}
             if self.writer is not None:

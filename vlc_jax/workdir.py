@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 
@@ -21,7 +21,10 @@ from vlc_jax.errors import UsageError
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "pillow")
 # Config fields that may differ between a run and its resumption: none of them changes what the
 # parameters become.
-RESUMABLE = ("log_every", "checkpoint", "eval", "evals", "loader", "mesh", "platform")
+RESUMABLE = (
+    *("log_every", "checkpoint", "eval", "evals", "mesh", "platform"),
+    *("input.loader", "input.max_bad_share", "input.preview"),
+)
 
 
 class Workdir:
@@ -45,7 +48,10 @@ class Workdir:
 
     def _take_lock(self):
         """An flock dies with its process, so a lock left by a killed job is never in the way."""
-        file = (self.path / "lock").open("a+")
+        try:
+            file = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise UsageError(f"cannot write {self.path / 'lock'}: {error.strerror}") from error
         file.seek(0)
         holder = file.read().strip()
         try:
@@ -77,19 +83,22 @@ class Workdir:
         logging.log(level, "%s %s", event, json.dumps(facts, default=str) if facts else "")
         if self.is_writer:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            with (self.path / "events.jsonl").open("a") as file:
-                file.write(json.dumps({"time": now, "event": event, **facts}, default=str) + "\n")
+            row = json.dumps({"time": now, "event": event, **facts}, default=str)
+            with (self.path / "events.jsonl").open("a+b") as file:
+                if file.tell() and not _ends_with_newline(file):
+                    row = "\n" + row  # a killed run left half a row
+                file.write(row.encode() + b"\n")
 
-    def claim_config(self, config: Mapping[str, Any], allow_change: bool) -> None:
-        """Writes config.json, or on a resume compares with it.
+    def check_config(self, config: Mapping[str, Any], allow_change: bool) -> None:
+        """Compares `config` with that of the run which is to be resumed.
 
         Raises UsageError with the differing fields when the config changed in a way that changes
-        what is computed, unless `allow_change`.
+        what is computed, unless `allow_change`. A run that saved nothing is not resumed.
         """
         path = self.path / "config.json"
-        if path.exists():
+        if path.exists() and self._has_state():
             differences = config_diff(read_json(path), config)
-            refused = [d for d in differences if d.split(".")[0].split(":")[0] not in RESUMABLE]
+            refused = [d for d in differences if not _is_resumable(d.split(":")[0])]
             if refused and not allow_change:
                 raise UsageError(
                     f"workdir {self.path} holds a run with another config:\n  "
@@ -98,14 +107,21 @@ class Workdir:
                 )
             if differences:
                 self.event("config_change", differences=differences)
+
+    def claim(self, config: Mapping[str, Any]) -> None:
+        """Writes config.json and removes the marks of how the run ended before."""
         if self.is_writer:
             (self.path / "FAILED").unlink(missing_ok=True)
-            write_json(path, config)
+            (self.path / "DONE").unlink(missing_ok=True)
+            write_json(self.path / "config.json", config)
 
-    def claim_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
-        """Compares the data with those the run started on (env.json), as `claim_config` does."""
+    def _has_state(self) -> bool:
+        return any((self.path / "checkpoints").glob("[0-9]*"))
+
+    def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
+        """Compares the data with those the run started on (env.json), as `check_config` does."""
         path = self.path / "env.json"
-        if not path.exists():
+        if not path.exists() or not self._has_state():
             return
         differences = config_diff(read_json(path).get("input", {}), fingerprints)
         if differences and not allow_change:
@@ -184,6 +200,15 @@ def write_json(path: Path, value: Any) -> None:
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_text(json.dumps(value, indent=1, default=str) + "\n")
     temporary.replace(path)
+
+
+def _is_resumable(field: str) -> bool:
+    return any(field == free or field.startswith(f"{free}.") for free in RESUMABLE)
+
+
+def _ends_with_newline(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _log_to(path: Path) -> logging.Handler:
