@@ -124,7 +124,7 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
     with helpers.start(helpers.TINY, workdir) as job:
         wait_for(reached, job)
         job.send_signal(signal.SIGTERM)
-        _, errors = job.communicate(timeout=30)
+        _, errors = job.communicate(timeout=60)
     assert job.returncode == 75, errors
     assert "preempted" in event_names(workdir)
     done = helpers.run(helpers.TINY, workdir)
