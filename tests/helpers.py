@@ -24,8 +24,8 @@ def command(config: str, workdir: Path, *flags: str) -> list[str]:
 def environment(devices: int = 1) -> dict[str, str]:
     """Of a run on simulated devices; on one, what an earlier run compiled is compiled no more.
 
-    Programs with collectives are always compiled: read back from the cache, the ring loss computed
-    garbage (jax 0.10.2, CPU).
+    Programs with collectives are always compiled: with a warm cache the ring loss once computed
+    garbage (jax 0.10.2, CPU), for a reason not yet found.
     """
     chosen = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
     if devices == 1:
