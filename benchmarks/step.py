@@ -147,7 +147,7 @@ def build_jax(
     from vlc_jax import build, models, sharding, train
     from vlc_jax.models import flops
 
-    sharding.keep_freed_memory()  # as vlc_jax.main does
+    sharding.connect(None, None, None)  # as vlc_jax.main does
     config = default.get_config()
     config.batch_size = batch_size
     model = models.build(variant=variant, **({"context_length": context} if context else {}))

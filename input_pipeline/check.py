@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import quality, usable
+import input_pipeline
+from input_pipeline import progress, quality, usable
 from input_pipeline.record import DataError, Source
 from input_pipeline.sources import rows, shards
 
@@ -57,8 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from input_pipeline import progress
-
     path = Path(options.path)
     if path.is_dir():
         source: Source = _open_prepared(path)
@@ -84,14 +83,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _open_table(path: Path, given: dict[str, Any]) -> Source:
-    from input_pipeline.sources.records import RecordsSource
-
     if not path.exists():
         raise ValueError(f"{path} does not exist; expected a table ({rows.FORMATS}) or a folder")
-    try:
-        return RecordsSource(given.pop("split", "all"), path=path, **given)
-    except TypeError as error:  # an unknown option; the message names it
-        raise ValueError(f"--option: {error}") from error
+    return input_pipeline.make_source("records", **{"split": "all", "path": path, **given})
 
 
 def _open_prepared(path: Path) -> Source:
@@ -149,7 +143,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="any other option of the source `records`, e.g. split_column=split",
     )
-    parser.add_argument("--count", type=int, help="look at the first COUNT records; default: all")
+    parser.add_argument(
+        "--count", type=progress.positive, help="look at the first COUNT records; default: all"
+    )
     parser.add_argument("--picture", metavar="PNG", help="write four decoded samples to this file")
     parser.add_argument(
         "--words", metavar="TXT", help="write the words of the captions, for tokenizer `words`"
@@ -158,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
         "--min-count", type=int, default=1, help="rarest word to write, in occurrences; default: 1"
     )
     parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=progress.positive, default=os.cpu_count() or 1)
     return parser
 
 

@@ -56,6 +56,8 @@ def prepare(
     for name, value in (("size", size), ("shard_size", shard_size), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; name a folder for the shards")
     if image_format == "auto":
         image_format = "png" if size <= _PNG_UP_TO else "jpeg"
     request = {"split": "all"} | (request or {})

@@ -1,5 +1,6 @@
-"""What the command lines share: NAME=VALUE options and a progress bar with the time left."""
+"""What the command lines share: NAME=VALUE options, counts, a progress bar with the time left."""
 
+import argparse
 import contextlib
 import json
 import sys
@@ -22,6 +23,13 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             options[name] = value
     return options
+
+
+def positive(text: str) -> int:
+    """An argument that counts something, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"an integer of at least 1 is needed; got {text!r}")
+    return int(text)
 
 
 @contextlib.contextmanager

@@ -22,15 +22,13 @@ def command(config: str, workdir: Path, *flags: str) -> list[str]:
 
 
 def environment(devices: int = 1) -> dict[str, str]:
-    """Of a run on simulated devices; on one, what an earlier run compiled is compiled no more.
-
-    Programs with collectives are always compiled: with a warm cache the ring loss once computed
-    garbage (jax 0.10.2, CPU), for a reason not yet found.
-    """
-    chosen = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
-    if devices == 1:
-        chosen["JAX_COMPILATION_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "jax")
-        chosen["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+    """Of a run on simulated devices; on one, what an earlier run compiled is compiled no more."""
+    chosen = {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+    }
     return {**os.environ, **chosen}
 
 

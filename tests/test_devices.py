@@ -1,7 +1,9 @@
 """The same run on one device, on eight, sharded, and on two processes: same data, same losses."""
 
+import signal
 import socket
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -77,6 +79,21 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, one_device):
         assert [row["id"] for row in ours] == [row["id"] for row in theirs]
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-4)
+
+
+def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    jobs = start_pair(workdir)
+    events = workdir / "events.jsonl"
+    while not (events.exists() and '"start"' in events.read_text()):
+        assert [job.poll() for job in jobs] == [None, None]
+        time.sleep(0.05)
+    jobs[1].send_signal(signal.SIGTERM)
+    errors = [job.communicate(timeout=300)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [75, 75], errors
+    assert not (workdir / "DONE").exists()
+    finish(start_pair(workdir))
+    assert_same_losses(workdir, one_device)
 
 
 def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, one_device):

@@ -1,6 +1,8 @@
 """Whole runs from the command line: they end the same whatever happens to them on the way."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import time
@@ -89,7 +91,10 @@ def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbro
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
 
 
-def test_eval_mode_needs_only_the_workdir(unbroken):
+def test_eval_mode_needs_only_the_workdir_and_computes_anew(unbroken):
+    path = unbroken / "evals/scenes_retrieval/12.json"
+    found = json.loads(path.read_text())
+    path.write_text(path.read_text().replace('"count": 32', '"count": 5'))
     done = subprocess.run(
         [*helpers.command("", unbroken)[:3], "--mode", "eval", "--workdir", str(unbroken)],
         cwd=helpers.ROOT,
@@ -100,6 +105,7 @@ def test_eval_mode_needs_only_the_workdir(unbroken):
     )
     assert done.returncode == 0, done.stderr
     assert "scenes_retrieval" in done.stdout
+    assert json.loads(path.read_text())["metrics"] == found["metrics"]
 
 
 def test_five_kills_at_random_steps_change_nothing(tmp_path, unbroken):
@@ -130,6 +136,35 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
     done = helpers.run(helpers.TINY, workdir)
     assert done.returncode == 0, done.stderr
     assert_same_end(workdir, unbroken)
+
+
+def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
+    """A picture that never arrives is a named pipe nobody writes to."""
+    names = helpers.write_photos(tmp_path, count=12)
+    table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
+    config = f"configs/records.py:path={table},batch=4,steps=9,holdout=0"
+    flags = ("--config.input.preview=4", "--config.evals.retrieval.split=all")
+    stuck = tmp_path / names[-1]
+    photo = stuck.read_bytes()
+    stuck.unlink()
+    os.mkfifo(stuck)
+    with helpers.start(config, workdir, *flags) as job:
+        writer = None
+        while writer is None:
+            assert job.poll() is None, job.stderr.read()
+            with contextlib.suppress(OSError):  # until somebody reads
+                writer = os.open(stuck, os.O_WRONLY | os.O_NONBLOCK)
+            time.sleep(0.1)
+        time.sleep(15)  # the step before, if there is one, and its compilation
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 75, errors
+    os.close(writer)
+    stuck.unlink()
+    stuck.write_bytes(photo)
+    done = helpers.run(config, workdir, *flags)
+    assert done.returncode == 0, done.stderr
+    assert helpers.rows(workdir / "metrics.jsonl")[-1]["step"] == 9
 
 
 def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tmp_path, unbroken):

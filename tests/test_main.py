@@ -1,9 +1,11 @@
 """What a user types wrong ends in one line that says the rule, the value and the cure."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from input_pipeline.sources.records import RecordsSource
 from tests import helpers
 
 pytestmark = pytest.mark.slow
@@ -39,6 +41,7 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.batch_size=0"], ["config.batch_size must be at least 1"]),
         (helpers.TINY, ["--config.log_every=0"], ["config.log_every must be at least 1"]),
         (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
+        (helpers.TINY, ["--coordinator=here:1"], ["--coordinator=here:1", "processes must be"]),
         (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
     ],
 )
@@ -79,6 +82,17 @@ def test_a_truncated_jpeg_is_exit_3_and_named(tmp_path):
     done = helpers.run(records(path, tmp_path / "photos", "holdout=0"), tmp_path / "run")
     assert_refused(done, 3, names[3])
     assert json.loads((tmp_path / "run" / "FAILED").read_text())["exit_code"] == 3
+
+
+def test_a_truncated_validation_jpeg_is_exit_3_before_training(tmp_path):
+    names = helpers.write_photos(tmp_path / "photos")
+    path = helpers.write_jsonl(tmp_path, names)
+    options = {"path": path, "image_folder": tmp_path / "photos", "holdout": 0.3}
+    bad = Path(RecordsSource("validation", **options)[0].image)
+    bad.write_bytes(bad.read_bytes()[:200])
+    done = helpers.run(records(path, tmp_path / "photos", "holdout=0.3"), tmp_path / "run")
+    assert_refused(done, 3, "benchmark retrieval", bad.name)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_divergence_stops_with_exit_10_and_names_batch_and_checkpoint(tmp_path):

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,14 @@ class Evaluation:
         )
 
     def read(self) -> None:
-        """Opens every benchmark, so that a wrong option or missing file shows before training."""
+        """Opens every benchmark and decodes its first pictures: a wrong option, a missing file or
+        a damaged picture shows before training.
+        """
         for name in self.config.evals:
-            self._read(name)
+            for case in self._read(name).cases[: self.config.input.preview]:
+                with of_benchmark(name):
+                    for image in case.images:
+                        self._functions.transform(image, None)
 
     def run(self, params: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
         """The results of every benchmark for `params` at `step`, as in their JSON files.
@@ -88,12 +94,10 @@ class Evaluation:
         options = self.config.evals[name].to_dict()
         known = evaluators.protocol_options(name)
         benchmark = self._read(name)
-        try:
+        with of_benchmark(name):
             result = evaluators.evaluate(
                 name, benchmark, scorer, **{k: v for k, v in options.items() if k in known}
             )
-        except DataError as error:
-            raise DataError(f"benchmark {name}: {error}") from error
         row = evaluators.to_json(
             name,
             benchmark,
@@ -234,6 +238,15 @@ def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> 
     evaluation, step = Evaluation(config, task, workdir, stop), int(state.step)
     evaluation.run(state.params, step, is_fresh=True)
     evaluation.publish(step)
+
+
+@contextmanager
+def of_benchmark(name: str) -> Iterator[None]:
+    """Says of a DataError which benchmark it is about."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"benchmark {name}: {error}") from error
 
 
 def file_name(case_id: str) -> str:

@@ -77,11 +77,7 @@ def run(stop: StopSignal) -> int:
     try:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
-        if COORDINATOR.value == "auto":
-            jax.distributed.initialize()
-        elif COORDINATOR.value:
-            jax.distributed.initialize(COORDINATOR.value, PROCESSES.value, PROCESS.value)
-        sharding.keep_freed_memory()
+        sharding.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         config = _config()
         workdir = Workdir(WORKDIR.value)
         if MODE.value == "train":

@@ -131,12 +131,37 @@ def broadcast(value: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.asarray(value, np.int64)))
 
 
-def keep_freed_memory() -> None:
+def connect(coordinator: str | None, processes: int | None, index: int | None) -> None:
+    """Joins the processes of one run and finds the devices; call it before anything else of JAX.
+
+    `coordinator` is host:port of process 0, "auto" where the cluster says it itself (TPU pods,
+    Slurm), None for a run of one process. Raises UsageError when there are no such processes or
+    devices.
+    """
+    # Among several processes JAX would take SIGTERM for itself; `preemption` handles it.
+    jax.config.update("jax_enable_preemption_service", False)
+    try:
+        if coordinator == "auto":
+            jax.distributed.initialize()
+        elif coordinator:
+            jax.distributed.initialize(coordinator, processes, index)
+        devices = jax.device_count()
+    except (RuntimeError, ValueError) as error:
+        wanted = f"--coordinator={coordinator}: " if coordinator else ""
+        raise UsageError(f"cannot start JAX: {wanted}{error}") from error
+    if jax.default_backend() == "cpu" and devices > 1:
+        # jax 0.10.2 reads a CPU program with ppermute wrongly from its persistent cache: the ring
+        # loss hangs or computes garbage, where a freshly compiled one is right.
+        jax.config.update("jax_enable_compilation_cache", False)
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
     """Makes the C library keep freed memory, where JAX runs on a CPU under glibc.
 
     XLA asks for its temporary buffers anew in every step. By default glibc maps large ones afresh
     each time, and touching fresh pages takes a third of a step of the default model
-    (docs/scaling.md). Call it before anything is compiled.
+    (docs/scaling.md).
     """
     if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
         return

@@ -40,58 +40,92 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     evaluation.read()
 
     state, checkpoints = restore_or_init(config, task, workdir, steps)
-    step = int(state.step)
-    if step > steps:
+    start = int(state.step)
+    if start > steps:
         raise UsageError(
-            f"the state in {workdir.path} is at step {step}, beyond the {steps} the config asks "
+            f"the state in {workdir.path} is at step {start}, beyond the {steps} the config asks "
             "for; ask for more steps or use another --workdir"
         )
-    evaluation.forget_after(step)
+    evaluation.forget_after(start)
     workdir.claim(config.to_dict())
     workdir.write_env(
         parameters=models.parameter_counts(state.params), input={"train": source.fingerprint}
     )
-    workdir.event("resume" if step else "start", step=step, steps=steps)
-    data = make_loader(config, task, source, workdir, start_step=step)
-    log = StepLog(config, task, workdir, data, start=step, steps=steps)
+    workdir.event("resume" if start else "start", step=start, steps=steps)
+    data = make_loader(config, task, source, workdir, start_step=start)
+    log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
+    run = Run(config, task, steps, state, checkpoints, evaluation, log)
     try:
-        if step < steps:
-            batch = log.next_batch(stop)
-            with log.clock.paused():
-                train_step = compile_interruptibly(config, task, steps, state, batch, stop)
-        while True:
-            if is_due(step, config.checkpoint.every, steps):
-                log.flush()
-                with log.clock.paused():
-                    checkpoints.save(step, state)
-            if is_due(step, config.eval.every, steps) and not evaluation.is_complete(step):
-                log.flush()
-                with log.clock.paused():
-                    log.evaluated(step, evaluation.run(state.params, step))
-            if step == steps:
-                break
-            with jax.transfer_guard("disallow"):
-                state, metrics = train_step(state, batch)
-            step += 1
-            log.append(step, metrics)  # reads the step before, while this one runs
-            log.raise_if_stopped(stop)
-            if step < steps:
-                batch = log.next_batch(stop)
+        run.to_the_end(stop)
     except PreemptedError:
-        log.flush()
-        checkpoints.save(step, state)
+        run.save()
         raise
-    except DivergedError as error:
-        checkpoints.wait()
-        good = f"step {max(saved)}" if (saved := checkpoints.steps()) else "none"
-        raise DivergedError(f"{error}. Last good checkpoint: {good}") from error
     finally:
         log.close()
         data.close()
         checkpoints.wait()
-    workdir.event("done", step=step)
-    workdir.finish(step=step)
-    evaluation.publish(step)
+    workdir.event("done", step=steps)
+    workdir.finish(step=steps)
+    evaluation.publish(steps)
+
+
+class Run:
+    """A state on its way to the last step, saved and evaluated when due."""
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        task: Task,
+        steps: int,
+        state: State,
+        checkpoints: Checkpoints,
+        evaluation: evaluate.Evaluation,
+        log: "StepLog",
+    ):
+        self.config, self.task, self.steps = config, task, steps
+        self.state, self.step = state, int(state.step)
+        self.checkpoints, self.evaluation, self.log = checkpoints, evaluation, log
+
+    def to_the_end(self, stop: StopSignal) -> None:
+        """Raises PreemptedError at a step where `state` can be saved, DivergedError after one whose
+        update was not applied.
+        """
+        log = self.log
+        if self.step < self.steps:
+            batch = log.next_batch(stop)
+            with log.clock.paused():
+                train_step = compile_interruptibly(
+                    self.config, self.task, self.steps, self.state, batch, stop
+                )
+        while True:
+            if is_due(self.step, self.config.checkpoint.every, self.steps):
+                self.save()
+            if is_due(self.step, self.config.eval.every, self.steps):
+                self.evaluate()
+            if self.step == self.steps:
+                break
+            with jax.transfer_guard("disallow"):
+                self.state, metrics = train_step(self.state, batch)
+            self.step += 1
+            log.append(self.step, metrics)  # reads the step before, while this one runs
+            log.raise_if_stopped(stop)
+            if self.step < self.steps:
+                batch = log.next_batch(stop)
+
+    def save(self) -> None:
+        """Saves the state, once the step that made it is known to be finite."""
+        self.log.flush()
+        with self.log.clock.paused():
+            self.checkpoints.save(self.step, self.state)
+
+    def evaluate(self) -> None:
+        """Judges the state by every benchmark, unless all results are there."""
+        if self.evaluation.is_complete(self.step):
+            return
+        self.log.flush()
+        with self.log.clock.paused():
+            results = self.evaluation.run(self.state.params, self.step)
+            self.log.evaluated(self.step, results)
 
 
 def is_due(step: int, every: int | None, steps: int) -> bool:
@@ -233,11 +267,12 @@ class StepLog:
         task: Task,
         workdir: Workdir,
         data: input_pipeline.Loader,
+        checkpoints: Checkpoints,
         start: int,
         steps: int,
     ):
         self.config, self.task, self.workdir, self.data = config, task, workdir, data
-        self.steps = steps
+        self.checkpoints, self.steps = checkpoints, steps
         per_example = float(flops.train_step(task.model))
         peak, self.peak_source = sharding.peak_flops()
         self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
@@ -305,10 +340,13 @@ class StepLog:
     def _diverged(self, step: int, values: dict[str, float]) -> None:
         ids = self.data.record_ids(step - 1)
         self.workdir.event("nonfinite", step=step, values=values, ids=ids)
+        self.checkpoints.wait()
+        good = f"step {max(saved)}" if (saved := self.checkpoints.steps()) else "none"
         raise DivergedError(
             f"step {step} is not finite (loss {values['loss']}, gradient norm "
             f"{values['grad_norm']}); its update was not applied. Batch: {', '.join(ids[:8])}"
-            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl)"
+            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl). "
+            f"Last good checkpoint: {good}"
         )
 
     def close(self) -> None:

@@ -3,15 +3,14 @@
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
   python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
 
-Arguments: steps=N; quickstart (490 steps, what `make demo` runs: enough for retrieval and colours,
-too short to learn which colour belongs to which object).
+Arguments: steps=N; quickstart (600 steps, what `make demo` runs).
 """
 
 from ml_collections import ConfigDict
 
 from configs import arguments, default
 
-QUICKSTART_STEPS = 490
+QUICKSTART_STEPS = 600
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

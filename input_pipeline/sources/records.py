@@ -128,6 +128,8 @@ class RecordsSource:
                 if column is not None and column not in seen:
                     near = difflib.get_close_matches(column, seen, 1, cutoff=0.3)
                     hint = f"; did you mean {option}={near[0]!r}?" if near else ""
+                    if len(seen) == 1 and ";" in seen[0]:
+                        hint = "; columns of a .csv are separated by commas, not by ';'"
                     raise ValueError(
                         f"{self._rows.path} has no column {column!r} ({option}); "
                         f"columns: {seen}{hint}"

@@ -171,3 +171,22 @@ def test_histogram_bars_cover_every_length_in_proportion():
     assert sum(int(line.split()[-1]) for line in bars) == 35
     assert [line.count("#") for line in bars] == [30, *[0] * 8, 40]
     assert bars[0].split()[0] == "1-4"
+
+
+@pytest.mark.parametrize("flag", ["--count", "--threads"])
+def test_a_count_of_zero_is_refused(photos, capsys, flag):
+    with pytest.raises(SystemExit, match="2"):
+        check.main(arguments(photos, flag, "0"))
+    assert "an integer of at least 1" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_refused_by_name(photos, capsys):
+    assert check.main(arguments(photos, "--option", "cption_column=text")) == 2
+    assert "cption_column" in capsys.readouterr().err
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_table_with_semicolons_says_so(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("image;caption\na.jpg;a cat\n")
+    assert check.main([str(tmp_path / "rows.csv")]) == 2
+    assert "separated by commas" in capsys.readouterr().err
