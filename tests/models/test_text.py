@@ -60,47 +60,6 @@ def test_shorter_texts_may_be_cut_to_their_length(make, encode):
     np.testing.assert_allclose(encode(model, params, "text", cut).pooled, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("longest", ["short", "just short", "just too long", "no end"])
-@pytest.mark.parametrize("remat", [False, True])
-def test_short_length_changes_neither_values_nor_gradients(make, compiled, longest, remat):
-    end = {"short": 2, "just short": 4, "just too long": 5, "no end": None}[longest]
-    tokens = np.full((3, 7), 9)
-    tokens[0, 1] = tokens[1, 3] = 2
-    if end is not None:
-        tokens[2, end] = 2
-    tokens = jnp.asarray(tokens)
-    results = []
-    for short_length in (None, 5):
-        model, params, _ = make("clip", text={"short_length": short_length}, remat=remat)
-
-        def loss(params, model=model):
-            pooled = model.apply({"params": params}, tokens, method="encode_text").pooled
-            return jnp.sum(pooled * jnp.arange(pooled.size).reshape(pooled.shape)), pooled
-
-        results.append(compiled(jax.value_and_grad(loss, has_aux=True))(params))
-    ((_, plain), plain_gradient), ((_, short), short_gradient) = results
-    np.testing.assert_allclose(short, plain, atol=1e-6)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-        short_gradient["text"],
-        plain_gradient["text"],
-    )
-
-
-def test_short_texts_cost_less_and_long_ones_are_not_cut(make):
-    """Both branches are in the program, and only the end of the longest text decides."""
-    model, params, _ = make("clip", text={"short_length": 5})
-    program = jax.make_jaxpr(
-        lambda tokens: model.apply({"params": params}, tokens, method="encode_text").pooled
-    )(np.zeros((2, 7), np.int32))
-    (branch,) = [line for line in program.eqns if line.primitive.name == "cond"]
-    lengths = {
-        max(v.aval.shape[1] for line in b.eqns for v in line.outvars if v.aval.ndim == 3)
-        for b in branch.params["branches"]
-    }
-    assert lengths == {5, 7}
-
-
 def test_end_of_text_is_the_first_end_token_or_the_last_position():
     rows = jnp.array([[5, 2, 2, 0], [2, 7, 0, 0], [5, 6, 7, 2], [5, 6, 7, 8]])
     np.testing.assert_array_equal(text.end_of_text(rows, 2), [1, 0, 3, 3])

@@ -34,15 +34,8 @@ def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
 
 
 def text_tower(tower: text.TextTower, *, length: int | None = None, tokens: bool = False) -> int:
-    """Forward FLOPs of one text of `length` tokens, by default the context length.
-
-    Without `tokens` a tower that has a `short_length` is taken to meet short texts only.
-    """
-    if length is None:
-        length = tower.context_length
-        if tower.short_length and not tokens:
-            length = min(length, tower.short_length)
-    return _blocks(tower, length, not tokens) + _projection(tower)
+    """Forward FLOPs of one text of `length` tokens, by default the context length."""
+    return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
 
 def train_step(model: nn.Module, *, frozen: tuple[str, ...] = (), tokens: bool = False) -> int:

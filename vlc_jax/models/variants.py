@@ -19,8 +19,6 @@ class Sizes(NamedTuple):
     text: tuple[int, ...]
 
 
-_CLIP_TEXT = {"vocab_size": 49408, "context_length": 77, "eos_id": 49407, "short_length": 32}
-
 # Keyword arguments of both towers, of the image tower, of the text tower, of the CLIP module.
 FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
     "scenes": {
@@ -32,13 +30,13 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "openai": {  # open_clip's own B and L weights mostly have activation="gelu"
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
-        "text": _CLIP_TEXT,
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
         "image": {"pre_norm": True},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
     "open_clip": {
         "towers": {"activation": "gelu", "epsilon": 1e-5, "initialisation": "clip"},
-        "text": _CLIP_TEXT,
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
         "image": {"pre_norm": True},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
