@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image
 
 import input_pipeline
+from input_pipeline import prepare
 from input_pipeline.record import Record
 
 
@@ -33,9 +34,14 @@ def main() -> None:
     files = jpeg_files(args.images)
     transform = input_pipeline.ImageTransform(224, "centre")
     scenes = input_pipeline.make_source("scenes", "train")
+    stored = [prepare.shrink(Record("", data, [""]), 256, "jpeg") for data in files]
     rows: dict[str, tuple[Callable[[], None], int]] = {
         "JPEG 500x375 -> 224, ours": (lambda: each(transform, files), args.images),
         "JPEG 500x375 -> 224, plain Pillow": (lambda: each(plain_pillow, files), args.images),
+        "JPEG 341x256 -> 224, ours (what input_pipeline.prepare --size 256 stores)": (
+            lambda: each(transform, stored),
+            args.images,
+        ),
         "scenes-mini record (sample, draw, 4 captions)": (
             lambda: each(scenes.__getitem__, range(args.scenes)),
             args.scenes,
