@@ -35,7 +35,7 @@ class Style:
     """
 
     prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)  # one of them, uniformly
-    colour: float = 0.20  # of each mentioned object; at 0.5 plain CLIP learns to bind colours
+    colour: float = 0.25  # of each mentioned object; at 0.5 plain CLIP learns to bind colours
     size: float = 0.20
     texture: float = 0.20  # in worlds that have textures
     negation: float = 0.0  # "X and no Y"
