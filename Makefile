@@ -1,8 +1,9 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+PARITY := .venv-parity
 
-.PHONY: demo test test-fast lint lock help
+.PHONY: demo test test-fast parity lint lock help
 
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -17,6 +18,9 @@ test: $(VENV)/.built  ## Every test, the fast ones first.
 test-fast: $(VENV)/.built  ## The tests that take seconds.
 	$(RUN) -m pytest -n 2 -m "not slow"
 
+parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.
+	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity
+
 lint: $(VENV)/.built  ## Style of every file.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -30,4 +34,9 @@ $(VENV)/.built: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+$(PARITY)/.built: requirements-parity.txt
+	$(PYTHON) -m venv $(PARITY)
+	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
 	touch $@

@@ -10,8 +10,8 @@ machine; each round times one step of each, and a matrix product for the peak. P
 run, compile time and peak memory.
 
 --context is our context length: captions that fit into 32 tokens have the same embedding with 32
-as with 77, so a user may cut it; open_clip pads them to 77. torch and open_clip are the `parity`
-extra; --torch-python names the interpreter they are installed in.
+as with 77, so a user may cut it; open_clip pads them to 77. torch and open_clip are in the
+environment that `make parity` builds; --torch-python names its interpreter.
 """
 
 import argparse
@@ -187,6 +187,9 @@ def build_jax(
 def build_torch(
     variant: str, batch_size: int, context: int | None
 ) -> tuple[dict, Callable, Callable]:
+    from tests.parity.reference import without_torchvision
+
+    without_torchvision()
     import numpy as np
     import open_clip
     import torch

@@ -23,6 +23,9 @@ def get_config() -> ConfigDict:
     config.input = _input()
     config.text = _text()
     config.model = _model()
+    # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
+    # weights; None: initialised from the seed.
+    config.weights = ConfigDict({"path": placeholder(str)})
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})

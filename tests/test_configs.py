@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import pytest
+import tokenizers
 from ml_collections import ConfigDict
 
 from configs import arguments
@@ -16,13 +17,25 @@ from vlc_jax.workdir import Workdir
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name not in ("__init__.py", "arguments.py")
+    if path.name not in ("__init__.py", "arguments.py", "families.py")
 )
 
 
-def load(path: Path) -> ConfigDict:
+# Arguments of configs that name files, {tokenizer} being one that the test writes.
+ARGUMENTS = {"configs/eval/zero_shot.py": "tokenizer={tokenizer}"}
+SMALL = {"width": 16, "heads": 2, "depth": 1}
+
+
+def load(path: Path, folder: Path) -> ConfigDict:
+    tokenizer = folder / "tokenizer.json"
+    words = {"<|endoftext|>": 0, "<pad>": 1, "picture": 2, "number": 3}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
+    made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
-    return importlib.import_module(name).get_config()
+    get_config = importlib.import_module(name).get_config
+    if identifier(path) not in ARGUMENTS:
+        return get_config()
+    return get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer))
 
 
 def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
@@ -40,6 +53,8 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             names = helpers.write_photos(folder / "photos", 24)
             config.input.records.path = str(helpers.write_jsonl(folder, names))
             config.input.records.image_folder = str(folder / "photos")
+        if config.model.variant != "mini":
+            config.model.image, config.model.text = dict(SMALL), dict(SMALL)
     return config
 
 
@@ -48,8 +63,8 @@ def identifier(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
-def test_config_has_a_command_on_top_and_only_known_names(path):
-    config = load(path)
+def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
+    config = load(path, tmp_path)
     assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
     assert config.is_locked
     for name in config.evals:
@@ -58,7 +73,7 @@ def test_config_has_a_command_on_top_and_only_known_names(path):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
-    config = load(path)
+    config = load(path, tmp_path)
     task = build.task(config)
     shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 200))
     count = models.parameter_counts(shapes.params)["total"]
@@ -70,7 +85,7 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
 def test_config_trains_two_steps(path, tmp_path):
-    config = shrink(load(path), tmp_path)
+    config = shrink(load(path, tmp_path), tmp_path)
     workdir = Workdir(tmp_path / "run")
     try:
         train.train(config, workdir, StopSignal(), allow_change=False)

@@ -7,10 +7,15 @@ import shlex
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
+import tokenizers
+from safetensors.numpy import save_file
 
 from configs.scenes import clip
 from tests import helpers
+from vlc_jax import build, models, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test")
@@ -72,9 +77,28 @@ def folder(tmp_path):
     return tmp_path
 
 
+def write_weights(folder):
+    """Random numbers of the size of ViT-B/32, as Hugging Face writes them, and a tokenizer."""
+    model = models.build("clip", "B/32")
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)
+    folder.mkdir()
+    arrays = weights.save(params, "hf_clip", build.architecture(model))
+    save_file(arrays, folder / "model.safetensors")
+    tower = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+    config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
+    (folder / "config.json").write_text(json.dumps(config))
+    words = {"<|endoftext|>": 0, "<pad>": 1, "picture": 2, "number": 3}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
+    made.save(str(folder / "tokenizer.json"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_runs(page, folder):
+    if page == "docs/weights.md":
+        write_weights(folder / "my_weights")
     for command in commands(page):
         if command in MADE_BY_CI:
             continue

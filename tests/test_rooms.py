@@ -18,6 +18,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.types": (),
     "vlc_jax.models": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.losses": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.weights": ("vlc_jax.errors",),
     "vlc_jax.optimizer": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.sharding": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
@@ -53,6 +54,7 @@ FORBIDDEN = {
     "vlc_jax.report": ("jax", "flax", "optax", "orbax", "ml_collections"),
     "configs": ("jax", "flax", "optax", "numpy"),
     "vlc_jax": ("torch", "tensorflow", "transformers", "open_clip"),
+    "vlc_jax.weights": ("jax", "flax", "torch"),
 }
 ONLY_IN = {"orbax": "vlc_jax.checkpoint", "grain": "input_pipeline"}
 

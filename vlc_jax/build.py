@@ -3,7 +3,7 @@
 Only this module, train and evaluate see a ConfigDict; everything they call gets keyword arguments.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import Source
-from vlc_jax import models, optimizer, sharding
+from vlc_jax import models, optimizer, sharding, weights
 from vlc_jax.errors import UsageError, known
 
 
@@ -179,7 +179,60 @@ def init_state(config: ConfigDict, model: nn.Module, steps: int) -> Callable[[],
     return make
 
 
-def state_shapes(mesh: Mesh, init: Callable[[], State]) -> State:
+def imported_params(config: ConfigDict, model: nn.Module, shapes: Any) -> Any:
+    """The parameters at config.weights.path, numpy float32, as a tree like `shapes`.
+
+    Raises UsageError if what the files say (activation, epsilon, pixel statistics) is not what the
+    config has, WeightsError if the numbers do not fit the model.
+    """
+    check_facts(config, model, weights.facts.read(config.weights.path))
+    params, _ = weights.load(config.weights.path, shapes, architecture(model))
+    return params
+
+
+def architecture(model: nn.Module) -> weights.Architecture:
+    """What formats of weights must know of a model beside its shapes."""
+    return weights.Architecture(
+        patch_size=model.image.patch_size or 0,
+        heads={"image": model.image.heads, "text": model.text.heads},
+        may_cut_text=model.text.is_causal and model.text.pooling == "eos",
+    )
+
+
+def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any]) -> None:
+    """Raises UsageError naming each fact of the weights that the config contradicts."""
+    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
+    ours = {
+        "image_activation": model.image.activation,
+        "text_activation": model.text.activation,
+        "image_epsilon": model.image.epsilon,
+        "text_epsilon": model.text.epsilon,
+        "mean": mean,
+        "std": std,
+        "interpolation": "bicubic",
+    }
+    differing = [
+        f"{name} is {facts[name]}, here {ours[name]}"
+        for name in ours.keys() & facts.keys()
+        if not _is_same(facts[name], ours[name])
+    ]
+    if differing:
+        raise UsageError(
+            f"the files beside {config.weights.path} say that {'; '.join(sorted(differing))}: set "
+            "config.model.activation, .epsilon or config.input.normalisation accordingly"
+        )
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))
+
+
+def param_shapes(config: ConfigDict, task: Task) -> Any:
+    """Shapes, dtypes and shardings of the parameters alone."""
+    return state_shapes(task.mesh, init_params(config, task.model))
+
+
+def state_shapes(mesh: Mesh, init: Callable[[], Any]) -> Any:
     """Shapes, dtypes and shardings of the state, nothing allocated."""
     shapes = jax.eval_shape(init)
     return jax.tree.map(

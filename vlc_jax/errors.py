@@ -32,6 +32,10 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
     raise UsageError(f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}")
 
 
+class WeightsError(Exception):
+    """Weights that do not fit the model, or a file that does not hold weights."""
+
+
 class DivergedError(Exception):
     """A non-finite loss or gradient; the update was not applied."""
 

@@ -20,7 +20,7 @@ from ml_collections import ConfigDict, config_flags
 from input_pipeline.record import DataError
 from vlc_jax import evaluate, sharding, train
 from vlc_jax.checkpoint import CheckpointError, SaveError, ShapeMismatchError
-from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError
+from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir, read_json
 
@@ -46,6 +46,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (CheckpointError, ExitCode.DATA),
     (SaveError, ExitCode.INFRASTRUCTURE),
     (DataError, ExitCode.DATA),
+    (WeightsError, ExitCode.DATA),
     (DivergedError, ExitCode.DIVERGED),
     (PreemptedError, ExitCode.PREEMPTED),
 )

@@ -117,6 +117,15 @@ def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Arra
     }
 
 
+def put_like(arrays: Any, like: Any) -> Any:
+    """The numpy arrays of a tree, the same on every process, where the leaves of `like` lie."""
+    return jax.tree.map(
+        lambda x, leaf: jax.make_array_from_callback(leaf.shape, leaf.sharding, lambda i: x[i]),
+        arrays,
+        like,
+    )
+
+
 def any_process(flag: bool) -> bool:
     """True everywhere when `flag` is True on any process; a collective if there are several."""
     if jax.process_count() == 1:

@@ -207,7 +207,9 @@ def compile_interruptibly(
 def restore_or_init(
     config: ConfigDict, task: Task, workdir: Workdir, steps: int
 ) -> tuple[State, Checkpoints]:
-    """The newest undamaged state of the workdir, or a new one if nothing was ever saved."""
+    """The newest undamaged state of the workdir; if nothing was ever saved, a new one, with the
+    weights of config.weights.path if that is set.
+    """
     init = build.init_state(config, task.model, steps)
     shapes = build.state_shapes(task.mesh, init)
     checkpoints = Checkpoints(
@@ -218,7 +220,13 @@ def restore_or_init(
     )
     state = checkpoints.restore(shapes)
     if state is None:
+        imported = None
+        if config.weights.path:  # read before anything is allocated
+            imported = build.imported_params(config, task.model, shapes.params)
         state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
+        if imported is not None:
+            state = state._replace(params=sharding.put_like(imported, shapes.params))
+            workdir.event("weights", path=str(config.weights.path))
     return state, checkpoints
 
 

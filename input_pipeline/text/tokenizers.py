@@ -202,8 +202,7 @@ class ClipTokenizer:
 
     `path` is `bpe_simple_vocab_16e6.txt.gz` (openai/CLIP, also inside the open_clip_torch wheel;
     MIT; 1,356,917 bytes, sha256 924691ac...6804a). Ids equal those of the reference tokenizers,
-    but for texts in a wrong character set (see text/clean.py) and for the names of the special
-    tokens written out in a caption, which are ordinary text here.
+    but for the names of the special tokens written out in a caption, which are ordinary text here.
     """
 
     vocab_size = 49_408

@@ -1,0 +1,40 @@
+"""Weights of other projects, evaluated without training.
+
+  python -m vlc_jax.main --mode eval --workdir runs/zero_shot \\
+    --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,path=DATA/captions.json
+
+Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family (clip
+or siglip); variant (vlc_jax/models/variants.py); tokenizer (its file, which comes with the
+weights); size (pixels); path, image_folder (a table of images and captions for retrieval, all of
+its rows). Of weights that are not OpenAI's, say the activation: --config.model.activation=gelu.
+What the files beside the weights say is compared with the config, and a contradiction refused.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments, default, families
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(
+        argument,
+        weights="",
+        family="clip",
+        variant="B/32",
+        tokenizer="",
+        size=224,
+        path="",
+        image_folder="",
+    )
+    use = {"clip": families.use_clip, "siglip": families.use_siglip}
+    if args.family not in use:
+        raise ValueError(f"family is clip or siglip; got {args.family!r}")
+    config = default.get_config()
+    with config.unlocked():
+        use[args.family](config, args.variant, args.tokenizer, args.size)
+        config.weights.path = args.weights or None
+        config.input.source = "records"
+        config.input.records.path = args.path
+        config.input.records.image_folder = args.image_folder or None
+        config.evals = ConfigDict({"retrieval": {"split": "all"}})
+    return config

@@ -1,0 +1,181 @@
+"""Runs in an environment with torch: writes random weights of the reference libraries, and outputs.
+
+  python tests/parity/reference.py OUT CASE [CASE ...]
+
+OUT/CASE/ gets the weights as the library writes them and io.npz: inputs, embeddings of unit length,
+and what every block of both towers gives.
+"""
+
+import enum
+import importlib.machinery
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import torch
+
+TINY = {"vision": {"width": 32, "layers": 3, "image_size": 24, "patch_size": 8, "head_width": 8},
+        "text": {"width": 24, "layers": 2, "heads": 2, "context_length": 12, "vocab_size": 60},
+        }  # fmt: skip
+
+
+def without_torchvision() -> None:
+    """open_clip and timm import torchvision for transforms that are not used here; its wheels do
+    not load against every CPU build of torch. An empty module stands in."""
+
+    class Anything(types.ModuleType):
+        def __getattr__(self, name: str):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {"__init__": lambda self, *_, **__: None})
+
+    names = ("transforms", "transforms.functional", "ops", "ops.misc", "models",
+             "models.feature_extraction", "datasets", "io")  # fmt: skip
+    for name in ("torchvision", *(f"torchvision.{name}" for name in names)):
+        module = Anything(name)
+        module.__path__, module.__version__ = [], "0"
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    modes = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+    mode = enum.Enum("InterpolationMode", {name.upper(): name for name in modes})
+    for name in ("torchvision.transforms", "torchvision.transforms.functional"):
+        sys.modules[name].InterpolationMode = mode
+
+
+def shaken(model: torch.nn.Module) -> torch.nn.Module:
+    """No parameter keeps a value (0, 1) that would hide a missing or exchanged one."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "logit" not in name:
+                parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim < 2 else 0.01))
+    return model.eval()
+
+
+def recorded(blocks, store: dict, part: str) -> None:
+    """Every block's output goes to store[part_i]."""
+    for index, block in enumerate(blocks):
+
+        def keep(module, inputs, output, index=index):
+            output = output[0] if isinstance(output, tuple) else output
+            store[f"{part}_{index}"] = output.detach().numpy()
+
+        block.register_forward_hook(keep)
+
+
+def inputs(size: int, length: int, vocabulary: int, eos: int | None):
+    """Two images, and two texts of different lengths, the second one full."""
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(2, 3, size, size, generator=generator)
+    text = torch.randint(3, vocabulary - 2, (2, length), generator=generator)
+    if eos is not None:
+        text[0, 5], text[0, 6:], text[1, -1] = eos, 0, eos
+    return image, text
+
+
+def save_io(folder: Path, image, text, image_embeds, text_embeds, store: dict) -> None:
+    unit = [x / x.norm(dim=-1, keepdim=True) for x in (image_embeds, text_embeds)]
+    np.savez(
+        folder / "io.npz",
+        image=image.permute(0, 2, 3, 1).numpy(),
+        text=text.numpy().astype(np.int32),
+        image_embeds=unit[0].numpy(),
+        text_embeds=unit[1].numpy(),
+        **store,
+    )
+
+
+def open_clip_case(folder: Path, model, vision_blocks) -> None:
+    from safetensors.torch import save_file
+
+    model = shaken(model)
+    state = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
+    torch.save(state, folder / "weights.pt")
+    save_file(state, folder / "weights.safetensors")
+    text_tower = getattr(model, "text", model)
+    size = model.visual.image_size
+    size = size if isinstance(size, int) else size[0]
+    vocabulary = text_tower.vocab_size
+    image, text = inputs(size, text_tower.context_length, vocabulary, vocabulary - 1)
+    store: dict = {}
+    recorded(vision_blocks, store, "image")
+    recorded(text_tower.transformer.resblocks, store, "text")
+    with torch.no_grad():
+        embeds = model.encode_image(image), model.encode_text(text)
+    save_io(folder, image, text, *embeds, store)
+
+
+def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
+    without_torchvision()
+    import open_clip
+
+    kind = open_clip.CustomTextCLIP if custom_text else open_clip.CLIP
+    torch.manual_seed(0)
+    model = kind(16, TINY["vision"], TINY["text"], quick_gelu=quick_gelu)
+    open_clip_case(folder, model, model.visual.transformer.resblocks)
+
+
+def real_open_clip(folder: Path, name: str) -> None:
+    without_torchvision()
+    import open_clip
+
+    torch.manual_seed(0)
+    model = open_clip.create_model(name, pretrained=None)
+    visual = model.visual
+    blocks = visual.trunk.blocks if hasattr(visual, "trunk") else visual.transformer.resblocks
+    open_clip_case(folder, model, blocks)
+
+
+def hugging_face(folder: Path, kind: str, activation: str = "gelu_pytorch_tanh") -> None:
+    import transformers
+
+    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+              "num_attention_heads": 4, "image_size": 24, "patch_size": 8,
+              "hidden_act": activation}  # fmt: skip
+    text = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": 60,
+            "hidden_act": activation}  # fmt: skip
+    ends = {"bos_token_id": 58, "eos_token_id": 59, "pad_token_id": 1}
+    torch.manual_seed(0)
+    if kind == "clip":
+        config = transformers.CLIPConfig(
+            text_config=text | ends, vision_config=vision, projection_dim=16
+        )
+        model = transformers.CLIPModel(config)
+    else:
+        text = text | {"hidden_size": 32, "num_attention_heads": 4, "projection_size": 32}
+        config = transformers.SiglipConfig(text_config=text | ends, vision_config=vision)
+        model = transformers.SiglipModel(config)
+    model = shaken(model)
+    model.save_pretrained(folder)
+    image, ids = inputs(24, 12, 60, 59)
+    store: dict = {}
+    recorded(model.vision_model.encoder.layers, store, "image")
+    recorded(model.text_model.encoder.layers, store, "text")
+    with torch.no_grad():
+        outputs = model(input_ids=ids, pixel_values=image)
+    save_io(folder, image, ids, outputs.image_embeds, outputs.text_embeds, store)
+
+
+CASES = {
+    "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
+    "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
+    "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
+    "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
+    "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),
+    "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
+    "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
+    "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu"),
+    "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu"),
+    "SigLIP-B/16": lambda folder: real_open_clip(folder, "ViT-B-16-SigLIP"),
+}
+
+if __name__ == "__main__":
+    for case in sys.argv[2:]:
+        target = Path(sys.argv[1]) / case.replace("/", "_")
+        target.mkdir(parents=True, exist_ok=True)
+        CASES[case](target)

@@ -1,0 +1,58 @@
+"""Three training steps are those of open_clip: loss, decay rule, schedule, clipping, clamp."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import default
+from tests.parity.test_towers import TINY
+from vlc_jax import build, models, sharding, train, weights
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("loss", ["infonce", "sigmoid"])
+def test_three_steps_end_at_the_parameters_of_open_clip(tmp_path, loss):
+    python = os.environ.get("VLC_PARITY_PYTHON")
+    if not python:
+        pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
+    script = Path(__file__).with_name("train_reference.py")
+    done = subprocess.run(
+        [python, script, loss, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+    bias = {"logit_bias_init": -10.0, "logit_scale_init": 10.0} if loss == "sigmoid" else {}
+    model = models.build("clip", **TINY, **bias)
+    config = default.get_config()
+    with config.unlocked():
+        config.losses = {loss: default.loss(weight=1.0)}
+        config.batch_size = 8
+        config.optimizer.warmup_steps = 2
+    mesh = sharding.make_mesh(batch_size=8)
+    task = build.Task(mesh, None, model, lambda image: image)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params, _ = weights.load(tmp_path / "before.pt", shapes, build.architecture(model))
+    params = jax.tree.map(jnp.asarray, params)
+    state = build.State(
+        jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
+    )
+    step = jax.jit(train.make_step(config, task, steps=10))
+    with np.load(tmp_path / "batches.npz") as batches:
+        for image, text in zip(batches["images"], batches["texts"], strict=True):
+            batch = {"image": image, "text": text, "mask": np.ones(8, bool)}
+            batch = sharding.put_batch(mesh, batch | {"stop": np.zeros(8, bool)})
+            state, _ = step(state, batch)
+    expected, _ = weights.load(tmp_path / "after.pt", shapes, build.architecture(model))
+    moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), expected, params)
+    assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter was trained
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(ours, theirs, atol=1e-5),
+        state.params,
+        expected,
+    )

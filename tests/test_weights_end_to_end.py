@@ -1,0 +1,148 @@
+"""Weights of other projects through the command line: evaluate, finetune, export, and refuse."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests import helpers
+from vlc_jax import models, weights
+
+pytestmark = pytest.mark.slow
+
+SIZES = {
+    "image": {"width": 24, "heads": 2, "depth": 2, "patch_size": 8, "projection": 16},
+    "text": {"width": 16, "heads": 2, "depth": 2, "projection": 16},
+}
+OVERRIDES = {**SIZES, "image_size": 32, "vocab_size": 260, "context_length": 77, "eos_id": 257}
+ARCHITECTURE = weights.Architecture(8, {"image": 2, "text": 2}, may_cut_text=True)
+CONFIG = """
+from configs import records
+
+
+def get_config(argument=None):
+    config = records.get_config(argument)
+    with config.unlocked():
+        config.model.variant = "B/32"
+        config.model.image = {image}
+        config.model.text = {text}
+        config.model.activation = "gelu"
+        config.evals.retrieval.split = "all"
+    return config
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A folder with photos, a table, a config, and random weights as Hugging Face writes them."""
+    folder = tmp_path_factory.mktemp("start")
+    names = helpers.write_photos(folder, 12)
+    helpers.write_jsonl(folder, names)
+    (folder / "config.py").write_text(CONFIG.format(**SIZES))
+    model = models.build("clip", "B/32", activation="gelu", **OVERRIDES)
+    rng = np.random.default_rng(0)
+    params = weights.unflatten(
+        {
+            path: rng.normal(size=x.shape, scale=0.1).astype(np.float32)
+            for path, x in weights.flatten(shapes(model)).items()
+        }
+    )
+    (folder / "hf").mkdir()
+    save_file(weights.save(params, "hf_clip", ARCHITECTURE), folder / "hf/model.safetensors")
+    tower = {"hidden_act": "gelu", "layer_norm_eps": 1e-5}
+    config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
+    (folder / "hf/config.json").write_text(json.dumps(config))
+    return folder
+
+
+def shapes(model):
+    import jax
+
+    return jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+
+
+def run(start, workdir, *flags, weights="hf"):
+    table = start / "captions.jsonl"
+    config = f"{start / 'config.py'}:path={table},batch=4,steps=4,size=32,holdout=0"
+    return helpers.run(config, workdir, f"--config.weights.path={start / weights}", *flags)
+
+
+def test_weights_are_evaluated_without_training(start, tmp_path):
+    done = run(start, tmp_path / "run", "--mode=eval")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/evals/retrieval/0.json").exists()
+    assert (tmp_path / "run/report.html").exists()
+
+
+def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
+    workdir, out = tmp_path / "run", tmp_path / "exported"
+    frozen = "--config.optimizer.learning_rate=0.0"
+    done = run(start, workdir, frozen)
+    assert done.returncode == 0, done.stderr
+    events = helpers.rows(workdir / "events.jsonl")
+    assert [row["path"] for row in events if row["event"] == "weights"] == [str(start / "hf")]
+    again = run(start, workdir, frozen)
+    assert again.returncode == 0, again.stderr
+
+    export = [sys.executable, "-m", "vlc_jax.tools.export", "--workdir", str(workdir)]
+    for target, file in (("hf", "model"), ("open_clip", "open_clip_model")):
+        command = [*export, "--to", target, "--out", str(out / target)]
+        done = subprocess.run(
+            command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert (out / target / f"{file}.safetensors").exists()
+    before, after = (load_file(f / "model.safetensors") for f in (start / "hf", out / "hf"))
+    assert before.keys() == after.keys()
+    for name, array in before.items():  # a learning rate of 0 changes nothing but the clamp
+        if name != "logit_scale":
+            np.testing.assert_array_equal(after[name], array)
+    assert json.loads((out / "hf/config.json").read_text())["vision_config"]["hidden_act"] == "gelu"
+    assert "| retrieval | image_to_text_r1 |" in (out / "hf/README.md").read_text()
+    command = [*export, "--to", "big_vision", "--out", str(out / "bv")]
+    done = subprocess.run(
+        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "big_vision has no CLIP format" in done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["hf", "open_clip"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "flags", "code", "words"),
+    [
+        ("missing", (), 3, ["no weights at"]),
+        ("truncated", (), 3, ["damaged"]),
+        ("nan", (), 3, ["not finite", "image/norm/scale"]),
+        ("extra", (), 3, ["head.weight", "no parameter of this model"]),
+        ("none", ("--config.model.activation=quick_gelu",), 2, ["image_activation is gelu"]),
+        ("none", ("--config.model.vocab_size=300",), 3, ["text/token_embedding", "(260, 16)"]),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
+    start, tmp_path, damage, flags, code, words
+):
+    name = f"hf_{damage}"
+    if damage in ("nan", "extra", "truncated"):
+        (start / name).mkdir(exist_ok=True)
+        (start / name / "config.json").write_text((start / "hf/config.json").read_text())
+        arrays = load_file(start / "hf/model.safetensors")
+        if damage == "nan":
+            arrays["vision_model.post_layernorm.weight"][0] = np.nan
+        if damage == "extra":
+            arrays["head.weight"] = np.ones(2, np.float32)
+        path = start / name / "model.safetensors"
+        save_file(arrays, path)
+        if damage == "truncated":
+            path.write_bytes(path.read_bytes()[:-100])
+    done = run(start, tmp_path / "run", *flags, weights="hf" if damage == "none" else name)
+    assert done.returncode == code, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run/checkpoints").exists() or not list(
+        (tmp_path / "run/checkpoints").iterdir()
+    )

@@ -1,0 +1,62 @@
+"""Position embeddings at another resolution or context."""
+
+import jax
+import numpy as np
+import pytest
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import position
+
+
+@pytest.mark.parametrize(("have", "want"), [(14, 24), (24, 14), (7, 16), (16, 7), (5, 5), (2, 9)])
+def test_resampling_is_the_antialiased_bicubic_of_jax_image(have, want):
+    grid = np.random.default_rng(0).normal(size=(have, have, 3)).astype(np.float32)
+    expected = jax.image.resize(grid, (want, want, 3), "cubic", antialias=True)
+    np.testing.assert_allclose(position.resample(grid, want), expected, atol=1e-5)  # float32 there
+
+
+def params(grid, extra, length):
+    rng = np.random.default_rng(1)
+    tables = {
+        position.IMAGE: rng.normal(size=(grid**2 + extra, 4)).astype(np.float32),
+        position.TEXT: rng.normal(size=(length, 4)).astype(np.float32),
+    }
+    return tables | ({"image/class_embedding": np.ones(4)} if extra else {})
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_the_class_token_keeps_its_row_and_texts_are_cut(extra):
+    before = params(4, extra, 9)
+    shapes = {position.IMAGE: (36 + extra, 4), position.TEXT: (5, 4)}
+    after = position.fit(before, shapes, may_cut_text=True)
+    assert {key: after[key].shape for key in shapes} == shapes
+    np.testing.assert_array_equal(after[position.IMAGE][:extra], before[position.IMAGE][:extra])
+    np.testing.assert_array_equal(after[position.TEXT], before[position.TEXT][:5])
+    grid = before[position.IMAGE][extra:].reshape(4, 4, 4)
+    np.testing.assert_array_equal(
+        after[position.IMAGE][extra:].reshape(6, 6, 4), position.resample(grid, 6)
+    )
+
+
+def test_what_fits_is_left_alone():
+    before = params(4, 1, 9)
+    after = position.fit(before, {k: v.shape for k, v in before.items()}, may_cut_text=False)
+    assert all(np.array_equal(after[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize(
+    ("length", "may_cut", "words"),
+    [(12, True, "context_length=9 or less"), (5, False, "context_length=9$")],
+)
+def test_texts_are_not_stretched_nor_cut_where_all_tokens_are_read(length, may_cut, words):
+    before = params(4, 1, 9)
+    shapes = {position.IMAGE: (17, 4), position.TEXT: (length, 4)}
+    with pytest.raises(WeightsError, match=words):
+        position.fit(before, shapes, may_cut_text=may_cut)
+
+
+def test_grids_that_are_not_square_are_refused():
+    with pytest.raises(WeightsError, match="only square grids"):
+        position.fit(
+            params(4, 1, 9), {position.IMAGE: (13, 4), position.TEXT: (9, 4)}, may_cut_text=True
+        )

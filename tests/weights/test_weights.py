@@ -1,0 +1,137 @@
+"""Tables of names: round trips on random arrays, and what does not fit is refused by name."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from vlc_jax import models, weights
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import Architecture, rename
+
+SMALL = {"width": 24, "heads": 4, "depth": 2, "mlp_width": 40}
+TEXT = {**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2}
+MODELS = {
+    "clip": {
+        "variant": "B/32",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**TEXT, "projection": 8},
+    },
+    "siglip": {
+        "variant": "SigLIP-B/16",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4},
+        "text": {**TEXT, "projection": 24},
+    },
+}
+FAMILY = {
+    **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
+    **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision"), "siglip"),
+}
+ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
+
+
+@functools.cache
+def parameters(family):
+    """A tree of random numbers, no two alike."""
+    model = models.build("clip", **MODELS[family])
+    shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+
+
+def written(tmp_path, arrays):
+    path = tmp_path / "weights.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def assert_same(got, expected):
+    """The same trees, shapes and numbers; numpy alone would take (1,) for ()."""
+    assert jax.tree.map(np.shape, got) == jax.tree.map(np.shape, expected)
+    jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+def test_every_format_is_tested():
+    assert set(FAMILY) == set(weights.FORMATS)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_out_and_in_again_is_bit_for_bit_the_same(tmp_path, name):
+    params = parameters(FAMILY[name])
+    arrays = weights.save(params, name, ARCHITECTURE)
+    assert sum(x.size for x in arrays.values()) == sum(x.size for x in jax.tree.leaves(params))
+    back, found = weights.load(written(tmp_path, arrays), params, ARCHITECTURE)
+    assert found == name
+    assert_same(back, params)
+    again = weights.save(back, name, ARCHITECTURE)
+    assert list(again) == list(arrays)
+    for key, value in arrays.items():
+        np.testing.assert_array_equal(again[key], value)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_what_does_not_fit_is_refused_by_name(tmp_path, name):
+    params = parameters(FAMILY[name])
+    arrays = weights.save(params, name, ARCHITECTURE)
+    key = next(k for k, v in arrays.items() if v.ndim == 2 and "pos" not in k)
+
+    def refused(changed, *words):
+        with pytest.raises(WeightsError) as error:
+            weights.load(written(tmp_path, changed), params, ARCHITECTURE)
+        for word in words:
+            assert word in str(error.value)
+
+    refused({**arrays, "head.extra": np.ones(3)}, "head.extra", "no parameter of this model")
+    refused({k: v for k, v in arrays.items() if k != key}, key, "not in the file")
+    refused({**arrays, key: np.full_like(arrays[key], np.nan)}, "not finite")
+    refused({**arrays, key: arrays[key][:-4, :-4]}, "shape")
+
+
+def test_a_missing_layer_is_a_hole_and_another_one_is_left_over(tmp_path):
+    params = parameters("clip")
+    arrays = weights.save(params, "openai", ARCHITECTURE)
+    moved = {k.replace("transformer.resblocks.1.", "transformer.resblocks.2."): v
+             for k, v in arrays.items()}  # fmt: skip
+    with pytest.raises(WeightsError) as error:
+        weights.load(written(tmp_path, moved), params, ARCHITECTURE)
+    assert "resblocks.1." in str(error.value)
+    assert "resblocks.2." in str(error.value)
+
+
+def test_a_parameter_that_a_format_has_no_name_for_is_not_dropped(tmp_path):
+    params = parameters("siglip")
+    with pytest.raises(WeightsError, match="no name in this format"):
+        weights.save({**params, "adapter": {"kernel": np.ones(2)}}, "hf_siglip", ARCHITECTURE)
+    arrays = weights.save(params, "hf_siglip", ARCHITECTURE)
+    with pytest.raises(WeightsError, match="no name for: adapter"):
+        weights.load(written(tmp_path, arrays), {**params, "adapter": np.ones(2)}, ARCHITECTURE)
+
+
+def test_buffers_that_are_no_weights_are_passed_over(tmp_path):
+    params = parameters("clip")
+    arrays = weights.save(params, "openai", ARCHITECTURE)
+    arrays |= {"attn_mask": np.full((7, 7), -np.inf), "input_resolution": np.asarray(12)}
+    back, _ = weights.load(written(tmp_path, arrays), params, ARCHITECTURE)
+    assert_same(back, params)
+
+
+def test_half_precision_comes_back_as_float32(tmp_path):
+    params = parameters("clip")
+    arrays = weights.save(params, "openai", ARCHITECTURE)
+    half = {k: v.astype(np.float16) for k, v in arrays.items()}
+    back, _ = weights.load(written(tmp_path, half), params, ARCHITECTURE)
+    for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True):
+        assert x.dtype == np.float32
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3)
+
+
+def test_names_of_no_format_are_shown(tmp_path):
+    with pytest.raises(WeightsError, match=r"no known format.*first names are conv1"):
+        weights.load(written(tmp_path, {"conv1": np.ones(2)}), {}, ARCHITECTURE)
+
+
+def test_flatten_and_back():
+    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
+    assert rename.flatten(tree) == {"a/b": 1, "a/c/d": 2, "e": 3}
+    assert rename.unflatten(rename.flatten(tree)) == tree

@@ -1,0 +1,165 @@
+"""A run's weights for other projects, offline: numbers, config, processor, tokenizer, model card.
+
+  python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
+
+hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP).
+big_vision: one .npz (SigLIP).   Exit code 0: done; 2: the model has no such form, or wrong request.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+from safetensors.numpy import save_file
+
+from input_pipeline import image as image_ops
+from vlc_jax import build, evaluate, weights
+from vlc_jax.checkpoint import CheckpointError
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.weights import folder
+from vlc_jax.workdir import read_json
+
+TARGETS = {  # --to -> format of a CLIP and of a SigLIP model
+    "hf": ("hf_clip", "hf_siglip"),
+    "open_clip": ("openai", None),
+    "big_vision": (None, "big_vision"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m vlc_jax.tools.export",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
+    parser.add_argument("--to", required=True, choices=TARGETS)
+    parser.add_argument("--out", required=True, type=Path, help="a new folder")
+    options = parser.parse_args(arguments)
+    try:
+        names = export(options.workdir, options.to, options.out)
+    except (UsageError, WeightsError, CheckpointError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.out}: {', '.join(names)}")
+    return 0
+
+
+def export(workdir: Path, target: str, out: Path) -> list[str]:
+    """Writes the newest parameters of `workdir` into the new folder `out`; the names of its files.
+
+    Everything is written beside `out` and moved there at the end. Raises UsageError for a workdir
+    without parameters or an `out` that exists, WeightsError for a model that `target` cannot hold.
+    """
+    if out.exists():
+        raise UsageError(f"{out} exists already; name a new folder")
+    if not (workdir / "config.json").exists():
+        raise UsageError(f"{workdir} is not a workdir: it has no config.json")
+    config = ConfigDict(read_json(workdir / "config.json")).lock()
+    task = build.task(config)
+    params, step = evaluate.newest_params(config, task, workdir)
+    is_siglip = task.model.image.pooling == "map"
+    name = TARGETS[target][is_siglip]
+    if name is None:
+        kind = "SigLIP" if is_siglip else "CLIP"
+        raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
+    arrays = weights.save(jax.tree.map(np.asarray, params), name, build.architecture(task.model))
+    facts = describe(config, task, is_siglip)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        write(partial, target, arrays, facts, config)
+        card = model_card(config, workdir, target, step)
+        (partial / "README.md").write_text(card, "utf-8")
+        partial.chmod(0o755)
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return sorted(path.name for path in out.iterdir())
+
+
+def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Model:
+    """What the other projects' config files ask."""
+    image, text, tokenizer = task.model.image, task.model.text, task.tokenizer
+    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
+    towers = [
+        folder.Tower(t.width, t.depth, t.heads, t.mlp_width or 4 * t.width, t.activation, t.epsilon)
+        for t in (image, text)
+    ]
+    return folder.Model(
+        *towers,
+        embed=text.projection,
+        image_size=image.image_size,
+        patch_size=image.patch_size,
+        context_length=text.context_length,
+        vocab_size=text.vocab_size,
+        bos_id=getattr(tokenizer, "bos_id", None),
+        eos_id=tokenizer.eos_id,
+        pad_id=tokenizer.pad_id,
+        mean=mean,
+        std=std,
+        crop="none" if config.input.crop == "none" else "centre",
+        is_siglip=is_siglip,
+    )
+
+
+def write(
+    out: Path, target: str, arrays: dict[str, np.ndarray], facts: folder.Model, config: ConfigDict
+) -> None:
+    """Numbers, configs and the tokenizer's files."""
+    if target == "big_vision":
+        np.savez(out / "weights.npz", **arrays)
+        return
+    files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target](facts)
+    for name, content in files.items():
+        text = json.dumps(folder.without_none(content), indent=2)
+        (out / name).write_text(text + "\n", "utf-8")
+    name = {"hf": "model", "open_clip": "open_clip_model"}[target]
+    save_file(arrays, out / f"{name}.safetensors", metadata={"format": "pt"})
+    tokenizer = config.text[config.text.tokenizer]
+    if "path" in tokenizer and tokenizer.path:
+        source = Path(tokenizer.path)
+        names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+        files = [source / name for name in names] if source.is_dir() else [source]
+        for file in files:
+            if file.exists():
+                shutil.copy(file, out / file.name)
+
+
+def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str:
+    """The README of the exported folder, from what the run left behind."""
+    rows: list[dict[str, Any]] = [
+        json.loads(path.read_text()) for path in sorted(workdir.glob(f"evals/*/{step}.json"))
+    ]
+    lines = [
+        f"# {workdir.name}",
+        "",
+        f"Trained with vlc_jax for {step:,} steps of {config.batch_size:,} pairs, exported as "
+        f"{target}. Architecture {config.model.variant}, losses {', '.join(config.losses)}, source "
+        f"`{config.input.source}`, started from {config.weights.path or 'random weights'}.",
+        "",
+        "| benchmark | metric | value | 95 % interval | chance | n |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        for metric in row["summary"]:
+            m = row["metrics"][metric]
+            lines.append(
+                f"| {row['benchmark']} | {metric} | {m['value']:.3f} | "
+                f"{m['low']:.3f}-{m['high']:.3f} | {m['chance']:.3f} | {m['count']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Weights of other projects in and out: `load` and `save`, one table of formats."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import (
+    big_vision,
+    facts,
+    files,
+    huggingface,
+    open_clip,
+    openai,
+    position,
+    rename,
+)
+from vlc_jax.weights.rename import Rule, flatten, unflatten
+
+__all__ = [
+    "FORMATS",
+    "Architecture",
+    "Format",
+    "detect",
+    "facts",
+    "flatten",
+    "load",
+    "save",
+    "unflatten",
+]
+
+
+class Architecture(NamedTuple):
+    """What must be known of a model and cannot be read off its shapes."""
+
+    patch_size: int
+    heads: dict[str, int]  # of "image" and "text"
+    may_cut_text: bool = False  # whether a text never reads what follows its end
+
+
+class Format(NamedTuple):
+    """`marks`: names that only this format has, all of them; `ignored`: names without weights."""
+
+    marks: tuple[str, ...]
+    rules: Callable[[Architecture], list[Rule]]
+    ignored: tuple[str, ...] = ()
+
+
+# Looked through in this order: the first whose marks are all in the file.
+FORMATS: dict[str, Format] = {
+    "open_clip": Format(
+        ("visual.conv1.weight", "text.token_embedding.weight"),
+        lambda a: openai.rules(a.patch_size, "text."),
+        openai.IGNORED,
+    ),
+    "openai": Format(
+        ("visual.conv1.weight", "token_embedding.weight"),
+        lambda a: openai.rules(a.patch_size),
+        openai.IGNORED,
+    ),
+    "open_clip_siglip": Format(
+        ("visual.trunk.attn_pool.latent", "text.token_embedding.weight"),
+        lambda a: open_clip.siglip_rules(a.patch_size),
+        openai.IGNORED,
+    ),
+    "hf_clip": Format(
+        ("vision_model.embeddings.class_embedding", "text_projection.weight"),
+        lambda a: huggingface.clip_rules(a.patch_size),
+        huggingface.IGNORED,
+    ),
+    "hf_siglip": Format(
+        ("vision_model.head.probe", "text_model.head.weight"),
+        lambda a: huggingface.siglip_rules(a.patch_size),
+        huggingface.IGNORED,
+    ),
+    "big_vision": Format(
+        ("params/img/MAPHead_0/probe", "params/txt/Embed_0/embedding"),
+        lambda a: big_vision.rules(a.heads, a.patch_size),
+    ),
+}
+
+
+def detect(arrays: Mapping[str, np.ndarray]) -> str:
+    """The format whose names these are. Raises WeightsError if there is none."""
+    for name, each in FORMATS.items():
+        if all(mark in arrays for mark in each.marks):
+            return name
+    raise WeightsError(
+        f"weights of no known format ({', '.join(FORMATS)}); the first names are "
+        f"{', '.join(list(arrays)[: rename.SHOWN])}"
+    )
+
+
+def load(
+    path: str | Path, shapes: Mapping[str, Any], architecture: Architecture
+) -> tuple[dict[str, Any], str]:
+    """The parameters in a file or folder as a tree like `shapes`, float32, and their format.
+
+    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct. Nothing is left over and nothing
+    missing: raises WeightsError otherwise, and for files that are damaged. Position embeddings are
+    brought to the model's resolution and context (`position.fit`).
+    """
+    arrays = files.read(path)
+    name = detect(arrays)
+    wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
+    try:
+        flat = rename.load(FORMATS[name].rules(architecture), arrays, wanted, FORMATS[name].ignored)
+        flat = position.fit(flat, wanted, may_cut_text=architecture.may_cut_text)
+        rename.check_values(flat, wanted)
+    except WeightsError as error:
+        raise WeightsError(f"{path} ({name}): {error}") from error
+    return unflatten(flat), name
+
+
+def save(params: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, np.ndarray]:
+    """Our parameters under the names of format `name`. Raises WeightsError if it lacks some."""
+    return rename.save(FORMATS[name].rules(architecture), flatten(params))

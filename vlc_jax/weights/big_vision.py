@@ -1,0 +1,95 @@
+"""The names of big_vision's two-tower SigLIP checkpoints, `.npz` with "/" between the parts."""
+
+import numpy as np
+
+from vlc_jax.weights import rename
+from vlc_jax.weights.rename import Codec, Rule, rule
+
+
+def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
+    """SigLIP; `heads` are those of each tower, {"image": ..., "text": ...}."""
+    image, text = "params/img", "params/txt"
+    pool = f"{image}/MAPHead_0"
+    kernel = Codec(
+        lambda x: (x.reshape(-1, x.shape[-1]),),
+        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
+    )
+    return [
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", kernel),
+        rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
+        rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
+        *_blocks(f"{image}/Transformer", "image/block_{i}", heads["image"]),
+        *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
+        rule(f"{pool}/probe", "image/pooling/probe", rename.LEADING_ONE),
+        *_attention(pool, "image/pooling/attention", heads["image"]),
+        *_norm(f"{pool}/LayerNorm_0", "image/pooling/norm"),
+        *_mlp(f"{pool}/MlpBlock_0", "image/pooling/mlp"),
+        rule(f"{text}/Embed_0/embedding", "text/token_embedding/embedding"),
+        rule(f"{text}/pos_embedding", "text/position_embedding", rename.LEADING_ONE),
+        *_blocks(f"{text}/Encoder_0", "text/block_{i}", heads["text"]),
+        *_norm(f"{text}/Encoder_0/encoder_norm", "text/norm"),
+        *_dense(f"{text}/head", "text/projection"),
+        rule("params/t", "logit_scale", rename.SCALAR_OF_ONE),
+        rule("params/b", "logit_bias", rename.SCALAR_OF_ONE),
+    ]
+
+
+def _norm(theirs: str, ours: str) -> list[Rule]:
+    return [rule(f"{theirs}/{part}", f"{ours}/{part}") for part in ("scale", "bias")]
+
+
+def _dense(theirs: str, ours: str) -> list[Rule]:
+    return [rule(f"{theirs}/{part}", f"{ours}/{part}") for part in ("kernel", "bias")]
+
+
+def _mlp(theirs: str, ours: str) -> list[Rule]:
+    return [
+        *_dense(f"{theirs}/Dense_0", f"{ours}/up"),
+        *_dense(f"{theirs}/Dense_1", f"{ours}/down"),
+    ]
+
+
+def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
+    """Kernels (width, heads, head), biases (heads, head), the output's (heads, head, width)."""
+
+    def merged(x: np.ndarray) -> np.ndarray:
+        return x.reshape(*x.shape[:-2], -1)
+
+    def split(x: np.ndarray) -> np.ndarray:
+        return x.reshape(*x.shape[:-1], heads, -1)
+
+    attention = f"{theirs}/MultiHeadDotProductAttention_0"
+    query = Codec(lambda x: (merged(x),), lambda x: (split(x),))
+    key_value = Codec(
+        lambda key, value: (np.concatenate([merged(key), merged(value)], axis=-1),),
+        lambda x: tuple(split(part) for part in np.split(x, 2, axis=-1)),
+    )
+    out = Codec(
+        lambda x: (x.reshape(-1, x.shape[-1]),), lambda x: (x.reshape(heads, -1, x.shape[-1]),)
+    )
+    return [
+        *(
+            each
+            for kind in ("kernel", "bias")
+            for each in (
+                rule(f"{attention}/query/{kind}", f"{ours}/query/{kind}", query),
+                rule(
+                    [f"{attention}/{part}/{kind}" for part in ("key", "value")],
+                    f"{ours}/key_value/{kind}",
+                    key_value,
+                ),
+            )
+        ),
+        rule(f"{attention}/out/kernel", f"{ours}/out/kernel", out),
+        rule(f"{attention}/out/bias", f"{ours}/out/bias"),
+    ]
+
+
+def _blocks(theirs: str, ours: str, heads: int) -> list[Rule]:
+    block = f"{theirs}/encoderblock_{{i}}"
+    return [
+        *_norm(f"{block}/LayerNorm_0", f"{ours}/attention_norm"),
+        *_attention(block, f"{ours}/attention", heads),
+        *_norm(f"{block}/LayerNorm_1", f"{ours}/mlp_norm"),
+        *_mlp(f"{block}/MlpBlock_0", f"{ours}/mlp"),
+    ]

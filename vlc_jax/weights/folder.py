@@ -1,0 +1,151 @@
+"""What a folder of exported weights holds beside them, as Hugging Face and open_clip want it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vlc_jax.errors import WeightsError
+
+
+class Tower(NamedTuple):
+    """Sizes of one tower; `mlp_width` in full, `length` in patches per side or tokens."""
+
+    width: int
+    depth: int
+    heads: int
+    mlp_width: int
+    activation: str
+    epsilon: float
+
+
+class Model(NamedTuple):
+    """What the other projects' config files ask of a model and its pixels."""
+
+    image: Tower
+    text: Tower
+    embed: int
+    image_size: int
+    patch_size: int
+    context_length: int
+    vocab_size: int
+    bos_id: int | None
+    eos_id: int
+    pad_id: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    crop: str  # centre | none
+    is_siglip: bool
+
+
+_HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+
+
+def hugging_face(model: Model) -> dict[str, Any]:
+    """File name -> JSON of a transformers folder."""
+    kind = "siglip" if model.is_siglip else "clip"
+    towers = {
+        part: {
+            "hidden_size": tower.width,
+            "num_hidden_layers": tower.depth,
+            "num_attention_heads": tower.heads,
+            "intermediate_size": tower.mlp_width,
+            "hidden_act": _HF_ACTIVATIONS[tower.activation],
+            "layer_norm_eps": tower.epsilon,
+        }
+        for part, tower in (("image", model.image), ("text", model.text))
+    }
+    vision = towers["image"] | {"image_size": model.image_size, "patch_size": model.patch_size}
+    text = towers["text"] | {
+        "vocab_size": model.vocab_size,
+        "max_position_embeddings": model.context_length,
+        "bos_token_id": model.bos_id,
+        "eos_token_id": model.eos_id,
+        "pad_token_id": model.pad_id,
+    }
+    own = {"projection_size": model.embed} if model.is_siglip else {}
+    config = {
+        "architectures": ["SiglipModel" if model.is_siglip else "CLIPModel"],
+        "model_type": kind,
+        "vision_config": {"model_type": f"{kind}_vision_model", **vision},
+        "text_config": {"model_type": f"{kind}_text_model", **text, **own},
+        **({} if model.is_siglip else {"projection_dim": model.embed}),
+    }
+    return {"config.json": config, "preprocessor_config.json": _processor(model)}
+
+
+def _processor(model: Model) -> dict[str, Any]:
+    common = {
+        "do_resize": True,
+        "resample": 3,  # bicubic, as Pillow numbers it
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(model.mean),
+        "image_std": list(model.std),
+    }
+    side = model.image_size
+    square = {"height": side, "width": side}
+    if model.crop == "none":
+        kind = "SiglipImageProcessor" if model.is_siglip else "CLIPImageProcessor"
+        return {"image_processor_type": kind, "size": square, **common} | (
+            {} if model.is_siglip else {"do_center_crop": False}
+        )
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": side},
+        "do_center_crop": True,
+        "crop_size": square,
+        **common,
+    }
+
+
+def open_clip(model: Model) -> dict[str, Any]:
+    """File name -> JSON of a folder that open_clip loads as "local-dir:FOLDER".
+
+    Raises WeightsError for SigLIP models: open_clip builds them from timm's table of names.
+    """
+    if model.is_siglip:
+        raise WeightsError(
+            "open_clip builds SigLIP from timm's named models, not from sizes: export to hf"
+        )
+    activations = {model.image.activation, model.text.activation}
+    if len(activations) > 1 or "gelu_tanh" in activations:
+        raise WeightsError(f"open_clip has quick_gelu or gelu for both towers; got {activations}")
+    vision, text = model.image, model.text
+    config = {
+        "model_cfg": {
+            "embed_dim": model.embed,
+            "quick_gelu": activations == {"quick_gelu"},
+            "vision_cfg": {
+                "image_size": model.image_size,
+                "patch_size": model.patch_size,
+                "width": vision.width,
+                "layers": vision.depth,
+                "head_width": vision.width // vision.heads,
+                "mlp_ratio": vision.mlp_width / vision.width,
+            },
+            "text_cfg": {
+                "context_length": model.context_length,
+                "vocab_size": model.vocab_size,
+                "width": text.width,
+                "heads": text.heads,
+                "layers": text.depth,
+                "mlp_ratio": text.mlp_width / text.width,
+            },
+        },
+        "preprocess_cfg": {
+            "mean": list(model.mean),
+            "std": list(model.std),
+            "interpolation": "bicubic",
+            "resize_mode": "squash" if model.crop == "none" else "shortest",
+        },
+    }
+    return {"open_clip_config.json": config}
+
+
+def without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object without the keys that hold None."""
+    return {
+        key: without_none(value) if isinstance(value, Mapping) else value
+        for key, value in tree.items()
+        if value is not None
+    }

@@ -1,0 +1,70 @@
+"""The names of Hugging Face's CLIPModel, SiglipModel and Siglip2 of fixed resolution."""
+
+from vlc_jax.weights import rename
+from vlc_jax.weights.openai import attention, dense, norm
+from vlc_jax.weights.rename import Rule, rule
+
+IGNORED = (r".*\.position_ids",)
+
+
+def _blocks(theirs: str, ours: str) -> list[Rule]:
+    block = f"{theirs}.encoder.layers.{{i}}"
+    parts = {
+        kind: tuple(f"{block}.self_attn.{part}_proj.{kind}" for part in "qkv")
+        for kind in ("weight", "bias")
+    }
+    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
+    biases = (f"{ours}/attention/query/bias", f"{ours}/attention/key_value/bias")
+    return [
+        *norm(f"{block}.layer_norm1", f"{ours}/attention_norm"),
+        rule(parts["weight"], kernels, rename.SEPARATE_WEIGHT),
+        rule(parts["bias"], biases, rename.SEPARATE_BIAS),
+        *dense(f"{block}.self_attn.out_proj", f"{ours}/attention/out"),
+        *norm(f"{block}.layer_norm2", f"{ours}/mlp_norm"),
+        *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
+        *dense(f"{block}.mlp.fc2", f"{ours}/mlp/down"),
+    ]
+
+
+def _embeddings(patch_size: int) -> list[Rule]:
+    image, text = "vision_model.embeddings", "text_model.embeddings"
+    patches = rename.convolution(patch_size)
+    return [
+        rule(f"{image}.patch_embedding.weight", "image/patch_embedding/kernel", patches),
+        rule(f"{image}.position_embedding.weight", "image/position_embedding"),
+        rule(f"{text}.token_embedding.weight", "text/token_embedding/embedding"),
+        rule(f"{text}.position_embedding.weight", "text/position_embedding"),
+        *_blocks("vision_model", "image/block_{i}"),
+        *_blocks("text_model", "text/block_{i}"),
+        *norm("vision_model.post_layernorm", "image/norm"),
+        *norm("text_model.final_layer_norm", "text/norm"),
+    ]
+
+
+def clip_rules(patch_size: int) -> list[Rule]:
+    """CLIPModel; "pre_layrnorm" is its own spelling."""
+    return [
+        *_embeddings(patch_size),
+        rule("vision_model.embeddings.class_embedding", "image/class_embedding"),
+        *norm("vision_model.pre_layrnorm", "image/pre_norm"),
+        rule("visual_projection.weight", "image/projection/kernel", rename.TRANSPOSED),
+        rule("text_projection.weight", "text/projection/kernel", rename.TRANSPOSED),
+        rule("logit_scale", "logit_scale", rename.SCALAR),
+    ]
+
+
+def siglip_rules(patch_size: int) -> list[Rule]:
+    """SiglipModel, which SigLIP 2 of fixed resolution uses too."""
+    head, pooling = "vision_model.head", "image/pooling"
+    return [
+        *_embeddings(patch_size),
+        rule("vision_model.embeddings.patch_embedding.bias", "image/patch_embedding/bias"),
+        rule(f"{head}.probe", f"{pooling}/probe", rename.LEADING_ONE),
+        *attention(f"{head}.attention", f"{pooling}/attention"),
+        *norm(f"{head}.layernorm", f"{pooling}/norm"),
+        *dense(f"{head}.mlp.fc1", f"{pooling}/mlp/up"),
+        *dense(f"{head}.mlp.fc2", f"{pooling}/mlp/down"),
+        *dense("text_model.head", "text/projection"),
+        rule("logit_scale", "logit_scale", rename.SCALAR_OF_ONE),
+        rule("logit_bias", "logit_bias", rename.SCALAR_OF_ONE),
+    ]

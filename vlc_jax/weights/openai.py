@@ -1,0 +1,72 @@
+"""The names of OpenAI's CLIP, which open_clip's ViT models share."""
+
+from vlc_jax.weights import rename
+from vlc_jax.weights.rename import Rule, rule
+
+# Buffers and settings that OpenAI's TorchScript archives and state dicts carry beside the weights.
+IGNORED = (r".*attn_mask", "input_resolution", "context_length", "vocab_size")
+
+
+def norm(theirs: str, ours: str) -> list[Rule]:
+    """A layer norm."""
+    return [
+        rule(f"{theirs}.weight", f"{ours}/scale"),
+        rule(f"{theirs}.bias", f"{ours}/bias"),
+    ]
+
+
+def dense(theirs: str, ours: str) -> list[Rule]:
+    """A torch Linear with bias."""
+    return [
+        rule(f"{theirs}.weight", f"{ours}/kernel", rename.TRANSPOSED),
+        rule(f"{theirs}.bias", f"{ours}/bias"),
+    ]
+
+
+def attention(theirs: str, ours: str) -> list[Rule]:
+    """A torch.nn.MultiheadAttention."""
+    kernels = (f"{ours}/query/kernel", f"{ours}/key_value/kernel")
+    biases = (f"{ours}/query/bias", f"{ours}/key_value/bias")
+    return [
+        rule(f"{theirs}.in_proj_weight", kernels, rename.PACKED_WEIGHT),
+        rule(f"{theirs}.in_proj_bias", biases, rename.PACKED_BIAS),
+        *dense(f"{theirs}.out_proj", f"{ours}/out"),
+    ]
+
+
+def blocks(theirs: str, ours: str) -> list[Rule]:
+    """A stack of transformer blocks."""
+    return [
+        *norm(f"{theirs}.ln_1", f"{ours}/attention_norm"),
+        *attention(f"{theirs}.attn", f"{ours}/attention"),
+        *norm(f"{theirs}.ln_2", f"{ours}/mlp_norm"),
+        *dense(f"{theirs}.mlp.c_fc", f"{ours}/mlp/up"),
+        *dense(f"{theirs}.mlp.c_proj", f"{ours}/mlp/down"),
+    ]
+
+
+def text_tower(prefix: str = "") -> list[Rule]:
+    """The text transformer, all but its projection."""
+    return [
+        rule(f"{prefix}token_embedding.weight", "text/token_embedding/embedding"),
+        rule(f"{prefix}positional_embedding", "text/position_embedding"),
+        *blocks(f"{prefix}transformer.resblocks.{{i}}", "text/block_{i}"),
+        *norm(f"{prefix}ln_final", "text/norm"),
+    ]
+
+
+def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
+    """CLIP with a vision transformer; open_clip's custom-text models have `text_prefix` "text."."""
+    return [
+        rule("visual.class_embedding", "image/class_embedding"),
+        rule("visual.positional_embedding", "image/position_embedding"),
+        rule("visual.conv1.weight", "image/patch_embedding/kernel", rename.convolution(patch_size)),
+        *norm("visual.ln_pre", "image/pre_norm"),
+        *blocks("visual.transformer.resblocks.{i}", "image/block_{i}"),
+        *norm("visual.ln_post", "image/norm"),
+        rule("visual.proj", "image/projection/kernel"),
+        *text_tower(text_prefix),
+        rule(f"{text_prefix}text_projection", "text/projection/kernel"),
+        rule("logit_scale", "logit_scale", rename.SCALAR),
+        rule("logit_bias", "logit_bias", rename.SCALAR),  # of models trained with the sigmoid loss
+    ]
