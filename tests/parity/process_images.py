@@ -1,0 +1,27 @@
+"""Runs in an environment with torch: transformers' image processors on Pillow, before rescaling.
+
+python tests/parity/process_images.py FOLDER_OF_PNG OUT.npz
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+if __name__ == "__main__":
+    plain = {"do_rescale": False, "do_normalize": False}
+    processors = {
+        "clip": CLIPImageProcessorPil(**plain),
+        "siglip": SiglipImageProcessorPil(**plain),
+    }
+    results = {}
+    for path in sorted(Path(sys.argv[1]).glob("*.png")):
+        with Image.open(path) as picture:
+            picture.load()
+        for name, processor in processors.items():
+            pixels = processor(picture, return_tensors="np")["pixel_values"][0]
+            results[f"{path.stem}/{name}"] = np.moveaxis(pixels, 0, -1).astype(np.uint8)
+    np.savez(sys.argv[2], **results)

@@ -1,0 +1,46 @@
+"""Pixels are those of transformers' image processors, bit for bit, whatever the size."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline.image import ImageTransform
+
+pytestmark = pytest.mark.slow
+
+SIZES = [(500, 375), (375, 500), (333, 251), (251, 333), (640, 427), (1023, 767), (224, 224),
+         (225, 224), (224, 301), (97, 61), (61, 97), (1200, 225)]  # fmt: skip
+
+
+def test_pixels_are_those_of_transformers_on_odd_sizes(tmp_path):
+    python = os.environ.get("VLC_PARITY_PYTHON")
+    if not python:
+        pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
+    rng = np.random.default_rng(0)
+    pictures = {}
+    for width, height in SIZES:
+        coarse = rng.integers(0, 256, size=(height // 9 + 2, width // 9 + 2, 3), dtype=np.uint8)
+        picture = Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR)
+        noise = rng.integers(-20, 20, size=(height, width, 3))
+        pixels = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
+        pictures[f"{width}x{height}"] = pixels
+        Image.fromarray(pixels).save(tmp_path / f"{width}x{height}.png")
+    script = Path(__file__).with_name("process_images.py")
+    done = subprocess.run(
+        [python, script, tmp_path, tmp_path / "out.npz"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    crops = {"clip": "centre", "siglip": "none"}
+    with np.load(tmp_path / "out.npz") as expected:
+        assert len(expected.files) == 2 * len(SIZES)
+        for key in expected.files:
+            size, family = key.split("/")
+            ours = ImageTransform(224, crops[family])(pictures[size])
+            np.testing.assert_array_equal(ours, expected[key], err_msg=key)
