@@ -228,6 +228,19 @@ class ClipTokenizer:
         rows = [[self.sot_id, *encoding.ids] for encoding in encodings]
         return _pack(rows, self.context_length, self.pad_id, self.eos_id)
 
+    def files(self) -> dict[str, str]:
+        """The same tokenizer as the files of Hugging Face's CLIPTokenizer, name -> content."""
+        start, end = "<|startoftext|>", "<|endoftext|>"
+        settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": self.context_length}
+        tokens = {"bos_token": start, "eos_token": end, "unk_token": end, "pad_token": end}
+        vocabulary = self._vocabulary | {start: self.sot_id, end: self.eos_id}
+        merges = "".join(f"{first} {second}\n" for first, second in self._merges)
+        return {
+            "vocab.json": json.dumps(vocabulary),
+            "merges.txt": "#version: 0.2\n" + merges,
+            "tokenizer_config.json": json.dumps(settings | tokens, indent=2) + "\n",
+        }
+
     def _build(self, merges: list[tuple[str, str]]):
         import tokenizers
         from tokenizers import models, pre_tokenizers
@@ -235,8 +248,9 @@ class ClipTokenizer:
         letters = _byte_letters()
         names = letters + [letter + "</w>" for letter in letters]
         names += [first + second for first, second in merges]
+        self._merges, self._vocabulary = merges, {name: i for i, name in enumerate(names)}
         model = models.BPE(
-            vocab={name: index for index, name in enumerate(names)},
+            vocab=self._vocabulary,
             merges=merges,
             end_of_word_suffix="</w>",
         )

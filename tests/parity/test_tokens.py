@@ -56,15 +56,14 @@ def captions() -> list[str]:
     return made
 
 
-def test_clip_ids_are_those_of_open_clip_on_two_thousand_captions(tmp_path):
+def reference_ids(tmp_path, texts, *folder):
     python = os.environ.get("VLC_PARITY_PYTHON")
     if not python:
         pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
-    texts = captions()
     (tmp_path / "captions.json").write_text(json.dumps(texts))
     script = Path(__file__).with_name("tokenize_captions.py")
     done = subprocess.run(
-        [python, script, tmp_path / "captions.json", tmp_path / "ids.npz"],
+        [python, script, tmp_path / "captions.json", tmp_path / "ids.npz", *folder],
         capture_output=True,
         text=True,
         check=False,
@@ -72,7 +71,29 @@ def test_clip_ids_are_those_of_open_clip_on_two_thousand_captions(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "ids.npz") as theirs:
-        expected, vocabulary = theirs["ids"], str(theirs["vocabulary"])
-    ours = ClipTokenizer(77, path=vocabulary)(texts)
-    wrong = [text for text, a, b in zip(texts, ours, expected, strict=True) if (a != b).any()]
+        return dict(theirs)
+
+
+def test_clip_ids_are_those_of_open_clip_on_two_thousand_captions(tmp_path):
+    texts = captions()
+    theirs = reference_ids(tmp_path, texts)
+    ours = ClipTokenizer(77, path=str(theirs["vocabulary"]))(texts)
+    pairs = zip(texts, ours, theirs["ids"], strict=True)
+    wrong = [text for text, a, b in pairs if (a != b).any()]
     assert not wrong, wrong[:5]
+
+
+def test_exported_files_give_our_ids_in_transformers(tmp_path):
+    """On plain captions: its CLIPTokenizer repairs no Unicode, and pads with the end token."""
+    words = [word for word in PIECES if word.isascii() and word.isprintable() and "&" not in word]
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(words, k=rng.choice([1, 4, 12, 90]))) for _ in range(500)]
+    vocabulary = str(reference_ids(tmp_path, texts)["vocabulary"])
+    tokenizer = ClipTokenizer(77, path=vocabulary)
+    (tmp_path / "exported").mkdir()
+    for name, content in tokenizer.files().items():
+        (tmp_path / "exported" / name).write_text(content, "utf-8")
+    theirs = reference_ids(tmp_path, texts, tmp_path / "exported")["ids"]
+    ours = tokenizer(texts)
+    ended = np.cumsum(ours == tokenizer.eos_id, axis=1) > 0
+    np.testing.assert_array_equal(np.where(ended, tokenizer.eos_id, ours), theirs)

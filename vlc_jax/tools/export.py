@@ -20,6 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
+import input_pipeline
 from input_pipeline import image as image_ops
 from vlc_jax import build, evaluate, weights
 from vlc_jax.checkpoint import CheckpointError
@@ -77,7 +78,7 @@ def export(workdir: Path, target: str, out: Path) -> list[str]:
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        write(partial, target, arrays, facts, config)
+        write(partial, target, arrays, facts, config, task.tokenizer)
         card = model_card(config, workdir, target, step)
         (partial / "README.md").write_text(card, "utf-8")
         partial.chmod(0o755)
@@ -114,7 +115,12 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
 
 
 def write(
-    out: Path, target: str, arrays: dict[str, np.ndarray], facts: folder.Model, config: ConfigDict
+    out: Path,
+    target: str,
+    arrays: dict[str, np.ndarray],
+    facts: folder.Model,
+    config: ConfigDict,
+    made_by: input_pipeline.Tokenizer,
 ) -> None:
     """Numbers, configs and the tokenizer's files."""
     if target == "big_vision":
@@ -125,7 +131,13 @@ def write(
         text = json.dumps(folder.without_none(content), indent=2)
         (out / name).write_text(text + "\n", "utf-8")
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
-    save_file(arrays, out / f"{name}.safetensors", metadata={"format": "pt"})
+    path = out / f"{name}.safetensors"
+    save_file(arrays, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors makes it private
+    if hasattr(made_by, "files"):
+        for name, content in made_by.files().items():
+            (out / name).write_text(content, "utf-8")
+        return
     tokenizer = config.text[config.text.tokenizer]
     if "path" in tokenizer and tokenizer.path:
         source = Path(tokenizer.path)
@@ -141,12 +153,17 @@ def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str
     rows: list[dict[str, Any]] = [
         json.loads(path.read_text()) for path in sorted(workdir.glob(f"evals/*/{step}.json"))
     ]
+    done = "Not trained, converted by vlc_jax"
+    if step:
+        done = (
+            f"Trained with vlc_jax for {step:,} steps of {config.batch_size:,} pairs, losses "
+            f"{', '.join(config.losses)}, source `{config.input.source}`"
+        )
     lines = [
         f"# {workdir.name}",
         "",
-        f"Trained with vlc_jax for {step:,} steps of {config.batch_size:,} pairs, exported as "
-        f"{target}. Architecture {config.model.variant}, losses {', '.join(config.losses)}, source "
-        f"`{config.input.source}`, started from {config.weights.path or 'random weights'}.",
+        f"{done}, exported as {target}. Architecture {config.model.variant}, started from "
+        f"{config.weights.path or 'random weights'}.",
         "",
         "| benchmark | metric | value | 95 % interval | chance | n |",
         "|---|---|---|---|---|---|",

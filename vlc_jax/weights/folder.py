@@ -7,7 +7,7 @@ from vlc_jax.errors import WeightsError
 
 
 class Tower(NamedTuple):
-    """Sizes of one tower; `mlp_width` in full, `length` in patches per side or tokens."""
+    """Sizes of one tower; `mlp_width` in full."""
 
     width: int
     depth: int
