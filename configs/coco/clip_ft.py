@@ -20,33 +20,19 @@ from configs import arguments, default, families
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument,
-        weights="",
-        tokenizer="",
-        path="",
-        image_folder="",
+        **families.ARGUMENTS,
         validation="",
-        batch=256,  # NegCLIP's README
+        batch=256,  # NegCLIP's README, like epochs, warmup and learning rate
         variant="B/32",
     )
     config = default.get_config()
     with config.unlocked():
-        families.use_clip(config, args.variant, args.tokenizer)
-        config.weights.path = args.weights or None
-        config.steps, config.epochs = None, 5.0  # NegCLIP's README
-        config.batch_size = args.batch
-        config.input.source = "records"
-        config.input.records.path = args.path
-        config.input.records.image_folder = args.image_folder or None
+        families.use_clip(config, args)
+        families.five_epochs(config, args)
         if args.path.endswith(".tsv"):  # the columns of the authors' file
             config.input.records.image_column = "filepath"
             config.input.records.caption_column = "title"
         config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
-        config.optimizer.learning_rate = 1e-6  # the README's; {1e-5, 5e-6, 1e-6} were tried
-        config.optimizer.warmup_steps = 50  # README
+        config.optimizer.learning_rate = 1e-6  # {1e-5, 5e-6, 1e-6} were tried
         config.optimizer.weight_decay = 0.2  # open_clip's default, none is given
-        config.checkpoint.every = 500
-        config.eval.every = 500
-        if args.validation:
-            options = {"split": "all", "path": args.validation}
-            config.evals = ConfigDict({"retrieval": options})
     return config

@@ -20,10 +20,7 @@ from configs import arguments, default, families
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument,
-        weights="",
-        tokenizer="",
-        path="",
-        image_folder="",
+        **families.ARGUMENTS,
         validation="",
         batch=512,  # 128 on each of 4 GPUs
         variant="SigLIP-L/16-256",
@@ -34,22 +31,11 @@ def get_config(argument: str | None = None) -> ConfigDict:
         raise ValueError(f"image_tower is locked or unlocked; got {args.image_tower!r}")
     config = default.get_config()
     with config.unlocked():
-        families.use_siglip(config, args.variant, args.tokenizer, args.size)
+        families.use_siglip(config, args, args.size)
+        families.five_epochs(config, args)
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
-        config.weights.path = args.weights or None
-        config.steps, config.epochs = None, 5.0
-        config.batch_size = args.batch
-        config.input.source = "records"
-        config.input.records.path = args.path
-        config.input.records.image_folder = args.image_folder or None
         config.optimizer.learning_rate = 5e-6
-        config.optimizer.warmup_steps = 50
         config.optimizer.weight_decay = 0.0
         if args.image_tower == "locked":
             config.optimizer.multipliers = (("image/.*", 0.0),)
-        config.checkpoint.every = 500
-        config.eval.every = 500
-        if args.validation:
-            options = {"split": "all", "path": args.validation}
-            config.evals = ConfigDict({"retrieval": options})
     return config

@@ -16,25 +16,12 @@ from configs import arguments, default, families
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(
-        argument,
-        weights="",
-        family="clip",
-        variant="B/32",
-        tokenizer="",
-        size=224,
-        path="",
-        image_folder="",
-    )
+    args = arguments.parse(argument, **families.ARGUMENTS, family="clip", variant="B/32", size=224)
     use = {"clip": families.use_clip, "siglip": families.use_siglip}
     if args.family not in use:
         raise ValueError(f"family is clip or siglip; got {args.family!r}")
     config = default.get_config()
     with config.unlocked():
-        use[args.family](config, args.variant, args.tokenizer, args.size)
-        config.weights.path = args.weights or None
-        config.input.source = "records"
-        config.input.records.path = args.path
-        config.input.records.image_folder = args.image_folder or None
+        use[args.family](config, args, args.size)
         config.evals = ConfigDict({"retrieval": {"split": "all"}})
     return config

@@ -5,31 +5,42 @@ VLC_PARITY_PYTHON is its interpreter; `make parity` builds it and sets the varia
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory):
-    """reference(case) -> folder with the weights and outputs of one case of reference.py."""
+def there() -> Callable[..., None]:
+    """there(script, *arguments) runs a script of this folder where the reference libraries are."""
     python = os.environ.get("VLC_PARITY_PYTHON")
     if not python:
         pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
-    root, script = tmp_path_factory.mktemp("reference"), Path(__file__).with_name("reference.py")
+
+    def run(script: str, *arguments: str | Path) -> None:
+        done = subprocess.run(
+            [python, Path(__file__).with_name(script), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def reference(there, tmp_path_factory):
+    """reference(case) -> folder with the weights and outputs of one case of reference.py."""
+    root = tmp_path_factory.mktemp("reference")
 
     def write(case: str) -> Path:
         folder = root / case.replace("/", "_")
         if not folder.exists():
-            done = subprocess.run(
-                [python, str(script), str(root), case],
-                capture_output=True,
-                text=True,
-                timeout=900,
-                check=False,
-                env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            )
-            assert done.returncode == 0, done.stderr
+            there("reference.py", root, case)
         return folder
 
     return write

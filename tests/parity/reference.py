@@ -117,6 +117,13 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
     torch.manual_seed(0)
     model = kind(16, TINY["vision"], TINY["text"], quick_gelu=quick_gelu)
     open_clip_case(folder, model, model.visual.transformer.resblocks)
+    if quick_gelu:  # OpenAI's files are TorchScript
+        clean = kind(16, TINY["vision"], TINY["text"], quick_gelu=True).eval()
+        clean.load_state_dict(model.state_dict())
+        example = inputs(24, 12, 60, 59)
+        traced = torch.jit.trace(clean, example, strict=False, check_trace=False)
+        torch.jit.save(traced, folder / "weights.traced.pt")
+        torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
 
 
 def real_open_clip(folder: Path, name: str) -> None:

@@ -1,9 +1,5 @@
 """Pixels are those of transformers' image processors, bit for bit, whatever the size."""
 
-import os
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,10 +12,7 @@ SIZES = [(500, 375), (375, 500), (333, 251), (251, 333), (640, 427), (1023, 767)
          (225, 224), (224, 301), (97, 61), (61, 97), (1200, 225)]  # fmt: skip
 
 
-def test_pixels_are_those_of_transformers_on_odd_sizes(tmp_path):
-    python = os.environ.get("VLC_PARITY_PYTHON")
-    if not python:
-        pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
+def test_pixels_are_those_of_transformers_on_odd_sizes(there, tmp_path):
     rng = np.random.default_rng(0)
     pictures = {}
     for width, height in SIZES:
@@ -29,14 +22,7 @@ def test_pixels_are_those_of_transformers_on_odd_sizes(tmp_path):
         pixels = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
         pictures[f"{width}x{height}"] = pixels
         Image.fromarray(pixels).save(tmp_path / f"{width}x{height}.png")
-    script = Path(__file__).with_name("process_images.py")
-    done = subprocess.run(
-        [python, script, tmp_path, tmp_path / "out.npz"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    there("process_images.py", tmp_path, tmp_path / "out.npz")
     crops = {"clip": "centre", "siglip": "none"}
     with np.load(tmp_path / "out.npz") as expected:
         assert len(expected.files) == 2 * len(SIZES)

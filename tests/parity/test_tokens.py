@@ -1,10 +1,7 @@
 """Token ids are those of the reference tokenizer, on captions of every kind."""
 
 import json
-import os
 import random
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,44 +53,33 @@ def captions() -> list[str]:
     return made
 
 
-def reference_ids(tmp_path, texts, *folder):
-    python = os.environ.get("VLC_PARITY_PYTHON")
-    if not python:
-        pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
+def reference_ids(there, tmp_path, texts, *folder):
     (tmp_path / "captions.json").write_text(json.dumps(texts))
-    script = Path(__file__).with_name("tokenize_captions.py")
-    done = subprocess.run(
-        [python, script, tmp_path / "captions.json", tmp_path / "ids.npz", *folder],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    there("tokenize_captions.py", tmp_path / "captions.json", tmp_path / "ids.npz", *folder)
     with np.load(tmp_path / "ids.npz") as theirs:
         return dict(theirs)
 
 
-def test_clip_ids_are_those_of_open_clip_on_two_thousand_captions(tmp_path):
+def test_clip_ids_are_those_of_open_clip_on_two_thousand_captions(there, tmp_path):
     texts = captions()
-    theirs = reference_ids(tmp_path, texts)
+    theirs = reference_ids(there, tmp_path, texts)
     ours = ClipTokenizer(77, path=str(theirs["vocabulary"]))(texts)
     pairs = zip(texts, ours, theirs["ids"], strict=True)
     wrong = [text for text, a, b in pairs if (a != b).any()]
     assert not wrong, wrong[:5]
 
 
-def test_exported_files_give_our_ids_in_transformers(tmp_path):
+def test_exported_files_give_our_ids_in_transformers(there, tmp_path):
     """On plain captions: its CLIPTokenizer repairs no Unicode, and pads with the end token."""
     words = [word for word in PIECES if word.isascii() and word.isprintable() and "&" not in word]
     rng = random.Random(1)
     texts = [" ".join(rng.choices(words, k=rng.choice([1, 4, 12, 90]))) for _ in range(500)]
-    vocabulary = str(reference_ids(tmp_path, texts)["vocabulary"])
+    vocabulary = str(reference_ids(there, tmp_path, texts)["vocabulary"])
     tokenizer = ClipTokenizer(77, path=vocabulary)
     (tmp_path / "exported").mkdir()
     for name, content in tokenizer.files().items():
         (tmp_path / "exported" / name).write_text(content, "utf-8")
-    theirs = reference_ids(tmp_path, texts, tmp_path / "exported")["ids"]
+    theirs = reference_ids(there, tmp_path, texts, tmp_path / "exported")["ids"]
     ours = tokenizer(texts)
     ended = np.cumsum(ours == tokenizer.eos_id, axis=1) > 0
     np.testing.assert_array_equal(np.where(ended, tokenizer.eos_id, ours), theirs)

@@ -1,9 +1,5 @@
 """Three training steps are those of open_clip: loss, decay rule, schedule, clipping, clamp."""
 
-import os
-import subprocess
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,16 +13,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("loss", ["infonce", "sigmoid"])
-def test_three_steps_end_at_the_parameters_of_open_clip(tmp_path, loss):
-    python = os.environ.get("VLC_PARITY_PYTHON")
-    if not python:
-        pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
-    script = Path(__file__).with_name("train_reference.py")
-    done = subprocess.run(
-        [python, script, loss, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
+def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
+    there("train_reference.py", loss, tmp_path)
     bias = {"logit_bias_init": -10.0, "logit_scale_init": 10.0} if loss == "sigmoid" else {}
     model = models.build("clip", **TINY, **bias)
     config = default.get_config()

@@ -104,7 +104,7 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
         patch_size=image.patch_size,
         context_length=text.context_length,
         vocab_size=text.vocab_size,
-        bos_id=getattr(tokenizer, "bos_id", None),
+        bos_id=getattr(tokenizer, "sot_id", None),
         eos_id=tokenizer.eos_id,
         pad_id=tokenizer.pad_id,
         mean=mean,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import files
 
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 # What Hugging Face leaves out of a config.json because it is the default of the class.
@@ -23,10 +24,13 @@ _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 def read(path: str | Path) -> dict[str, Any]:
     """What the files beside the weights say; {} where there are none.
 
-    Keys, each only if said: image_activation, text_activation, image_epsilon, text_epsilon,
-    image_size, context_length, mean, std, interpolation. Raises WeightsError for damaged files.
+    Only beside names that belong into such a folder: a single file may lie among anything.
+    Keys, each only if said: image_activation, text_activation, image_epsilon, text_epsilon, mean,
+    std, interpolation. Raises WeightsError for damaged files.
     """
     path = Path(path)
+    if not path.is_dir() and path.name not in files.IN_FOLDER:
+        return {}
     folder = path if path.is_dir() else path.parent
     facts = {}
     for name, reader in (
@@ -53,13 +57,6 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         tower = {**defaults, **config.get(name, {})}
         facts[f"{part}_activation"] = _ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
         facts[f"{part}_epsilon"] = tower["layer_norm_eps"]
-        key, ours = (
-            ("image_size", "image_size")
-            if part == "image"
-            else ("max_position_embeddings", "context_length")
-        )
-        if key in tower:
-            facts[ours] = tower[key]
     return facts
 
 
@@ -81,8 +78,6 @@ def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
         activation = "quick_gelu" if model.get("quick_gelu", False) else "gelu"
         facts |= {"image_activation": activation, "text_activation": activation}
         facts |= {"image_epsilon": 1e-5, "text_epsilon": 1e-5}
-    facts["image_size"] = model["vision_cfg"]["image_size"]
-    facts["context_length"] = model["text_cfg"].get("context_length", 77)
     for key in ("mean", "std"):
         if key in pixels:
             facts[key] = tuple(pixels[key])

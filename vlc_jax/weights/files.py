@@ -13,7 +13,7 @@ from vlc_jax.weights import torch_archive
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
 # What a folder of Hugging Face or open_clip may hold, the safest first; an index lists the shards.
-_IN_FOLDER = (
+IN_FOLDER = (
     "model.safetensors",
     "model.safetensors.index.json",
     "open_clip_model.safetensors",
@@ -31,9 +31,9 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
     """
     path = Path(path)
     if path.is_dir():
-        present = [path / name for name in _IN_FOLDER if (path / name).exists()]
+        present = [path / name for name in IN_FOLDER if (path / name).exists()]
         if not present:
-            raise WeightsError(f"{path} holds no weights; looked for {', '.join(_IN_FOLDER)}")
+            raise WeightsError(f"{path} holds no weights; looked for {', '.join(IN_FOLDER)}")
         path = present[0]
     if not path.exists():
         raise WeightsError(f"no weights at {path}")
@@ -49,7 +49,8 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 def without_wrappers(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The model's own names: "state_dict." and "module." are what trainers put before them."""
-    inner = {k.removeprefix("state_dict."): v for k, v in arrays.items() if "state_dict." in k[:11]}
+    prefix = "state_dict."
+    inner = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
     arrays = inner or dict(arrays)
     if all(name.startswith("module.") for name in arrays):
         arrays = {name.removeprefix("module."): value for name, value in arrays.items()}

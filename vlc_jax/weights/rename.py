@@ -95,24 +95,15 @@ def load(
     ignored: regular expressions of whole names that may be there and are not weights.
     Raises WeightsError naming what is left over or missing.
     """
-    wanted = {
-        name: paths
-        for each, layer in _instances(rules, shapes, "ours")
-        for paths in [(each, layer)]
-        for name in _fill(each.theirs, layer)
-    }
+    filled = _filled(rules, shapes)
+    wanted = {name for each in filled for name in each.theirs}
     left = [
         name
         for name in arrays
         if name not in wanted and not any(re.fullmatch(regex, name) for regex in ignored)
     ]
-    missing = [name for name in wanted if name not in arrays]
-    covered = {
-        path
-        for each, layer in _instances(rules, shapes, "ours")
-        for path in _fill(each.ours, layer)
-    }
-    without = [path for path in shapes if path not in covered]
+    missing = sorted(wanted - arrays.keys())
+    without = sorted(shapes.keys() - {path for each in filled for path in each.ours})
     problems = [
         _listing("not in the file", missing),
         _listing("in the file, but no parameter of this model", left),
@@ -121,13 +112,13 @@ def load(
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
     params = {}
-    for each, layer in _instances(rules, shapes, "ours"):
-        sources = [arrays[name] for name in _fill(each.theirs, layer)]
+    for each in filled:
+        sources = [arrays[name] for name in each.theirs]
         try:
             results = each.codec.load(*sources)
         except (ValueError, IndexError) as error:
             raise WeightsError(f"{each.theirs[0]} has shape {sources[0].shape}: {error}") from error
-        params |= dict(zip(_fill(each.ours, layer), results, strict=True))
+        params |= dict(zip(each.ours, results, strict=True))
     return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
 
 
@@ -136,15 +127,15 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
 
     Raises WeightsError for parameters that the format has no name for.
     """
-    arrays, covered = {}, set()
-    for each, layer in _instances(rules, params, "ours"):
-        paths = _fill(each.ours, layer)
-        covered.update(paths)
-        results = each.codec.save(*(np.asarray(params[path]) for path in paths))
-        arrays |= dict(zip(_fill(each.theirs, layer), results, strict=True))
+    filled = _filled(rules, params)
+    covered = {path for each in filled for path in each.ours}
     without = _listing("no name in this format for", [p for p in params if p not in covered])
     if without:
         raise WeightsError(without)
+    arrays = {}
+    for each in filled:
+        results = each.codec.save(*(np.asarray(params[path]) for path in each.ours))
+        arrays |= dict(zip(each.theirs, results, strict=True))
     return {name: np.array(x, order="C") for name, x in arrays.items()}
 
 
@@ -161,27 +152,19 @@ def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
 
-def _instances(
-    rules: Sequence[Rule], names: Iterable[str], side: str
-) -> Iterable[tuple[Rule, str | None]]:
-    """Each rule once per layer number that `names` have for it."""
-    names = list(names)
+def _filled(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
+    """The rules that `paths` of ours have a use for, each once per layer number, filled in."""
+    filled = []
     for each in rules:
-        templates = getattr(each, side)
-        pattern = re.compile(_regex(templates[0]))
-        layers = [
-            match.groupdict().get("i") for name in names if (match := pattern.fullmatch(name))
-        ]
-        for layer in layers:
-            yield each, layer
-
-
-def _regex(template: str) -> str:
-    return re.escape(template).replace(r"\{i\}", r"(?P<i>\d+)")
-
-
-def _fill(templates: Sequence[str], layer: str | None) -> list[str]:
-    return [each if layer is None else each.replace("{i}", layer) for each in templates]
+        regex = re.escape(each.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")
+        for match in filter(None, (re.fullmatch(regex, path) for path in paths)):
+            layer = match.groupdict().get("i", "")
+            theirs, ours = (
+                tuple(name.replace("{i}", layer) for name in names)
+                for names in (each.theirs, each.ours)
+            )
+            filled.append(Rule(theirs, ours, each.codec))
+    return filled
 
 
 def _listing(title: str, names: Sequence[str]) -> str:

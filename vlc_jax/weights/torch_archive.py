@@ -30,6 +30,8 @@ _DTYPES = {
     "BoolStorage": np.dtype(np.bool_),
 }
 
+_LISTS = ("int", "float", "double", "bool", "tensor")
+
 
 def read(path: Path) -> dict[str, np.ndarray]:
     """Name -> array of everything that is a tensor, nested names joined by dots.
@@ -78,8 +80,11 @@ class _Unpickler(pickle.Unpickler):
         known = {
             ("collections", "OrderedDict"): collections.OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-            ("torch._utils", "_rebuild_parameter"): _parameter,
+            ("torch._utils", "_rebuild_parameter"): _first,
             ("torch", "Size"): tuple,
+            # TorchScript's lists and types of attributes, which hold no tensors of interest
+            ("torch.jit._pickle", "restore_type_tag"): _first,
+            **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in _LISTS},
         }
         if (module, name) not in known:
             raise WeightsError(
@@ -119,7 +124,7 @@ def _tensor(
     return np.array(view)
 
 
-def _parameter(data: np.ndarray, *_: Any) -> np.ndarray:
+def _first(data: Any, *_: Any) -> Any:
     return data
 
 
