@@ -1,0 +1,162 @@
+"""Adapters change what the papers' formulas say, nothing at the start, and train alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from vlc_jax import models
+from vlc_jax.errors import UsageError
+from vlc_jax.models import lora
+
+ATTENTION = "image/block_0/attention"
+RANK, ALPHA = 2, 3.0
+EVERYTHING = ".*/(query|key|value)/kernel|.*/(up|down|out)/kernel|.*(projection|embedding)/kernel"
+
+
+def trained_tree(params, targets, dora=False, **options):
+    """An adapter of which no part is zero."""
+    tree = lora.init(jax.random.key(1), params, targets=targets, rank=RANK, dora=dora, **options)
+    rng = np.random.default_rng(2)
+    return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
+
+
+def same(a, b, **tolerance):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
+
+
+@pytest.mark.parametrize("initialisation", ["uniform", "gaussian"])
+@pytest.mark.parametrize("dora", [False, True])
+def test_a_new_adapter_changes_nothing(make, dora, initialisation):
+    _, params, _ = make("clip")
+    new = lora.init(
+        jax.random.key(0),
+        params,
+        targets=EVERYTHING,
+        rank=RANK,
+        dora=dora,
+        initialisation=initialisation,
+        full="logit_scale",
+    )
+    same(lora.merge(params, new, ALPHA), params, rtol=1e-6 if dora else 0)
+
+
+def test_lora_is_the_papers_formula(make):
+    _, params, _ = make("clip")
+    tree = trained_tree(params, ".*/mlp/up/kernel")
+    merged = lora.merge(params, tree, ALPHA)
+    adapter = tree["lora"]["text"]["block_1"]["mlp"]["up"]["kernel"]
+    a, b = np.float64(adapter["a"]), np.float64(adapter["b"])
+    before = np.float64(params["text"]["block_1"]["mlp"]["up"]["kernel"])
+    expected = before + ALPHA / RANK * a @ b
+    np.testing.assert_allclose(
+        merged["text"]["block_1"]["mlp"]["up"]["kernel"], expected, rtol=1e-5, atol=1e-6
+    )
+    untouched = {k: v for k, v in flatten_dict(merged, sep="/").items() if "/up/kernel" not in k}
+    assert all(np.array_equal(v, flatten_dict(params, sep="/")[k]) for k, v in untouched.items())
+
+
+def test_dora_is_direction_times_magnitude(make):
+    _, params, _ = make("clip")
+    tree = trained_tree(params, "image/projection/kernel", dora=True)
+    merged = lora.merge(params, tree, ALPHA)["image"]["projection"]["kernel"]
+    adapter = tree["lora"]["image"]["projection"]["kernel"]
+    v = np.float64(params["image"]["projection"]["kernel"])
+    v = v + ALPHA / RANK * np.float64(adapter["a"]) @ np.float64(adapter["b"])
+    for column in range(v.shape[1]):
+        direction = v[:, column] / np.sqrt((v[:, column] ** 2).sum())
+        expected = direction * adapter["magnitude"][column]
+        np.testing.assert_allclose(merged[:, column], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_no_gradient_flows_through_the_length_of_doras_direction():
+    params = {"up": {"kernel": jnp.asarray([[3.0, 1.0], [4.0, 2.0]])}}
+    options = {"targets": "up/kernel", "rank": 1, "dora": True}
+    tree = lora.init(jax.random.key(0), params, **options)
+    gradient = jax.grad(lambda t: lora.merge(params, t, 1.0)["up"]["kernel"].sum())(tree)
+    # with the length as a constant, d merged / d b = a whatever direction b moves in
+    a = tree["lora"]["up"]["kernel"]["a"]
+    np.testing.assert_allclose(
+        gradient["lora"]["up"]["kernel"]["b"], jnp.broadcast_to(a.sum(), (1, 2)), rtol=1e-5
+    )
+
+
+def test_keys_and_values_are_adapted_apart_although_they_share_a_parameter(make):
+    _, params, _ = make("clip")
+    merged = lora.merge(params, trained_tree(params, f"{ATTENTION}/value/kernel"), ALPHA)
+    before, after = (
+        p["image"]["block_0"]["attention"]["key_value"]["kernel"] for p in (params, merged)
+    )
+    width = before.shape[1] // 2
+    assert np.array_equal(before[:, :width], after[:, :width])
+    assert not np.array_equal(before[:, width:], after[:, width:])
+
+
+def test_query_key_value_is_one_matrix_of_three_widths(make):
+    _, params, _ = make("clip")
+    tree = trained_tree(params, f"{ATTENTION}/query_key_value/kernel")
+    merged = lora.merge(params, tree, ALPHA)["image"]["block_0"]["attention"]
+    attention = params["image"]["block_0"]["attention"]
+    adapter = tree["lora"]["image"]["block_0"]["attention"]["query_key_value"]["kernel"]
+    change = ALPHA / RANK * adapter["a"] @ adapter["b"]
+    width = attention["query"]["kernel"].shape[1]
+    assert adapter["b"].shape == (RANK, 3 * width)
+    same(merged["query"]["kernel"], attention["query"]["kernel"] + change[:, :width], atol=1e-6)
+    same(
+        merged["key_value"]["kernel"],
+        attention["key_value"]["kernel"] + change[:, width:],
+        atol=1e-6,
+    )
+
+
+def test_merged_weights_compute_what_the_factored_form_computes(make):
+    _, params, _ = make("clip")
+    tree = trained_tree(params, ".*/mlp/down/kernel")
+    x = np.random.default_rng(0).normal(size=(5, 24)).astype(np.float32)
+    adapter = tree["lora"]["text"]["block_0"]["mlp"]["down"]["kernel"]
+    merged = lora.merge(params, tree, ALPHA)["text"]["block_0"]["mlp"]["down"]["kernel"]
+    kernel = params["text"]["block_0"]["mlp"]["down"]["kernel"]
+    factored = x @ kernel + ALPHA / RANK * (x @ adapter["a"]) @ adapter["b"]
+    np.testing.assert_allclose(x @ merged, factored, rtol=1e-4, atol=1e-5)
+
+
+def test_a_parameter_trained_in_full_replaces_the_frozen_one(make):
+    _, params, _ = make("clip")
+    tree = trained_tree(params, ".*/query/kernel", full="logit_scale|.*/norm/scale")
+    assert set(tree) == {"lora", "logit_scale", "image", "text"}
+    merged = lora.merge(params, tree, ALPHA)
+    assert merged["logit_scale"] == tree["logit_scale"] != params["logit_scale"]
+    assert jax.tree.structure(merged) == jax.tree.structure(params)
+
+
+def test_published_adapter_sizes():
+    """Rank 4 on all of ViT-B/32's attention and MLP matrices: r (inputs + outputs) each."""
+    model = models.build("clip", "B/32")
+    shapes = jax.eval_shape(lambda: models.init(model, jax.random.key(0)))
+    targets = ".*/(query|key|value|out|up|down)/kernel"
+    tree = jax.eval_shape(
+        lambda p: lora.init(jax.random.key(0), p, targets=targets, rank=4), shapes
+    )
+    count = sum(x.size for x in jax.tree.leaves(tree))
+    per_width = 4 * 4 * 2 + 2 * 4 * (1 + 4)  # of a block: four square matrices, two of 4 x width
+    assert count == 12 * per_width * (768 + 512)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": ".*/qeury/kernel"}, "matches nothing"),
+        ({"targets": "("}, "no regular expression"),
+        ({"targets": ".*/(query|query_key_value)/kernel"}, "the same matrix"),
+        ({"targets": ".*/query/kernel", "rank": 17}, "from 1 to 16"),
+        ({"targets": ".*/query/kernel", "rank": 0}, "from 1 to 16"),
+        ({"targets": ".*/query/kernel", "full": ".*/query/kernel"}, "choose one"),
+        ({"targets": ".*/query/kernel", "full": "logit_sclae"}, "matches nothing"),
+        ({"targets": ".*/query/kernel", "initialisation": "xavier"}, "gaussian"),
+    ],
+)
+def test_wrong_requests(make, options, message):
+    _, params, _ = make("clip")
+    with pytest.raises(UsageError, match=message):
+        lora.init(jax.random.key(0), params, **{"rank": RANK, **options})
