@@ -155,7 +155,7 @@ def build_jax(
     size, length = model.image.image_size, model.text.context_length
     config.input.image_size, config.text.context_length = size, length
     task = build.Task(mesh, None, model, build.normaliser("clip"))
-    state = jax.jit(build.init_state(config, model, config.steps))()
+    state = jax.jit(build.init_state(config, model, config.steps, {}))({})
     rng = np.random.default_rng(0)
     text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
     batch = {
@@ -166,12 +166,12 @@ def build_jax(
     }
     batch = sharding.put_batch(mesh, batch)
     start = time.perf_counter()
-    compiled = train.compile_step(config, task, config.steps, state, batch)
+    compiled = train.compile_step(config, task, config.steps, state, {}, batch)
     seconds = time.perf_counter() - start
 
     def step() -> None:
         nonlocal state
-        state, metrics = compiled(state, batch)
+        state, metrics = compiled(state, {}, batch)
         jax.block_until_ready((state, metrics))
 
     facts = {

@@ -24,8 +24,9 @@ def get_config() -> ConfigDict:
     config.text = _text()
     config.model = _model()
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
-    # weights; None: initialised from the seed.
+    # weights, or the workdir of a run; None: initialised from the seed.
     config.weights = ConfigDict({"path": placeholder(str)})
+    config.lora = _lora()
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
@@ -128,6 +129,22 @@ def _model() -> ConfigDict:
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)
             "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
+        }
+    )
+
+
+def _lora() -> ConfigDict:
+    return ConfigDict(
+        {
+            # Regex of whole paths of matrices that get an adapter, such as
+            # ".*/attention/(query|value)/kernel" (all: vlc_jax/models/lora.py); then only adapters
+            # are trained and saved. "": all parameters are trained.
+            "targets": "",
+            "rank": 8,
+            "alpha": 8.0,  # what an adapter adds is multiplied by alpha / rank
+            "dora": False,  # also train the length of each column (DoRA)
+            "initialisation": "uniform",  # uniform | gaussian
+            "full": "",  # regex of parameters trained beside the adapters, such as "logit_scale"
         }
     )
 

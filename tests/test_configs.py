@@ -80,7 +80,7 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
     task = build.task(config)
-    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 200))
+    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 200, {}), {})
     count = models.parameter_counts(shapes.params)["total"]
     assert count == sum(x.size for x in jax.tree.leaves(shapes.params))
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]

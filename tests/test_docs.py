@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from configs.scenes import clip
 from tests import helpers
-from vlc_jax import build, models, weights
+from vlc_jax import models, pretrained, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test")
@@ -84,7 +84,7 @@ def write_weights(folder):
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)
     folder.mkdir()
-    arrays = weights.save(params, "hf_clip", build.architecture(model))
+    arrays = weights.save(params, "hf_clip", pretrained.architecture(model))
     save_file(arrays, folder / "model.safetensors")
     tower = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
     config = {"model_type": "clip", "vision_config": tower, "text_config": tower}

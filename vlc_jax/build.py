@@ -3,7 +3,7 @@
 Only this module, train and evaluate see a ConfigDict; everything they call gets keyword arguments.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,8 +19,9 @@ from ml_collections import ConfigDict
 import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import Source
-from vlc_jax import models, optimizer, sharding, weights
+from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
+from vlc_jax.models import lora
 
 
 class Task(NamedTuple):
@@ -33,7 +34,10 @@ class Task(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a run must remember between two steps; `step` counts finished updates."""
+    """All that a run must remember between two steps; `step` counts finished updates.
+
+    `params` is what is trained: all parameters, or an adapter (`models.lora`) of frozen ones.
+    """
 
     step: Array
     params: Any
@@ -50,15 +54,20 @@ def task(config: ConfigDict) -> Task:
         tokenizer = input_pipeline.make_tokenizer(
             name, config.text.context_length, **_options(config.text, name)
         )
+    net = model(config, tokenizer.eos_id)
+    check_vocabulary(tokenizer, net.text.vocab_size)
+    return Task(mesh, tokenizer, net, normaliser(config.input.normalisation))
+
+
+def model(config: ConfigDict, eos_id: int) -> nn.Module:
+    """The configured model for texts that end with `eos_id`."""
     overrides = {key: value for key, value in config.model.items() if value is not None}
-    model = models.build(
+    return models.build(
         **overrides,
         image_size=config.input.image_size,
         context_length=config.text.context_length,
-        eos_id=tokenizer.eos_id,
+        eos_id=eos_id,
     )
-    check_vocabulary(tokenizer, model.text.vocab_size)
-    return Task(mesh, tokenizer, model, normaliser(config.input.normalisation))
 
 
 def check_positive(config: ConfigDict) -> None:
@@ -167,74 +176,38 @@ def init_params(config: ConfigDict, model: nn.Module) -> Callable[[], Any]:
     return lambda: models.init(model, jax.random.key(config.seed))
 
 
-def init_state(config: ConfigDict, model: nn.Module, steps: int) -> Callable[[], State]:
-    """A function without arguments that makes the state before the first of `steps` steps."""
-    init = init_params(config, model)
-    tx = transformation(config, jax.eval_shape(init), steps)
+def init_state(
+    config: ConfigDict, model: nn.Module, steps: int, frozen: Any
+) -> Callable[[Any], State]:
+    """A function of the frozen parameters that makes the state before the first of `steps` steps.
 
-    def make() -> State:
-        params = init()
+    Frozen ones are there when an adapter is trained on them; else {}.
+    """
+    init = init_params(config, model)
+
+    def trained(frozen: Any) -> Any:
+        if not config.lora.targets:
+            return init()
+        options = {key: value for key, value in config.lora.items() if key != "alpha"}
+        return lora.init(jax.random.key(config.seed), frozen, **options)
+
+    tx = transformation(config, jax.eval_shape(trained, frozen), steps)
+
+    def make(frozen: Any) -> State:
+        params = trained(frozen)
         return State(jnp.zeros((), jnp.int32), params, tx.init(params))
 
     return make
 
 
-def imported_params(config: ConfigDict, model: nn.Module, shapes: Any) -> Any:
-    """The parameters at config.weights.path, numpy float32, as a tree like `shapes`.
-
-    Raises UsageError if what the files say (activation, epsilon, pixel statistics) is not what the
-    config has, WeightsError if the numbers do not fit the model.
-    """
-    check_facts(config, model, weights.facts.read(config.weights.path))
-    params, _ = weights.load(config.weights.path, shapes, architecture(model))
-    return params
+def merged(config: ConfigDict, frozen: Any, params: Any) -> Any:
+    """The parameters of the model, from what is frozen and what is trained."""
+    return lora.merge(frozen, params, config.lora.alpha) if config.lora.targets else params
 
 
-def architecture(model: nn.Module) -> weights.Architecture:
-    """What formats of weights must know of a model beside its shapes."""
-    return weights.Architecture(
-        patch_size=model.image.patch_size or 0,
-        heads={"image": model.image.heads, "text": model.text.heads},
-        may_cut_text=model.text.is_causal and model.text.pooling == "eos",
-    )
-
-
-def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any]) -> None:
-    """Raises UsageError naming each fact of the weights that the config contradicts."""
-    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
-    ours = {
-        "image_activation": model.image.activation,
-        "text_activation": model.text.activation,
-        "image_epsilon": model.image.epsilon,
-        "text_epsilon": model.text.epsilon,
-        "mean": mean,
-        "std": std,
-        "interpolation": "bicubic",
-    }
-    differing = [
-        f"{name} is {facts[name]}, here {ours[name]}"
-        for name in ours.keys() & facts.keys()
-        if not _is_same(facts[name], ours[name])
-    ]
-    if differing:
-        raise UsageError(
-            f"the files beside {config.weights.path} say that {'; '.join(sorted(differing))}: set "
-            "config.model.activation, .epsilon or config.input.normalisation accordingly"
-        )
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))
-
-
-def param_shapes(config: ConfigDict, task: Task) -> Any:
-    """Shapes, dtypes and shardings of the parameters alone."""
-    return state_shapes(task.mesh, init_params(config, task.model))
-
-
-def state_shapes(mesh: Mesh, init: Callable[[], Any]) -> Any:
-    """Shapes, dtypes and shardings of the state, nothing allocated."""
-    shapes = jax.eval_shape(init)
+def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:
+    """Shapes, dtypes and shardings of what `init` makes of `args`, nothing allocated."""
+    shapes = jax.eval_shape(init, *args)
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         shapes,

@@ -18,8 +18,7 @@ from input_pipeline import benchmarks
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
-from vlc_jax import build, evaluators, models, report, sharding
-from vlc_jax.checkpoint import Checkpoints
+from vlc_jax import build, evaluators, models, pretrained, report, sharding
 from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluators import EvalResult, Scorer
 from vlc_jax.preemption import StopSignal
@@ -224,9 +223,9 @@ class _Functions:
 
 
 def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> None:
-    """`--mode eval`: the configured benchmarks on what `newest_params` finds."""
+    """`--mode eval`: the configured benchmarks on what `pretrained.newest` finds."""
     task = build.task(config)
-    params, step = newest_params(config, task, workdir.path, workdir.event)
+    params, step = pretrained.newest(config, task.mesh, task.model, workdir.path, workdir.event)
     evaluation = Evaluation(config, task, workdir, stop)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
@@ -234,30 +233,6 @@ def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> 
         workdir.write_env(parameters=models.parameter_counts(params), input={})
     evaluation.run(params, step, is_fresh=True)
     evaluation.publish(step)
-
-
-def newest_params(
-    config: ConfigDict,
-    task: build.Task,
-    workdir: Path,
-    on_event: Callable[..., None] = lambda event, **facts: None,
-) -> tuple[Any, int]:
-    """Parameters and step of the newest undamaged state of a workdir; if nothing was ever saved,
-    the weights of config.weights.path, as step 0.
-
-    Raises UsageError when there is neither.
-    """
-    folder = workdir / "checkpoints"
-    if folder.exists():
-        steps = config.optimizer.warmup_steps + 1  # any number: the schedule is not in the state
-        shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, steps))
-        state = Checkpoints(folder, on_event=on_event).restore(shapes)
-        if state is not None:
-            return state.params, int(state.step)
-    if not config.weights.path:
-        raise UsageError(f"no checkpoint in {workdir}: train first, or set config.weights.path")
-    shapes = build.param_shapes(config, task)
-    return sharding.put_like(build.imported_params(config, task.model, shapes), shapes), 0
 
 
 @contextmanager

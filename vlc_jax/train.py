@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import batch as batch_contract
-from vlc_jax import build, evaluate, losses, models, sharding
+from vlc_jax import build, evaluate, losses, models, optimizer, pretrained, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
@@ -34,12 +35,14 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
     workdir.check_config(config.to_dict(), allow_change)
-    workdir.check_data({"train": source.fingerprint}, allow_change)
+    frozen, of_frozen = pretrained.frozen_params(config, task.mesh, task.model)
+    fingerprints = {"train": source.fingerprint, **of_frozen}
+    workdir.check_data(fingerprints, allow_change)
     check_data(config, task, source)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
     evaluation.read()
 
-    state, checkpoints = restore_or_init(config, task, workdir, steps)
+    state, checkpoints = restore_or_init(config, task, workdir, steps, frozen)
     start = int(state.step)
     if start > steps:
         raise UsageError(
@@ -48,13 +51,11 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         )
     evaluation.forget_after(start)
     workdir.claim(config.to_dict())
-    workdir.write_env(
-        parameters=models.parameter_counts(state.params), input={"train": source.fingerprint}
-    )
+    workdir.write_env(parameters=count_parameters(config, frozen, state), input=fingerprints)
     workdir.event("resume" if start else "start", step=start, steps=steps)
     data = make_loader(config, task, source, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
-    run = Run(config, task, steps, state, checkpoints, evaluation, log)
+    run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)
     try:
         run.to_the_end(stop)
     except PreemptedError:
@@ -77,13 +78,14 @@ class Run:
         config: ConfigDict,
         task: Task,
         steps: int,
+        frozen: Any,
         state: State,
         checkpoints: Checkpoints,
         evaluation: evaluate.Evaluation,
         log: "StepLog",
     ):
         self.config, self.task, self.steps = config, task, steps
-        self.state, self.step = state, int(state.step)
+        self.frozen, self.state, self.step = frozen, state, int(state.step)
         self.checkpoints, self.evaluation, self.log = checkpoints, evaluation, log
 
     def to_the_end(self, stop: StopSignal) -> None:
@@ -95,7 +97,7 @@ class Run:
             batch = log.next_batch(stop)
             with log.clock.paused():
                 train_step = compile_interruptibly(
-                    self.config, self.task, self.steps, self.state, batch, stop
+                    self.config, self.task, self.steps, self.state, self.frozen, batch, stop
                 )
         while True:
             if is_due(self.step, self.config.checkpoint.every, self.steps):
@@ -105,7 +107,7 @@ class Run:
             if self.step == self.steps:
                 break
             with jax.transfer_guard("disallow"):
-                self.state, metrics = train_step(self.state, batch)
+                self.state, metrics = train_step(self.state, self.frozen, batch)
             self.step += 1
             log.append(self.step, metrics)  # reads the step before, while this one runs
             log.raise_if_stopped(stop)
@@ -124,7 +126,10 @@ class Run:
             return
         self.log.flush()
         with self.log.clock.paused():
-            results = self.evaluation.run(self.state.params, self.step)
+            params = self.state.params
+            if self.frozen:
+                params = jax.jit(partial(build.merged, self.config))(self.frozen, params)
+            results = self.evaluation.run(params, self.step)
             self.log.evaluated(self.step, results)
 
 
@@ -133,23 +138,23 @@ def is_due(step: int, every: int | None, steps: int) -> bool:
     return step == steps or bool(every and step and step % every == 0)
 
 
-Step = Callable[[State, dict[str, jax.Array]], tuple[State, dict[str, jax.Array]]]
+# (state, frozen parameters or {}, batch) -> (state, metrics)
+Step = Callable[[State, Any, dict[str, jax.Array]], tuple[State, dict[str, jax.Array]]]
 
 
 def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
-    """One step of the run as a pure function of state and batch; it gives state and metrics.
+    """One step of the run as a pure function of state, frozen parameters and batch.
 
     A step whose loss or gradient is not finite leaves the state as it was.
     """
-    shapes = jax.eval_shape(build.init_params(config, task.model))
-    tx = build.transformation(config, shapes, steps)
     rate = build.learning_rate(config, steps)
     loss_options = {
         name: {key: value for key, value in options.items() if value is not None}
         for name, options in config.losses.items()
     }
 
-    def loss(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+    def loss(trained: Any, frozen: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+        params = build.merged(config, frozen, trained)
         image = task.normalise(batch["image"])
         with sharding.pinning(task.mesh):
             outputs = task.model.apply({"params": params}, {**batch, "image": image})
@@ -157,8 +162,13 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         parts = {name: total / count for name, (total, count) in sums.items()}
         return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
 
-    def step(state: State, batch: dict[str, jax.Array]) -> tuple[State, dict[str, jax.Array]]:
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(state.params, batch)
+    def step(
+        state: State, frozen: Any, batch: dict[str, jax.Array]
+    ) -> tuple[State, dict[str, jax.Array]]:
+        tx = build.transformation(config, state.params, steps)
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
+            state.params, frozen, batch
+        )
         norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
@@ -178,7 +188,12 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
 
 
 def compile_step(
-    config: ConfigDict, task: Task, steps: int, state: State, batch: dict[str, jax.Array]
+    config: ConfigDict,
+    task: Task,
+    steps: int,
+    state: State,
+    frozen: Any,
+    batch: dict[str, jax.Array],
 ) -> Step:
     """Compiles a step for these shapes; the new state replaces `state` and lies where it lay."""
     where = jax.tree.map(lambda x: x.sharding, state)
@@ -187,7 +202,7 @@ def compile_step(
         out_shardings=(where, sharding.replicated(task.mesh)),
         donate_argnums=0,
     )
-    return step.lower(state, batch).compile()
+    return step.lower(state, frozen, batch).compile()
 
 
 def compile_interruptibly(
@@ -195,23 +210,24 @@ def compile_interruptibly(
     task: Task,
     steps: int,
     state: State,
+    frozen: Any,
     batch: dict[str, jax.Array],
     stop: StopSignal,
 ) -> Step:
     """`compile_step`, left behind when a signal arrives; several processes stop at a step only."""
     if jax.process_count() > 1:
-        return compile_step(config, task, steps, state, batch)
-    return stop.interrupt(lambda: compile_step(config, task, steps, state, batch))
+        return compile_step(config, task, steps, state, frozen, batch)
+    return stop.interrupt(lambda: compile_step(config, task, steps, state, frozen, batch))
 
 
 def restore_or_init(
-    config: ConfigDict, task: Task, workdir: Workdir, steps: int
+    config: ConfigDict, task: Task, workdir: Workdir, steps: int, frozen: Any
 ) -> tuple[State, Checkpoints]:
-    """The newest undamaged state of the workdir; if nothing was ever saved, a new one, with the
-    weights of config.weights.path if that is set.
+    """The newest undamaged state of the workdir; if nothing was ever saved, a new one: an adapter
+    of the frozen parameters, or all of them, those of config.weights.path if that is set.
     """
-    init = build.init_state(config, task.model, steps)
-    shapes = build.state_shapes(task.mesh, init)
+    init = build.init_state(config, task.model, steps, frozen)
+    shapes = build.state_shapes(task.mesh, init, frozen)
     checkpoints = Checkpoints(
         workdir.path / "checkpoints",
         config.checkpoint.keep_last,
@@ -221,13 +237,22 @@ def restore_or_init(
     state = checkpoints.restore(shapes)
     if state is None:
         imported = None
-        if config.weights.path:  # read before anything is allocated
-            imported = build.imported_params(config, task.model, shapes.params)
-        state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
+        if config.weights.path and not frozen:  # read before anything is allocated
+            imported = pretrained.imported(config, task.model, shapes.params)
+        state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))(frozen)
         if imported is not None:
             state = state._replace(params=sharding.put_like(imported, shapes.params))
+        if config.weights.path:
             workdir.event("weights", path=str(config.weights.path))
     return state, checkpoints
+
+
+def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str, int]:
+    """Numbers of parameters of the towers, in total, and of those that are trained."""
+    full = jax.eval_shape(partial(build.merged, config), frozen, state.params)
+    factors = optimizer.multipliers(state.params, config.optimizer.multipliers)
+    sizes = jax.tree.map(lambda x, factor: x.size if factor else 0, state.params, factors)
+    return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
 
 
 def check_data(config: ConfigDict, task: Task, source: input_pipeline.Source) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from vlc_jax import build, models, weights
+from vlc_jax import models, pretrained, weights
 from vlc_jax.weights import folder
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_an_exported_folder_gives_our_embeddings(there, tmp_path, case):
 
     out = tmp_path / "exported"
     out.mkdir()
-    arrays = weights.save(params, name, build.architecture(model))
+    arrays = weights.save(params, name, pretrained.architecture(model))
     save_file(arrays, out / f"{file}.safetensors", metadata={"format": "pt"})
     for config, content in describe(described(model, name == "hf_siglip")).items():
         (out / config).write_text(json.dumps(folder.without_none(content)))

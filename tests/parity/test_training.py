@@ -7,7 +7,7 @@ import pytest
 
 from configs import default
 from tests.parity.test_towers import TINY
-from vlc_jax import build, models, sharding, train, weights
+from vlc_jax import build, models, pretrained, sharding, train, weights
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
     mesh = sharding.make_mesh(batch_size=8)
     task = build.Task(mesh, None, model, lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params, _ = weights.load(tmp_path / "before.pt", shapes, build.architecture(model))
+    params, _ = weights.load(tmp_path / "before.pt", shapes, pretrained.architecture(model))
     params = jax.tree.map(jnp.asarray, params)
     state = build.State(
         jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
@@ -35,8 +35,8 @@ def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
         for image, text in zip(batches["images"], batches["texts"], strict=True):
             batch = {"image": image, "text": text, "mask": np.ones(8, bool)}
             batch = sharding.put_batch(mesh, batch | {"stop": np.zeros(8, bool)})
-            state, _ = step(state, batch)
-    expected, _ = weights.load(tmp_path / "after.pt", shapes, build.architecture(model))
+            state, _ = step(state, {}, batch)
+    expected, _ = weights.load(tmp_path / "after.pt", shapes, pretrained.architecture(model))
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), expected, params)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter was trained
     jax.tree.map(

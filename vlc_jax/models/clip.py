@@ -76,8 +76,12 @@ def clamp_logit_scale(
 ) -> dict[str, Any]:
     """`params` with the (linear) logit scale brought into [minimum, maximum]; None is no bound.
 
+    A scale that is frozen, and hence not among the trained `params`, stays what it is.
+
     CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
     about 117, so finetuning them needs `maximum=None`.
     """
+    if "logit_scale" not in params:
+        return dict(params)
     bounds = [None if bound is None else math.log(bound) for bound in (minimum, maximum)]
     return {**params, "logit_scale": jnp.clip(params["logit_scale"], *bounds)}

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 import input_pipeline
 from input_pipeline import image as image_ops
-from vlc_jax import build, evaluate, weights
+from vlc_jax import build, pretrained, weights
 from vlc_jax.checkpoint import CheckpointError
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.weights import folder
@@ -67,13 +67,15 @@ def export(workdir: Path, target: str, out: Path) -> list[str]:
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     config = ConfigDict(read_json(workdir / "config.json")).lock()
     task = build.task(config)
-    params, step = evaluate.newest_params(config, task, workdir)
+    params, step = pretrained.newest(config, task.mesh, task.model, workdir)
     is_siglip = task.model.image.pooling == "map"
     name = TARGETS[target][is_siglip]
     if name is None:
         kind = "SigLIP" if is_siglip else "CLIP"
         raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
-    arrays = weights.save(jax.tree.map(np.asarray, params), name, build.architecture(task.model))
+    arrays = weights.save(
+        jax.tree.map(np.asarray, params), name, pretrained.architecture(task.model)
+    )
     facts = describe(config, task, is_siglip)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

@@ -25,6 +25,7 @@ __all__ = [
     "Format",
     "detect",
     "facts",
+    "fitted",
     "flatten",
     "load",
     "save",
@@ -107,11 +108,23 @@ def load(
     wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         flat = rename.load(FORMATS[name].rules(architecture), arrays, wanted, FORMATS[name].ignored)
-        flat = position.fit(flat, wanted, may_cut_text=architecture.may_cut_text)
-        rename.check_values(flat, wanted)
+        return fitted(unflatten(flat), shapes, architecture), name
     except WeightsError as error:
         raise WeightsError(f"{path} ({name}): {error}") from error
-    return unflatten(flat), name
+
+
+def fitted(
+    params: Mapping[str, Any], shapes: Mapping[str, Any], architecture: Architecture
+) -> dict[str, Any]:
+    """`params` with the position embeddings of `shapes`, where the resolution or the context
+    differs. Raises WeightsError for other parameters than those of `shapes`, or broken ones.
+    """
+    flat = flatten(params)
+    wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
+    rename.check_names(flat, wanted)
+    flat = position.fit(flat, wanted, may_cut_text=architecture.may_cut_text)
+    rename.check_values(flat, wanted)
+    return unflatten(flat)
 
 
 def save(params: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, np.ndarray]:

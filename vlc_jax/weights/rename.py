@@ -139,6 +139,16 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
     return {name: np.array(x, order="C") for name, x in arrays.items()}
 
 
+def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+    """Raises WeightsError naming the parameters that one side has and the other has not."""
+    problems = [
+        _listing("missing", sorted(shapes.keys() - params.keys())),
+        _listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
+    ]
+    if any(problems):
+        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
+
+
 def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raises WeightsError naming arrays of another shape, or with NaN or infinity in them."""
     wrong = [
