@@ -27,6 +27,10 @@ def get_config() -> ConfigDict:
     # weights, or the workdir of a run; None: initialised from the seed.
     config.weights = ConfigDict({"path": placeholder(str)})
     config.lora = _lora()
+    # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as weights.path.
+    config.interpolate = ConfigDict(
+        {"other": placeholder(str), "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)}
+    )
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
@@ -123,6 +127,8 @@ def _model() -> ConfigDict:
             "name": "clip",
             "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
+            "activation": placeholder(str),  # quick_gelu | gelu | gelu_tanh; None: the variant's
+            "epsilon": placeholder(float),  # of layer norms; None: the variant's
             "dtype": "float32",  # of matrix products; bfloat16 on accelerators
             "remat": False,  # recompute each block in the backward pass: less memory, more time
             "logit_scale_init": placeholder(

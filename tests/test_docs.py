@@ -13,6 +13,7 @@ import pytest
 import tokenizers
 from safetensors.numpy import save_file
 
+from configs import default
 from configs.scenes import clip
 from tests import helpers
 from vlc_jax import models, pretrained, weights
@@ -34,6 +35,8 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *(f"--config.evals.{name}.count=8" for name in clip.evaluations()),
     ),
     "python -m vlc_jax.main --config configs/digits.py": SHORT,
+    "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
+    "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SHORT,
     "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
@@ -137,3 +140,21 @@ def test_every_link_and_named_file_is_there(page):
         r"`((?:configs|vlc_jax|input_pipeline|tests|benchmarks|docs)/[\w/.]+)`", text
     ):
         assert (helpers.ROOT / path).exists() or "NAME" in path, path
+
+
+def test_every_config_field_that_is_named_exists():
+    known = default.get_config()
+    folders = [helpers.ROOT / name for name in ("docs", "configs", "vlc_jax", "input_pipeline")]
+    files = [helpers.ROOT / "README.md"]
+    files += [path for one in folders for path in one.rglob("*") if path.suffix in (".md", ".py")]
+    named = {
+        (path.name, field)
+        for path in files
+        for field in re.findall(r"--config((?:\.[a-z_0-9]+)+)", path.read_text())
+    }
+    assert len(named) > 5
+    for file, field in named:
+        node = known
+        for key in field[1:].split("."):
+            assert key in node, f"{file} names --config{field}"
+            node = node.get(key)

@@ -1,6 +1,8 @@
 """Runs the configured benchmarks on parameters and writes what they found into the workdir."""
 
+import copy
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,13 +36,15 @@ class Evaluation:
     Args:
       config: of the run; `config.evals` names the benchmarks.
       task: mesh, tokenizer, model and normalisation of the run.
-      workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl.
+      workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl, `evals` being
+        in the workdir or, if `into` is given, in that folder of it.
       stop: looked at between batches; when any process was asked to stop, all of them raise
         PreemptedError. Finished benchmarks stay on disk and are not computed again.
     """
 
     def __init__(self, config: ConfigDict, task: build.Task, workdir: Workdir, stop: StopSignal):
         self.config, self.task, self.workdir, self.stop = config, task, workdir, stop
+        self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
         for name in config.evals:
             evaluators.lookup(name)  # a misspelt name is found before hours of training
@@ -60,6 +64,12 @@ class Evaluation:
                 with of_benchmark(name):
                     for image in case.images:
                         self._functions.transform(image, None)
+
+    def into(self, folder: str) -> "Evaluation":
+        """The same, with its results in that folder of the workdir."""
+        other = copy.copy(self)
+        other._root = self.workdir.path / folder
+        return other
 
     def run(self, params: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
         """The results of every benchmark for `params` at `step`, as in their JSON files.
@@ -108,7 +118,10 @@ class Evaluation:
         if self.workdir.is_writer:
             self._write(name, benchmark, result, row)
         headline = row["metrics"][evaluators.headline(name)]
-        self.workdir.event("evaluation", step=step, benchmark=name, value=headline["value"])
+        where = str((self._root / "evals").relative_to(self.workdir.path))
+        self.workdir.event(
+            "evaluation", step=step, benchmark=name, value=headline["value"], folder=where
+        )
         return row
 
     def _read(self, name: str) -> Benchmark:
@@ -145,7 +158,7 @@ class Evaluation:
         write_json(folder / f"{row['step']}.json", row)
 
     def _folder(self, name: str) -> Path:
-        return self.workdir.path / "evals" / name
+        return self._root / "evals" / name
 
     def _check_stop(self) -> None:
         if sharding.any_process(self.stop.is_set):
@@ -231,8 +244,43 @@ def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> 
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         workdir.claim(config.to_dict())
         workdir.write_env(parameters=models.parameter_counts(params), input={})
-    evaluation.run(params, step, is_fresh=True)
-    evaluation.publish(step)
+    if config.interpolate.other:
+        interpolate(config, task, workdir, evaluation, params, step)
+    else:
+        evaluation.run(params, step, is_fresh=True)
+        evaluation.publish(step)
+
+
+def interpolate(
+    config: ConfigDict,
+    task: build.Task,
+    workdir: Workdir,
+    evaluation: Evaluation,
+    params: Any,
+    step: int,
+) -> None:
+    """Every benchmark on (1 - alpha) other + alpha `params`, for each alpha of the config.
+
+    WiSE-FT (Wortsman et al. 2022, equation 1), with the results of each alpha in a folder
+    interpolate/<alpha> of the workdir. Earlier results there are replaced.
+    """
+    shares = config.interpolate.alpha
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise UsageError(f"config.interpolate.alpha lists shares from 0 to 1; got {shares}")
+    shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
+    other = pretrained.imported(config, task.model, shapes, path=config.interpolate.other)
+    other = sharding.put_like(other, shapes)
+    mix = jax.jit(
+        lambda share: jax.tree.map(lambda a, b: (1 - share) * a + share * b, other, params)
+    )
+    if workdir.is_writer:
+        shutil.rmtree(workdir.path / "interpolate", ignore_errors=True)
+        workdir.add_env(interpolate={"other": str(config.interpolate.other), "step": step})
+    for share in shares:
+        evaluation.into(f"interpolate/{share:g}").run(mix(share), step)
+    if workdir.is_writer:
+        report.print_mixtures(workdir.path)
+        print(f"report: {report.write(workdir.path)}")
 
 
 @contextmanager

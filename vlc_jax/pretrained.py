@@ -23,16 +23,16 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.workdir import read_json
 
 
-def imported(config: ConfigDict, model: nn.Module, shapes: Any) -> Any:
-    """The parameters at config.weights.path, numpy float32, as a tree like `shapes`.
+def imported(config: ConfigDict, model: nn.Module, shapes: Any, path: str | None = None) -> Any:
+    """The parameters at `path`, else at config.weights.path, numpy float32, a tree like `shapes`.
 
     Raises UsageError if what is known of them (activation, epsilon, pixel statistics) is not what
     the config has, WeightsError if the numbers do not fit the model.
     """
-    path = Path(config.weights.path)
+    path = Path(path or config.weights.path)
     if (path / "checkpoints").is_dir():
         return _of_workdir(path, config, model, shapes)
-    check_facts(config, model, weights.facts.read(path))
+    check_facts(config, model, weights.facts.read(path), path)
     params, _ = weights.load(path, shapes, architecture(model))
     return params
 
@@ -41,7 +41,7 @@ def _of_workdir(path: Path, config: ConfigDict, model: nn.Module, shapes: Any) -
     saved = ConfigDict(read_json(path / "config.json"))
     with build.usage_errors():
         other = build.model(saved, model.text.eos_id)
-    check_facts(config, model, facts_of(saved, other))
+    check_facts(config, model, facts_of(saved, other), path)
     params, _ = newest(saved, sharding.make_mesh(data=-1, fsdp=1), other, path)
     try:
         return weights.fitted(jax.tree.map(np.asarray, params), shapes, architecture(model))
@@ -140,7 +140,7 @@ def facts_of(config: ConfigDict, model: nn.Module) -> dict[str, Any]:
     }
 
 
-def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any]) -> None:
+def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any], path: Path) -> None:
     """Raises UsageError naming each fact of the weights that the config contradicts."""
     ours = facts_of(config, model)
     differing = [
@@ -150,7 +150,7 @@ def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any]) 
     ]
     if differing:
         raise UsageError(
-            f"the files beside {config.weights.path} say that {'; '.join(sorted(differing))}: set "
+            f"the files beside {path} say that {'; '.join(sorted(differing))}: set "
             "config.model.activation, .epsilon or config.input.normalisation accordingly"
         )
 

@@ -22,7 +22,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "nump
 # Config fields that may differ between a run and its resumption: none of them changes what the
 # parameters become.
 RESUMABLE = (
-    *("log_every", "checkpoint", "eval", "evals", "mesh", "platform"),
+    *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
     *("input.loader", "input.max_bad_share", "input.preview"),
 )
 
@@ -135,6 +135,12 @@ class Workdir:
         """env.json: what ran, on what, with which versions."""
         if self.is_writer:
             write_json(self.path / "env.json", {**environment(), **facts})
+
+    def add_env(self, **facts: Any) -> None:
+        """Adds to what env.json says, if there is one."""
+        path = self.path / "env.json"
+        if self.is_writer:
+            write_json(path, {**(read_json(path) if path.exists() else {}), **facts})
 
     def finish(self, **facts: Any) -> None:
         """Marks the run as complete."""

@@ -1,6 +1,9 @@
 """Exported folders load in the reference libraries and give our numbers."""
 
 import json
+import os
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +12,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from vlc_jax import models, pretrained, weights
+from vlc_jax.errors import WeightsError
+from vlc_jax.models import lora
+from vlc_jax.tools import check
 from vlc_jax.weights import folder
 
 pytestmark = pytest.mark.slow
@@ -57,34 +63,93 @@ def described(model, is_siglip):
     )
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_an_exported_folder_gives_our_embeddings(there, tmp_path, case):
-    target, name, options, describe, file = CASES[case]
-    model = models.build("clip", **options)
+@pytest.fixture
+def python(there, request, monkeypatch):
+    """The interpreter that has the reference libraries, but for the torchvision of open_clip."""
+    if request.node.callspec.params["case"].startswith("open_clip"):
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("stubs")))
+    return os.environ["VLC_PARITY_PYTHON"]
+
+
+def random_params(model):
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape, scale=0.1).astype(np.float32), shapes)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape, scale=0.1).astype(np.float32), shapes)
 
-    out = tmp_path / "exported"
+
+def write(out, case, model, params):
+    _, name, _, describe, file = CASES[case]
     out.mkdir()
     arrays = weights.save(params, name, pretrained.architecture(model))
     save_file(arrays, out / f"{file}.safetensors", metadata={"format": "pt"})
     for config, content in describe(described(model, name == "hf_siglip")).items():
         (out / config).write_text(json.dumps(folder.without_none(content)))
 
-    image = rng.normal(size=(3, 24, 24, 3)).astype(np.float32)
-    text = rng.integers(3, 58, size=(3, 12)).astype(np.int32)
+
+def texts():
+    text = np.random.default_rng(0).integers(3, 58, size=(3, 12)).astype(np.int32)
     text[0, 5], text[0, 6:], text[1:, -1] = 59, 0, 59
-    np.savez(tmp_path / "in.npz", image=image, text=text)
-    there("load_exported.py", target, out, tmp_path / "in.npz", tmp_path / "out.npz")
+    return text
 
-    def both(module, image, text):
-        return module.encode_image(image).pooled, module.encode_text(text).pooled
 
+@pytest.mark.parametrize("case", CASES)
+def test_an_exported_folder_gives_our_scores(python, tmp_path, case):
+    target, _, options, _, _ = CASES[case]
+    model = models.build("clip", **options)
+    params = random_params(model)
+    out = tmp_path / "exported"
+    write(out, case, model, params)
+    verdict = check.check(out, target, model, jax.tree.map(jnp.asarray, params), texts(), python)
+    found = re.fullmatch(r"checked: .* gives the same scores, largest difference (.*)", verdict)
+    assert float(found[1]) < 2e-5
+
+
+@pytest.mark.parametrize("case", ["hf clip", "open_clip"])
+def test_a_folder_with_other_numbers_is_noticed(python, tmp_path, case):
+    target, _, options, _, _ = CASES[case]
+    model = models.build("clip", **options)
+    params = random_params(model)
+    write(tmp_path / "exported", case, model, params)
+    params["image"]["projection"]["kernel"] = params["image"]["projection"]["kernel"].copy()
+    params["image"]["projection"]["kernel"][0, 0] += 0.1
     params = jax.tree.map(jnp.asarray, params)
-    ours = model.apply({"params": params}, jnp.asarray(image), jnp.asarray(text), method=both)
-    with np.load(tmp_path / "out.npz") as theirs:
-        for embeds, part in zip(ours, ("image", "text"), strict=True):
-            expected = theirs[part] / np.linalg.norm(theirs[part], axis=-1, keepdims=True)
-            np.testing.assert_allclose(embeds, expected, atol=2e-5)
-        np.testing.assert_allclose(np.exp(params["logit_scale"]), theirs["scale"].item(), rtol=1e-5)
+    with pytest.raises(WeightsError, match="computes other scores"):
+        check.check(tmp_path / "exported", target, model, params, texts(), python)
+    (tmp_path / "exported/config.json").write_text("{")
+    (tmp_path / "exported/open_clip_config.json").write_text("{")
+    with pytest.raises(WeightsError, match="cannot load what was written"):
+        check.check(tmp_path / "exported", target, model, params, texts(), python)
+
+
+@pytest.mark.parametrize("dora", [False, True])
+@pytest.mark.parametrize(
+    ("case", "targets"),
+    [
+        ("hf clip", ".*/(query|value)/kernel"),
+        ("hf clip", ".*/query_key_value/kernel|.*/(out|up|down)/kernel|.*projection/kernel"),
+        ("hf clip", "image/patch_embedding/kernel"),
+        ("hf siglip", "(image|text)/block_.*/(key|down)/kernel|text/projection/kernel"),
+    ],
+)
+def test_an_adapter_gives_our_scores_in_peft(python, tmp_path, case, targets, dora):
+    _, name, options, _, _ = CASES[case]
+    model = models.build("clip", **options)
+    params = random_params(model)
+    write(tmp_path / "base", case, model, params)
+    params = jax.tree.map(jnp.asarray, params)
+    new = lora.init(jax.random.key(0), params, targets=targets, rank=3, dora=dora)
+    rng = np.random.default_rng(1)
+    trained = jax.tree.map(lambda x: x + 0.2 * rng.normal(size=x.shape).astype(np.float32), new)
+    rules = weights.FORMATS[name].rules(pretrained.architecture(model))
+    arrays = weights.peft.save(jax.tree.map(np.asarray, lora.adapters(trained)), rules)
+    out = tmp_path / "adapter"
+    out.mkdir()
+    save_file(arrays, out / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = weights.peft.config(arrays, rank=3, alpha=6.0, base=str(tmp_path / "base"))
+    (out / "adapter_config.json").write_text(json.dumps(config))
+
+    merged = lora.merge(params, trained, 6.0)
+    verdict = check.check(out, "peft", model, merged, texts(), python)
+    assert float(verdict.rpartition(" ")[2]) < 2e-5
+    with pytest.raises(WeightsError, match="computes other scores"):  # the adapter does something
+        check.check(out, "peft", model, params, texts(), python)

@@ -17,7 +17,9 @@ PICTURES = {
     "long": lambda: plot.curve("l", "Norm", range(5000), np.exp(-np.arange(5000) / 500).tolist(),
                                is_log=True, level=(0.5, "half"), right=(0.5, "halves")),
     "zero": lambda: plot.curve("z", "Wait", [1, 2], [0, 0], is_share=True, is_from_zero=True),
-    "steps": lambda: plot.over_steps("s", [row(0.5, 0.4, 0.6), row(0.6, None, None, 9)]),
+    "steps": lambda: plot.along(
+        "s", "step", [5, 9], [row(0.5, 0.4, 0.6), row(0.6, None, None, 9)], "accuracy"
+    ),
     "bars": lambda: plot.bars("b", [row(0.9, 0.8, 1.0), row(0.5, 0.4, 0.6), row(0.2, 0.1, 0.3),
                                     row(0.3, None, None, chance=None)]),
 }  # fmt: skip

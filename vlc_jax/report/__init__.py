@@ -13,7 +13,7 @@ import rich.console
 from vlc_jax.report import page, table, workdir
 from vlc_jax.report.workdir import NotAWorkdirError
 
-__all__ = ["NotAWorkdirError", "print_table", "write"]
+__all__ = ["NotAWorkdirError", "print_mixtures", "print_table", "write"]
 
 
 def write(path: Path, baseline: Path | None = None) -> Path:
@@ -42,5 +42,12 @@ def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
     if isinstance(results, Path):
         results = workdir.newest_results(results)
     rows = table.rows(results)
+    if rows:
+        rich.console.Console().print(table.to_rich(rows))
+
+
+def print_mixtures(path: Path) -> None:
+    """Prints the headlines of every mixture of weights in a workdir."""
+    rows = [row for rows in table.mixed(workdir.mixtures(path)) for row in rows]
     if rows:
         rich.console.Console().print(table.to_rich(rows))

@@ -81,11 +81,15 @@ def make_context(run: Run) -> dict[str, Any]:
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
         "number": table.number,
         "interval": table.interval,
+        "mixture_rows": (mixture := [row for rows in table.mixed(run.mixtures) for row in rows]),
+        "mixture_markdown": table.to_markdown(mixture) if mixture else "",
+        "mixed_with": facts.mapping(run.env.get("interpolate")).get("other", ""),
         "steps": sorted({row.step for row in headlines}),
         "pictures": {
             "bars": [plot.bars("benchmarks", headlines)] if headlines else [],
             "training": training_curves(run),
             "evaluation": evaluation_curves(run.evaluations),
+            "mixtures": mixture_curves(run),
         },
         "examples": [
             (evaluation.name, shown)
@@ -155,7 +159,20 @@ def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
     for evaluation in evaluations:
         rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
         if len(rows) > 1 and rows[-1].unit == "fraction":
-            pictures.append(plot.over_steps(f"eval_{evaluation.name}", rows))
+            steps = [row.step for row in rows]
+            name = f"eval_{evaluation.name}"
+            pictures.append(plot.along(name, "step", steps, rows, rows[-1].words))
+    return pictures
+
+
+def mixture_curves(run: Run) -> list[plot.Picture]:
+    """The headlines of each benchmark over the share of this run's parameters."""
+    pictures = []
+    for rows in table.mixed(run.mixtures):
+        if len(rows) == len(run.mixtures) > 1 and rows[-1].unit == "fraction":
+            metric, _, _ = rows[-1].words.partition(": alpha")
+            name = f"mixture_{rows[-1].benchmark}_{len(pictures)}"
+            pictures.append(plot.along(name, "alpha", list(run.mixtures), rows, metric))
     return pictures
 
 

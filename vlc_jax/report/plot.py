@@ -153,10 +153,13 @@ def curve(
     return draw(name, title, words, (4.6, 2.7), paint)
 
 
-def over_steps(name: str, rows: Sequence[table.Row]) -> Picture:
-    """One metric of one benchmark at several steps: 95 % band, chance as a dashed line."""
+def along(
+    name: str, axis: str, places: Sequence[float | int], rows: Sequence[table.Row], metric: str
+) -> Picture:
+    """One metric of one benchmark at several steps, or along another axis: 95 % band, chance as a
+    dashed line.
+    """
     newest = rows[-1]
-    steps = [row.step for row in rows]
     values, low, high = (
         np.array([np.nan if v is None else v for v in column], float)
         for column in zip(*((row.value, row.low, row.high) for row in rows), strict=True)
@@ -164,20 +167,20 @@ def over_steps(name: str, rows: Sequence[table.Row]) -> Picture:
 
     def paint(axes: Axes) -> None:
         colour = THEME["blue"]
-        axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(steps, values, color=colour, linewidth=1.6, marker="o", markersize=3)
+        axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(places, values, color=colour, linewidth=1.6, marker="o", markersize=3)
         if newest.chance is not None:
             axes.axhline(newest.chance, color=THEME["orange"], linewidth=1, linestyle="--")
         axes.set_ylim(-0.03, 1.03)
-        _finish(axes, is_share=True)
+        _finish(axes, is_share=True, axis=axis)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
     words = (
-        f"{newest.benchmark}, {newest.words}: {table.percent(values[0])} percent at step "
-        f"{steps[0]}, {table.percent(values[-1])} at step {steps[-1]}, "
+        f"{newest.benchmark}, {metric}: {table.percent(values[0])} percent at {axis} "
+        f"{places[0]}, {table.percent(values[-1])} at {axis} {places[-1]}, "
         f"chance {table.percent(newest.chance)}."
     )
-    return draw(name, f"{newest.benchmark}\n{newest.words}", words, (3.2, 2.5), paint)
+    return draw(name, f"{newest.benchmark}\n{metric}", words, (3.2, 2.5), paint)
 
 
 def bars(name: str, rows: Sequence[table.Row]) -> Picture:
@@ -220,12 +223,12 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
     return draw(name, title, words, (11.0, 0.9 + 0.31 * len(shown)), paint)
 
 
-def _finish(axes: Axes, is_share: bool) -> None:
+def _finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
     axes.grid(axis="y", color=THEME["line"], linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.set_xlabel("step")
+    axes.set_xlabel(axis)
     axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=axis == "step"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
     if is_share:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.4g} %"))

@@ -1,7 +1,8 @@
 """The result table: rows from the files under evals/, shown in a terminal or as Markdown."""
 
+import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,16 @@ def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
     found: dict[tuple[str, bool], Row] = {}
     for row in rows(results):
         found.setdefault((row.benchmark, row.metric == "text_to_image_r1"), row)
+    return list(found.values())
+
+
+def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]:
+    """Each headline at every share of a mixture (`workdir.mixtures`), the share as its group."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for share, results in mixtures.items():
+        for row in headlines(results):
+            named = dataclasses.replace(row, metric=f"{row.metric}/alpha {share:g}")
+            found.setdefault((row.benchmark, row.metric), []).append(named)
     return list(found.values())
 
 

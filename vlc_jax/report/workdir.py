@@ -52,6 +52,8 @@ class Run:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    # share of this run's parameters -> results of their mixture with other ones
+    mixtures: dict[float, list[dict[str, Any]]] = field(default_factory=dict)
     done: dict[str, Any] | None = None
     failed: dict[str, Any] | None = None
     last_write: float | None = None  # seconds since the epoch
@@ -74,6 +76,7 @@ def read(path: Path) -> Run:
     run.metrics = _by_step(_lines(run, path / "metrics.jsonl"))
     run.events = list(_lines(run, path / "events.jsonl"))
     run.evaluations = _in_order(run.config, _evaluations(run))
+    run.mixtures = mixtures(path)
     if (path / "default_config.json").exists():
         run.default_config = _object(run, "default_config.json")
     _outcome(run)
@@ -87,6 +90,17 @@ def newest_results(path: Path) -> list[dict[str, Any]]:
     run = Run(path)
     found = _evaluations(run, examples=False)
     return [evaluation.newest for evaluation in _in_order(_object(run, "config.json"), found)]
+
+
+def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
+    """The newest results of each mixture under `path`/interpolate, by its share, in order."""
+    found = {}
+    folder = path / "interpolate"
+    config = _object(Run(path), "config.json")
+    for one in folder.iterdir() if folder.is_dir() else []:
+        results = _in_order(config, _evaluations(Run(one), examples=False))
+        found[float(one.name)] = [evaluation.newest for evaluation in results]
+    return dict(sorted(found.items()))
 
 
 def read_config(path: Path) -> dict[str, Any]:

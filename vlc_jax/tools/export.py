@@ -3,7 +3,10 @@
   python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP).
-big_vision: one .npz (SigLIP).   Exit code 0: done; 2: the model has no such form, or wrong request.
+big_vision: one .npz (SigLIP).   peft: the adapter alone, for the transformers weights it was
+trained on; the others get an adapter merged. Where the library that a folder is for is installed,
+it must load the folder and give the same scores (to 1e-4), or nothing is written.
+Exit code 0: done; 2: the model has no such form, or wrong request.
 """
 
 import argparse
@@ -25,14 +28,19 @@ from input_pipeline import image as image_ops
 from vlc_jax import build, pretrained, weights
 from vlc_jax.checkpoint import CheckpointError
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models import lora
+from vlc_jax.tools import check
 from vlc_jax.weights import folder
+from vlc_jax.weights.rename import Rule
 from vlc_jax.workdir import read_json
 
 TARGETS = {  # --to -> format of a CLIP and of a SigLIP model
     "hf": ("hf_clip", "hf_siglip"),
     "open_clip": ("openai", None),
     "big_vision": (None, "big_vision"),
+    "peft": ("hf_clip", "hf_siglip"),
 }
+CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,21 +53,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
     parser.add_argument("--to", required=True, choices=TARGETS)
     parser.add_argument("--out", required=True, type=Path, help="a new folder")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="an interpreter with the library that the folder is for, to check it; default: this",
+    )
     options = parser.parse_args(arguments)
     try:
-        names = export(options.workdir, options.to, options.out)
+        names, verdict = export(options.workdir, options.to, options.out, options.python)
     except (UsageError, WeightsError, CheckpointError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{options.out}: {', '.join(names)}")
+    print(f"{options.out}: {', '.join(names)}\n{verdict}")
     return 0
 
 
-def export(workdir: Path, target: str, out: Path) -> list[str]:
-    """Writes the newest parameters of `workdir` into the new folder `out`; the names of its files.
+def export(
+    workdir: Path, target: str, out: Path, python: str = sys.executable
+) -> tuple[list[str], str]:
+    """Writes the newest parameters of `workdir` into the new folder `out`; the names of its files,
+    and what `check` found with the interpreter `python`.
 
     Everything is written beside `out` and moved there at the end. Raises UsageError for a workdir
-    without parameters or an `out` that exists, WeightsError for a model that `target` cannot hold.
+    without parameters or an `out` that exists, WeightsError for a model that `target` cannot hold
+    or a folder that gives other scores.
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
@@ -73,9 +90,11 @@ def export(workdir: Path, target: str, out: Path) -> list[str]:
     if name is None:
         kind = "SigLIP" if is_siglip else "CLIP"
         raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
-    arrays = weights.save(
-        jax.tree.map(np.asarray, params), name, pretrained.architecture(task.model)
-    )
+    architecture = pretrained.architecture(task.model)
+    if target == "peft":
+        arrays = adapter_arrays(config, task, workdir, weights.FORMATS[name].rules(architecture))
+    else:
+        arrays = weights.save(jax.tree.map(np.asarray, params), name, architecture)
     facts = describe(config, task, is_siglip)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -83,12 +102,35 @@ def export(workdir: Path, target: str, out: Path) -> list[str]:
         write(partial, target, arrays, facts, config, task.tokenizer)
         card = model_card(config, workdir, target, step)
         (partial / "README.md").write_text(card, "utf-8")
+        text = task.tokenizer(CHECKED_ON)
+        verdict = check.check(partial, target, task.model, params, text, python)
         partial.chmod(0o755)
         partial.rename(out)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return sorted(path.name for path in out.iterdir())
+    return sorted(path.name for path in out.iterdir()), verdict
+
+
+def adapter_arrays(
+    config: ConfigDict, task: build.Task, workdir: Path, rules: Sequence[Rule]
+) -> dict[str, np.ndarray]:
+    """The newest adapter of a workdir as PEFT names it."""
+    if not config.lora.targets:
+        raise UsageError(
+            f"{workdir} trained no adapter (config.lora.targets is empty): use --to hf"
+        )
+    frozen, _ = pretrained.frozen_params(config, task.mesh, task.model)
+    state = pretrained.newest_state(config, task.mesh, task.model, workdir, frozen)
+    if state is None:
+        raise UsageError(f"no checkpoint in {workdir}: train first")
+    if full := sorted(weights.flatten({k: v for k, v in state.params.items() if k != lora.LORA})):
+        raise WeightsError(
+            f"the run also trained {full[0]} in full, which a PEFT adapter has no place for; use "
+            "--to hf"
+        )
+    adapters = jax.tree.map(np.asarray, lora.adapters(state.params))
+    return weights.peft.save(adapters, rules)
 
 
 def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Model:
@@ -128,14 +170,19 @@ def write(
     if target == "big_vision":
         np.savez(out / "weights.npz", **arrays)
         return
+    if target == "peft":
+        lora_config = weights.peft.config(
+            arrays, config.lora.rank, config.lora.alpha, config.weights.path
+        )
+        (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
+        save_arrays(arrays, out / "adapter_model.safetensors")
+        return
     files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target](facts)
     for name, content in files.items():
         text = json.dumps(folder.without_none(content), indent=2)
         (out / name).write_text(text + "\n", "utf-8")
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
-    path = out / f"{name}.safetensors"
-    save_file(arrays, path, metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors makes it private
+    save_arrays(arrays, out / f"{name}.safetensors")
     if hasattr(made_by, "files"):
         for name, content in made_by.files().items():
             (out / name).write_text(content, "utf-8")
@@ -148,6 +195,12 @@ def write(
         for file in files:
             if file.exists():
                 shutil.copy(file, out / file.name)
+
+
+def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
+    """As torch's libraries read it, and readable for all: safetensors makes files private."""
+    save_file(arrays, path, metadata={"format": "pt"})
+    path.chmod(0o644)
 
 
 def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str:

@@ -14,6 +14,7 @@ from vlc_jax.weights import (
     huggingface,
     open_clip,
     openai,
+    peft,
     position,
     rename,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "fitted",
     "flatten",
     "load",
+    "peft",
     "save",
     "unflatten",
 ]

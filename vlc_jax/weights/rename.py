@@ -95,15 +95,15 @@ def load(
     ignored: regular expressions of whole names that may be there and are not weights.
     Raises WeightsError naming what is left over or missing.
     """
-    filled = _filled(rules, shapes)
-    wanted = {name for each in filled for name in each.theirs}
+    used = filled(rules, shapes)
+    wanted = {name for each in used for name in each.theirs}
     left = [
         name
         for name in arrays
         if name not in wanted and not any(re.fullmatch(regex, name) for regex in ignored)
     ]
     missing = sorted(wanted - arrays.keys())
-    without = sorted(shapes.keys() - {path for each in filled for path in each.ours})
+    without = sorted(shapes.keys() - {path for each in used for path in each.ours})
     problems = [
         _listing("not in the file", missing),
         _listing("in the file, but no parameter of this model", left),
@@ -112,7 +112,7 @@ def load(
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
     params = {}
-    for each in filled:
+    for each in used:
         sources = [arrays[name] for name in each.theirs]
         try:
             results = each.codec.load(*sources)
@@ -127,13 +127,13 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
 
     Raises WeightsError for parameters that the format has no name for.
     """
-    filled = _filled(rules, params)
-    covered = {path for each in filled for path in each.ours}
+    used = filled(rules, params)
+    covered = {path for each in used for path in each.ours}
     without = _listing("no name in this format for", [p for p in params if p not in covered])
     if without:
         raise WeightsError(without)
     arrays = {}
-    for each in filled:
+    for each in used:
         results = each.codec.save(*(np.asarray(params[path]) for path in each.ours))
         arrays |= dict(zip(each.theirs, results, strict=True))
     return {name: np.array(x, order="C") for name, x in arrays.items()}
@@ -162,7 +162,7 @@ def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
 
-def _filled(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
+def filled(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
     """The rules that `paths` of ours have a use for, each once per layer number, filled in."""
     filled = []
     for each in rules:

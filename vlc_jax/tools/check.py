@@ -1,0 +1,70 @@
+"""Whether an exported folder gives, in the library it is for, the scores the model gives here."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.tools import load_exported
+
+TOLERANCE = 1e-4  # of cosines, float32
+LIBRARIES = {"hf": "transformers", "open_clip": "open_clip", "peft": "transformers and peft"}
+
+
+def check(
+    folder: Path, target: str, model: nn.Module, params: Any, text: np.ndarray, python: str
+) -> str:
+    """What was found, in a sentence; `python` is an interpreter that may have the library.
+
+    text: ids (n, length). Images are noise. Raises WeightsError when the scores differ by more than
+    1e-4, or the library cannot load the folder.
+    """
+    if target not in LIBRARIES:
+        return f"not checked: there is no library to load {target} with"
+    side = model.image.image_size
+    image = np.random.default_rng(0).normal(size=(len(text), side, side, 3)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as name:
+        inputs, outputs = Path(name) / "inputs.npz", Path(name) / "outputs.npz"
+        np.savez(inputs, image=image, text=text)
+        script = Path(load_exported.__file__)
+        done = subprocess.run(
+            [python, script, target, folder, inputs, outputs],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )
+        if done.returncode == load_exported.NOT_INSTALLED:
+            missing = done.stderr.strip().splitlines()[-1]
+            return f"not checked: {missing} ({LIBRARIES[target]} is needed; see --python)"
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise WeightsError(f"{LIBRARIES[target]} cannot load what was written: {last}")
+        with np.load(outputs) as found:
+            theirs, scale = found["image"] @ found["text"].T, found["scale"].item()
+    ours = np.asarray(_scores(model, params, image, text))
+    difference = float(np.abs(ours - theirs).max())
+    our_scale = float(jnp.exp(params["logit_scale"]))
+    if difference > TOLERANCE or abs(scale / our_scale - 1) > TOLERANCE:
+        raise WeightsError(
+            f"{LIBRARIES[target]} computes other scores from what was written: they differ by "
+            f"{difference:.1e} (allowed {TOLERANCE:.0e}), logit scale {scale:g} instead of "
+            f"{our_scale:g}"
+        )
+    return (
+        f"checked: {LIBRARIES[target]} gives the same scores, largest difference {difference:.1e}"
+    )
+
+
+def _scores(model: nn.Module, params: Any, image: np.ndarray, text: np.ndarray) -> jax.Array:
+    def scores(module: nn.Module, image: jax.Array, text: jax.Array) -> jax.Array:
+        return module.score(module.encode_image(image), module.encode_text(text))
+
+    return model.apply({"params": params}, jnp.asarray(image), jnp.asarray(text), method=scores)

@@ -1,0 +1,70 @@
+"""What the library that an exported folder is for computes from it; run by `tools.check`.
+
+  python vlc_jax/tools/load_exported.py hf|open_clip|peft FOLDER INPUTS.npz OUTPUTS.npz
+
+A script for a Python that has the library and need not have JAX. Inputs: "image" (n, side, side, 3)
+normalised, "text" (n, length) ids. Outputs: "image" and "text", embeddings of unit length, and
+"scale". Exit code 4: the library is not installed.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+NOT_INSTALLED = 4
+
+
+def hugging_face(folder, image, text):
+    import transformers
+
+    model, report = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return _embeddings(model, image, text)
+
+
+def peft(folder, image, text):
+    import transformers
+    from peft import PeftModel
+
+    config = json.loads((Path(folder) / "adapter_config.json").read_text())
+    base = transformers.AutoModel.from_pretrained(config["base_model_name_or_path"])
+    return _embeddings(PeftModel.from_pretrained(base, folder), image, text)
+
+
+def open_clip(folder, image, text):
+    import open_clip
+
+    model = open_clip.create_model(f"local-dir:{folder}").eval()
+    embeddings = model.encode_image(image, normalize=True), model.encode_text(text, normalize=True)
+    return *embeddings, model.logit_scale.exp()
+
+
+def _embeddings(model, image, text):
+    outputs = model.eval()(input_ids=text, pixel_values=image)
+    parts = (
+        part / part.norm(dim=-1, keepdim=True)
+        for part in (outputs.image_embeds, outputs.text_embeds)
+    )
+    return *parts, model.logit_scale.exp()
+
+
+def main():
+    target, folder, inputs, outputs = sys.argv[1:]
+    try:
+        import numpy as np
+        import torch
+
+        load = {"hf": hugging_face, "open_clip": open_clip, "peft": peft}[target]
+        with np.load(inputs) as given:
+            image = torch.from_numpy(given["image"]).permute(0, 3, 1, 2)
+            text = torch.from_numpy(given["text"].astype(np.int64))
+        with torch.no_grad():
+            results = [np.asarray(result) for result in load(folder, image, text)]
+    except ModuleNotFoundError as error:
+        print(f"{error.name} is not installed", file=sys.stderr)
+        sys.exit(NOT_INSTALLED)
+    np.savez(outputs, **dict(zip(("image", "text", "scale"), results, strict=True)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""An adapter under the names of Hugging Face's PEFT library, for a transformers model."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights.rename import Rule, filled
+
+ATTENTION = ("query", "key", "value")  # in the order of a transformers rule's names
+
+
+def save(
+    adapters: Mapping[str, Mapping[str, np.ndarray]], rules: Sequence[Rule]
+) -> dict[str, np.ndarray]:
+    """The arrays of an adapter_model.safetensors.
+
+    adapters: name of a matrix (`models.lora.matrices`) -> "a" (inputs, rank), "b" (rank, outputs)
+    and, with DoRA, "magnitude" (outputs,).   rules: of the model's transformers format.
+    Raises WeightsError for matrices that are no module of their own there.
+    """
+    arrays = {}
+    for name, adapter in adapters.items():
+        modules, rule = _modules(name, rules)
+        for index, module in enumerate(modules):
+            columns = {
+                key: np.split(adapter[key], len(modules), axis=-1)[index]
+                for key in adapter.keys() - {"a"}
+            }
+            # of a convolution (rank, 3, patch, patch), of a dense layer (rank, inputs)
+            first = rule.codec.save(adapter["a"])[0] if len(rule.ours) == 1 else adapter["a"].T
+            spatial = (1,) * (first.ndim - 2)
+            prefix = f"base_model.model.{module}.lora_"
+            arrays[f"{prefix}A.weight"] = first
+            arrays[f"{prefix}B.weight"] = columns["b"].T.reshape(*columns["b"].T.shape, *spatial)
+            if "magnitude" in columns:
+                shape = (1, -1, *spatial) if spatial else (-1,)
+                arrays[f"{prefix}magnitude_vector"] = columns["magnitude"].reshape(shape)
+    return {key: np.array(x, np.float32, order="C") for key, x in arrays.items()}
+
+
+def config(
+    arrays: Mapping[str, np.ndarray], rank: int, alpha: float, base: str
+) -> dict[str, object]:
+    """adapter_config.json for `arrays` of `save`; base: where the frozen weights are."""
+    modules = {name.removeprefix("base_model.model.").split(".lora_")[0] for name in arrays}
+    return {
+        "peft_type": "LORA",
+        "base_model_name_or_path": base,
+        "target_modules": sorted(modules),
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "use_dora": any(name.endswith("magnitude_vector") for name in arrays),
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+
+
+def _modules(name: str, rules: Sequence[Rule]) -> tuple[list[str], Rule]:
+    """The modules that a matrix of ours is there, and the rule of the first one's weight."""
+    folder, _, part = name.removesuffix("/kernel").rpartition("/")
+    is_attention = part in (*ATTENTION, "_".join(ATTENTION))
+    path = f"{folder}/query/kernel" if is_attention else name
+    found = filled(rules, [path])
+    if not found or (is_attention and len(found[0].theirs) != len(ATTENTION)):
+        raise WeightsError(
+            f"PEFT has no module for the adapter of {name}; export the merged weights instead"
+        )
+    names = [theirs.removesuffix(".weight") for theirs in found[0].theirs]
+    chosen = [names[ATTENTION.index(part)]] if part in ATTENTION else names
+    return chosen, found[0]
