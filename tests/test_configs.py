@@ -23,7 +23,10 @@ CONFIGS = sorted(
 
 # Arguments of configs that name files, {tokenizer} being one that the test writes.
 ARGUMENTS = dict.fromkeys(
-    ("configs/eval/zero_shot.py", "configs/coco/clip_ft.py", "configs/coco/siglip_ft.py"),
+    (
+        *("configs/eval/zero_shot.py", "configs/coco/clip_ft.py", "configs/coco/clip_coco.py"),
+        "configs/coco/siglip_ft.py",
+    ),
     "tokenizer={tokenizer}",
 )
 SMALL = {"width": 16, "heads": 2, "depth": 1}
@@ -80,7 +83,7 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
     task = build.task(config)
-    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 200, {}), {})
+    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 1000, {}), {})
     count = models.parameter_counts(shapes.params)["total"]
     assert count == sum(x.size for x in jax.tree.leaves(shapes.params))
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]

@@ -271,13 +271,13 @@ def interpolate(
     other = pretrained.imported(config, task.model, shapes, path=config.interpolate.other)
     other = sharding.put_like(other, shapes)
     mix = jax.jit(
-        lambda share: jax.tree.map(lambda a, b: (1 - share) * a + share * b, other, params)
+        lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
     )
     if workdir.is_writer:
         shutil.rmtree(workdir.path / "interpolate", ignore_errors=True)
         workdir.add_env(interpolate={"other": str(config.interpolate.other), "step": step})
     for share in shares:
-        evaluation.into(f"interpolate/{share:g}").run(mix(share), step)
+        evaluation.into(f"interpolate/{share:g}").run(mix(share, other, params), step)
     if workdir.is_writer:
         report.print_mixtures(workdir.path)
         print(f"report: {report.write(workdir.path)}")

@@ -129,7 +129,9 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
     """
     used = filled(rules, params)
     covered = {path for each in used for path in each.ours}
-    without = _listing("no name in this format for", [p for p in params if p not in covered])
+    without = _listing(
+        "parameters that this format has no name for", [p for p in params if p not in covered]
+    )
     if without:
         raise WeightsError(without)
     arrays = {}
