@@ -85,7 +85,7 @@ def _input() -> ConfigDict:
                 "caption": placeholder(str),
                 "label": placeholder(str),  # a class label, captioned by templates
             },
-            # Datasets by name, from their own files; docs/data.md says which. `images` is the folder
+            # Datasets by name, as published (docs/data.md). `images` is the folder
             # in which the image names of `annotations` start.
             "coco": {
                 "annotations": "",  # dataset_coco.json, captions_train2017.json, ...
