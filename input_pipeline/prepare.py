@@ -54,10 +54,11 @@ DATASETS = {
         _ANNOTATED,
         "train, val, test or all; default: train",
         True,
-        "--annotations dataset_flickr30k.json --images flickr30k-images --split test",
+        "--annotations flickr30k/dataset_flickr30k.json --images flickr30k/flickr30k-images "
+        "--split test",
     ),
     "negclip": Dataset(
-        _ANNOTATED, _ONE_SPLIT, False, "--annotations train_neg_clip.tsv --images coco"
+        _ANNOTATED, _ONE_SPLIT, False, "--annotations coco/train_neg_clip.tsv --images coco"
     ),
     "cc3m": Dataset(_ANNOTATED, _ONE_SPLIT, False, "--annotations cc3m/train.tsv --images cc3m"),
     "img2dataset": Dataset(("tars",), _ONE_SPLIT, False, "--tars cc3m_tars"),
@@ -65,7 +66,7 @@ DATASETS = {
         _ANNOTATED,
         _ONE_SPLIT,
         False,
-        "--annotations llava_instruct_150k.json --images coco/train2017",
+        "--annotations llava/llava_instruct_150k.json --images coco/train2017",
     ),
 }
 
