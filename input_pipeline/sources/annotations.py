@@ -7,6 +7,7 @@ it, `split`.
 import collections
 import json
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,8 @@ def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         return [
             {
-                "id": str(image.get("cocoid", Path(image["filename"]).stem)),
-                "image": str(Path(image.get("filepath", ""), image["filename"])),
+                "id": str(image.get("cocoid", os.path.splitext(image["filename"])[0])),
+                "image": os.path.join(image.get("filepath", ""), image["filename"]),
                 "caption": [sentence["raw"] for sentence in image["sentences"]],
                 "split": image["split"],
             }
