@@ -57,18 +57,11 @@ def prepare(
     Raises ValueError for such a refusal, DataError when too many records cannot be used; the shard
     in which they became too many is written again when the run is continued.
     """
-    if image_format not in ("auto", "jpeg", "png"):
-        raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
-    for name, value in (("size", size), ("shard_size", shard_size), ("threads", threads)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder for the shards")
-    if image_format == "auto":
-        image_format = "png" if size <= PNG_UP_TO else "jpeg"
-    request = {"split": "all"} | (request or {})
-    request |= {"size": size, "format": image_format, "shard_size": shard_size}
-    request |= {"source_fingerprint": source.fingerprint, "source_count": len(source)}
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1; got {threads}")
+    request = _whole_request(source, request or {}, size, image_format, shard_size)
     out.mkdir(parents=True, exist_ok=True)
     manifest = _begin(out, request)
     limit = max_bad_share * len(source)
@@ -110,6 +103,22 @@ def shrink(record: Record, size: int, image_format: str) -> bytes:
     else:
         picture.save(encoded, "JPEG", quality=JPEG_QUALITY)
     return encoded.getvalue()
+
+
+def _whole_request(
+    source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
+) -> dict[str, Any]:
+    """All that decides what the shards hold. Raises ValueError for values that do not fit."""
+    if image_format not in ("auto", "jpeg", "png"):
+        raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
+    for name, value in (("size", size), ("shard_size", shard_size)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    if image_format == "auto":
+        image_format = "png" if size <= PNG_UP_TO else "jpeg"
+    asked = {"split": "all"} | request
+    asked |= {"size": size, "format": image_format, "shard_size": shard_size}
+    return asked | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
 def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -246,17 +246,19 @@ class Cc3mSource(NamedSource):
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         with path.open("rb") as file:
-            delimiter = "\t" if b"\t" in file.readline() or path.suffix == ".tsv" else ","
-        rows = tables.Delimited(path, delimiter, quoting)
-        names = rows.columns()
+            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
+        delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
+        names = [name.strip('"') for name in first.split(delimiter)]
         if "neg_caption" in names:
             raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
         image = next((name for name in self._IMAGE if name in names), None)
         caption = next((name for name in self._CAPTION if name in names), None)
-        if image is None or caption is None:
-            if len(names) != 2:
-                shown = [name[:40] for name in names[:8]]
-                raise self._other(path, f"a table with the columns {shown}")
+        if image is not None and caption is not None:
+            rows = tables.Delimited(path, delimiter, quoting)
+        elif len(names) != 2:
+            shown = [name[:40] for name in names[:8]]
+            raise self._other(path, f"a table with the columns {shown}")
+        else:
             rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
             image, caption = self._which(rows)
         if not len(rows):
