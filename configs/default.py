@@ -90,6 +90,19 @@ def _input() -> ConfigDict:
                 "caption": placeholder(str),
                 "label": placeholder(str),  # a class label, captioned by templates
             },
+            # Datasets by name, as published (docs/data.md). `images` is the folder
+            # in which the image names of `annotations` start.
+            "coco": {
+                "annotations": "",  # dataset_coco.json, captions_train2017.json, ...
+                "images": "",
+                # What training reads of dataset_coco.json; of captions_*.json it is "train".
+                "train_split": "train+restval",
+            },
+            "flickr30k": {"annotations": "", "images": ""},  # dataset_flickr30k.json
+            "negclip": {"annotations": "", "images": ""},  # train_neg_clip.tsv
+            "cc3m": {"annotations": "", "images": ""},  # a table of image names and captions
+            "llava": {"annotations": "", "images": ""},  # llava_instruct_150k.json
+            "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from configs import default
 from configs.scenes import clip
-from tests import helpers
+from tests import helpers, miniature
 from vlc_jax import models, pretrained, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
@@ -62,7 +62,8 @@ def shrunken(command: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy of the checkout as its reader sees it, with a folder of photos and both tables."""
+    """A copy of the checkout as its reader sees it, with photos, both tables and all datasets."""
+    miniature.write(tmp_path)
     for name in ("configs", "vlc_jax", "input_pipeline", "benchmarks"):
         os.symlink(helpers.ROOT / name, tmp_path / name)
     photos = tmp_path / "my_photos"

@@ -4,13 +4,27 @@ from collections.abc import Callable
 
 from input_pipeline.record import Source
 from input_pipeline.sources.digits import DigitsSource
+from input_pipeline.sources.named import (
+    Cc3mSource,
+    CocoSource,
+    Flickr30kSource,
+    LlavaSource,
+    NegclipSource,
+)
 from input_pipeline.sources.records import RecordsSource
 from input_pipeline.sources.scenes import ScenesSource
 from input_pipeline.sources.shards import ShardsSource
+from input_pipeline.sources.tars import Img2datasetSource
 from input_pipeline.sources.tfds import TfdsSource
 
 SOURCES: dict[str, Callable[..., Source]] = {
+    "cc3m": Cc3mSource,
+    "coco": CocoSource,
     "digits": DigitsSource,
+    "flickr30k": Flickr30kSource,
+    "img2dataset": Img2datasetSource,
+    "llava": LlavaSource,
+    "negclip": NegclipSource,
     "records": RecordsSource,
     "scenes": ScenesSource,
     "shards": ShardsSource,

@@ -1,6 +1,7 @@
 """Your own images: a table of image names and captions, and the folder the images are in."""
 
 import ast
+import collections
 import difflib
 import hashlib
 import json
@@ -13,7 +14,8 @@ import numpy as np
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import rows as tables
 
-_LOOKED_AT = 100  # images whose existence is checked before a run starts
+_LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
+_MANY = 5  # missing images of one folder, of those looked at, with none there: a missing folder
 
 
 class RecordsSource:
@@ -28,14 +30,23 @@ class RecordsSource:
     negatives_column, positives_column: hard negative / positive captions: a list of strings (for
       every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
     hard_images_column: a list of record ids. group_column: any value to split results by.
-    split_column: only rows whose value there is `split` are taken.
+    meta_columns: kept as they are in the record's `meta`.
+    split_column: only rows whose value there is `split` are taken; "train+restval" takes both.
     holdout: without a split column, this share of the images (by a hash of their names, so that
       it does not change when rows are added) is kept out of `split="train"` and makes up every
       other split. split="all" takes every row.
     quoting: whether quotation marks in CSV and TSV group a field.
 
-    Raises ValueError for missing files, folders, columns and splits, DataError for unusable data.
+    `digests` maps the table's path to its sha256. Raises ValueError for missing files, folders,
+    columns and splits, DataError for unusable data.
     """
+
+    _kind = "records"  # what fingerprints begin with
+    _folder_option = "image_folder"
+    _split_advice = (
+        "say which rows that is with split_column='...' or holdout=0.05, or name another file "
+        "and split='all'"
+    )
 
     def __init__(
         self,
@@ -50,24 +61,25 @@ class RecordsSource:
         positives_column: str | None = None,
         hard_images_column: str | None = None,
         group_column: str | None = None,
+        meta_columns: Sequence[str] = (),
         split_column: str | None = None,
         holdout: float = 0.0,
         quoting: bool = True,
     ) -> None:
         if not str(path):
             raise ValueError("this source needs `path`, the table of image names and captions")
-        self._rows = tables.open_rows(Path(path), quoting)
-        self._folder = Path(path).parent if image_folder is None else Path(image_folder)
+        self._split, self._split_column, self._holdout = split, split_column, holdout
         self._image = image_column
         self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
-        if id_column is None and isinstance(self._rows, tables.PackedRows):
-            id_column = "id" if "id" in self._rows.columns() else None
         self._id = id_column
         self._negatives, self._positives = negatives_column, positives_column
         self._hard_images, self._group = hard_images_column, group_column
-        self._split, self._split_column, self._holdout = split, split_column, holdout
+        self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
+        self._folder = Path(path).parent if image_folder is None else Path(image_folder)
+        self._rows = self._open(Path(path), quoting)
+        self.digests = {str(path): self._rows.digest}
         if not self._folder.is_dir():
-            raise ValueError(f"no image folder {self._folder}; set image_folder")
+            raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
         self._check_columns()
         self._index = self._select()
         self.fingerprint = self._fingerprint()
@@ -83,13 +95,32 @@ class RecordsSource:
         captions = self._read_captions(row, name)
         return Record(
             id=self._record_id(row, row_index),
-            image=self._folder / self._image_name(row, name),
+            image=self._locate(self._image_name(row, name)),
             captions=captions,
             negatives=_per_caption(row, self._negatives, len(captions), name),
             positives=_per_caption(row, self._positives, len(captions), name),
             hard_images=[str(other) for other in _list(row, self._hard_images, name)],
             group=None if self._group is None else row.get(self._group),
+            meta={column: row.get(column) for column in self._meta},
         )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        """The rows; columns that depend on the file are set here."""
+        rows = tables.open_rows(path, quoting)
+        if self._id is None and isinstance(rows, tables.PackedRows):
+            self._id = "id" if "id" in rows.columns() else None
+        return rows
+
+    def _places(self, image: str) -> list[Path]:
+        """Where a named image may lie, the likeliest first."""
+        return [self._folder / image]
+
+    def _locate(self, image: str) -> Path:
+        """Its first place that exists; the likeliest if none does."""
+        first, *others = self._places(image)
+        if not others or first.exists():
+            return first
+        return next((place for place in others if place.exists()), first)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
         captions: list[str] = []
@@ -112,7 +143,7 @@ class RecordsSource:
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         if self._id is None:
-            return f"{row.get(self._image)}#{row_index + 1}"
+            return f"{row.get(self._image)}#{self._rows.number(row_index)}"
         if row.get(self._id) in (None, ""):
             raise DataError(f"{self._rows.name(row_index)} has no {self._id!r}, its id")
         return str(row[self._id])
@@ -123,6 +154,7 @@ class RecordsSource:
         for option in ("id", "negatives", "positives", "hard_images", "group", "split_column"):
             column = getattr(self, f"_{option}")
             named[option if option == "split_column" else f"{option}_column"] = [column]
+        named["meta_columns"] = self._meta
         for option, columns in named.items():
             for column in columns:
                 if column is not None and column not in seen:
@@ -141,37 +173,44 @@ class RecordsSource:
             raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
         everything = self._split == "all"
         if not (everything or self._split == "train" or self._split_column or self._holdout):
-            raise ValueError(
-                f"split {self._split!r} of {self._rows.path}: say which rows that is with "
-                "split_column='...' or holdout=0.05, or name another file and split='all'"
-            )
+            raise ValueError(f"split {self._split!r} of {self._rows.path}: {self._split_advice}")
         chosen = np.ones(len(self._rows), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         if by_split or self._id is not None:
             ids: set[int] = set()
-            splits: set[str] = set()
+            splits: collections.Counter[str] = collections.Counter()
             for index in range(len(self._rows)):
                 try:
                     row = self._rows[index]
                 except DataError:  # stays with the training rows, where it is counted
-                    chosen[index] = self._split in ("train", "all")
+                    chosen[index] = everything or "train" in self._split.split("+")
                     continue
                 if by_split:
                     chosen[index] = self._belongs(row, splits)
                 if self._id is not None and chosen[index]:
                     self._check_unique(row, index, ids)
-            if not chosen.any():
-                found = f"; splits: {sorted(splits)}" if self._split_column else ""
-                raise ValueError(f"{self._rows.path} has no row of split {self._split!r}{found}")
+            self._check_split(chosen, splits)
         return np.flatnonzero(chosen)
 
-    def _belongs(self, row: dict[str, Any], splits: set[str]) -> bool:
+    def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
         if self._split_column is not None:
-            splits.add(str(row.get(self._split_column)))
-            return str(row.get(self._split_column)) == self._split
+            found = str(row.get(self._split_column))
+            splits[found] += 1
+            return found == self._split or found in self._split.split("+")
         digest = hashlib.blake2b(str(row.get(self._image)).encode(), digest_size=8).digest()
         held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
         return held_out != (self._split == "train")
+
+    def _check_split(self, chosen: np.ndarray, splits: collections.Counter[str]) -> None:
+        wanted = {self._split} if self._split in splits else {*self._split.split("+")}
+        if chosen.any() and (not splits or wanted <= splits.keys()):
+            return
+        counts = ", ".join(f"{name} ({count:,})" for name, count in splits.items())
+        absent = "+".join(p for p in self._split.split("+") if p not in splits) or self._split
+        raise ValueError(
+            f"{self._rows.path} has no row of split {absent!r}"
+            + (f"; splits: {counts}; 'all' takes every row" if splits else "")
+        )
 
     def _check_unique(self, row: dict[str, Any], index: int, ids: set[int]) -> None:
         key = hash(str(row.get(self._id)))
@@ -185,30 +224,38 @@ class RecordsSource:
     def _fingerprint(self) -> str:
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
-            self._hard_images, self._group, self._split, self._split_column, self._holdout,
+            self._hard_images, self._group, self._meta, self._split, self._split_column,
+            self._holdout,
         ]  # fmt: skip
         text = f"{self._rows.digest} {json.dumps(options)}"
-        return f"records/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def _check_first_images(self) -> None:
-        """If none of the first images exists, the folder is wrong: better said now."""
-        if any(self._is_there(index) for index in range(min(len(self), _LOOKED_AT))):
-            return
-        missing = sum(not self._is_there(index) for index in range(len(self)))
-        try:
-            first = self[0].image
-        except DataError as error:
-            raise DataError(f"none of the first rows makes a record: {error}") from error
-        raise DataError(
-            f"{missing} of {len(self)} image files are missing, the first is {first}; "
-            "set image_folder to where the image names start"
-        )
-
-    def _is_there(self, index: int) -> bool:
-        try:
-            return self[index].image.exists()
-        except DataError:
-            return False
+        """If none of the images looked at in a folder exists, it is wrong: better said now."""
+        there: set[Path] = set()
+        missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
+        damage: DataError | None = None
+        for index in range(0, len(self), max(1, len(self) // _LOOKED_AT)):
+            row_index = int(self._index[index])
+            try:
+                image = self._image_name(self._rows[row_index], self._rows.name(row_index))
+            except DataError as error:
+                damage = damage or error
+                continue
+            places = self._places(image)
+            if any(place.exists() for place in places):
+                there.add(places[0].parent)
+            else:
+                missing[places[0].parent].append(places)
+        if damage and not (there or missing):
+            raise DataError(f"none of the rows looked at names an image: {damage}") from damage
+        for folder, images in missing.items():
+            if folder not in there and (len(images) >= _MANY or not there):
+                raise DataError(
+                    f"none of {len(images)} image files looked at in {folder} is there; the first "
+                    f"was looked for as {' or '.join(map(str, images[0]))}; set "
+                    f"{self._folder_option} to where the image names start"
+                )
 
 
 def _list(row: dict[str, Any], column: str | None, name: str) -> list[Any]:

@@ -4,21 +4,20 @@ Only the position of each row is kept in memory (16 bytes a row), so that a tabl
 rows is cheap to hold and quick to pickle to a worker process; a row is parsed when it is asked for.
 """
 
-import collections
 import csv
 import hashlib
 import io
 import json
-import logging
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from input_pipeline.record import DataError
+from input_pipeline.sources import annotations
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 _CHUNK = 1 << 24  # bytes read at a time while looking for line ends
@@ -53,9 +52,13 @@ class Rows:
     def parse(self, line: bytes) -> dict[str, Any]:
         raise NotImplementedError
 
+    def number(self, index: int) -> int:
+        """Its place in the file: rows are counted from 1, without a header."""
+        return index + 1
+
     def name(self, index: int) -> str:
-        """How messages call the row; rows are counted from 1, without a header."""
-        return f"row {index + 1} of {self.path}"
+        """How messages call the row."""
+        return f"row {self.number(index)} of {self.path}"
 
     def columns(self, looked_at: int = 100) -> list[str]:
         """The columns met in the first rows, in order."""
@@ -102,21 +105,26 @@ class Delimited(Rows):
     """CSV (commas) or TSV (tabs) with a header row; quoted fields may hold line breaks.
 
     With `quoting` off a quotation mark is an ordinary character (files that do not escape them).
+    `header` names the columns of a file without a header row.
     """
 
-    def __init__(self, path: Path, delimiter: str, quoting: bool) -> None:
+    def __init__(
+        self, path: Path, delimiter: str, quoting: bool, header: Sequence[str] | None = None
+    ) -> None:
         super().__init__(path)
         self._delimiter = delimiter
         self._quoting = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
         with path.open("rb") as file:
             spans = self._spans(_CountedLines(file))
-            file.seek(0)
-            header = file.read(int(spans[0, 1])) if len(spans) else b""
-        self._start, self._stop = spans[1:, 0], spans[1:, 1]
+        self._start, self._stop = spans[:, 0], spans[:, 1]
+        if header is not None or not len(spans):
+            self._header = list(header or [])
+            return
         try:
-            self._header = self._fields(header.removeprefix(_BOM)) if header else []
+            self._header = self._fields(self._bytes(0).removeprefix(_BOM))
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"the header of {path} cannot be read: {error}") from error
+        self._start, self._stop = spans[1:, 0], spans[1:, 1]
 
     def _spans(self, lines: "_CountedLines") -> np.ndarray:
         """int64 (rows, 2): first byte of each row, the header's included, and the byte after it."""
@@ -153,10 +161,16 @@ class Delimited(Rows):
 
 
 class PackedRows(Rows):
-    """Rows that were in one JSON document, kept as JSON text in memory."""
+    """Rows that were in one document, kept as JSON text in memory.
 
-    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+    `numbers` are their places in the document where some of its entries are left out.
+    """
+
+    def __init__(
+        self, path: Path, rows: list[dict[str, Any]], numbers: Sequence[int] | None = None
+    ) -> None:
         super().__init__(path)
+        self._numbers = None if numbers is None else np.array(numbers, np.int64)
         lines = [json.dumps(row).encode() for row in rows]
         self._stop = np.cumsum([len(line) for line in lines], dtype=np.int64)
         self._start = self._stop - np.array([len(line) for line in lines], np.int64)
@@ -164,6 +178,9 @@ class PackedRows(Rows):
 
     def parse(self, line: bytes) -> dict[str, Any]:
         return json.loads(line)
+
+    def number(self, index: int) -> int:
+        return index + 1 if self._numbers is None else int(self._numbers[index])
 
     def _bytes(self, index: int) -> bytes:
         return self._text[self._start[index] : self._stop[index]]
@@ -192,47 +209,15 @@ def open_rows(path: Path, quoting: bool = True) -> Rows:
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
     """A JSON list of objects as it is; COCO captions as rows of id, image, caption (a list)."""
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path} is not JSON: {error}; one object per line? name it .jsonl"
-        ) from error
+    document = annotations.load(path)
     if isinstance(document, list) and all(isinstance(row, dict) for row in document):
         return document
-    if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
+    if not annotations.is_coco_captions(document):
         raise DataError(
-            f"{path} is neither a list of objects nor COCO captions (images, annotations)"
+            f"{path} is {annotations.describe(document)}; expected a list of objects or COCO "
+            "captions (images, annotations)"
         )
-    try:
-        return _coco_rows(path, document)
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{path} is not COCO captions: an entry lacks {error}") from error
-
-
-def _coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
-    captions: dict[Any, list[str]] = collections.defaultdict(list)
-    for annotation in document["annotations"]:
-        captions[annotation["image_id"]].append(annotation["caption"])
-    rows = [
-        {"id": str(image["id"]), "image": image["file_name"], "caption": captions.pop(image["id"])}
-        | ({"split": image["split"]} if "split" in image else {})
-        for image in document["images"]
-        if image["id"] in captions
-    ]
-    if captions:
-        raise DataError(
-            f"{path}: {len(captions)} captioned image ids are not among `images` (or are there "
-            f"twice), the first is {next(iter(captions))}"
-        )
-    if len(rows) < len(document["images"]):
-        logging.getLogger(__name__).warning(
-            "%s: %d of %d images have no caption and are left out",
-            path,
-            len(document["images"]) - len(rows),
-            len(document["images"]),
-        )
-    return rows
+    return annotations.coco_rows(path, document)
 
 
 class _CountedLines:

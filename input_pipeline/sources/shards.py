@@ -80,9 +80,10 @@ def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
 class ShardsSource:
     """The records of a prepared folder, in the order of the source they were made from.
 
-    A folder holds one split, named in its manifest: `split` must be that one or "all". Sizes and
-    counts are checked at once, sha256 by `python -m input_pipeline.check`. Raises ValueError for a
-    missing folder or another split, DataError for missing, truncated or damaged shards.
+    A folder holds one split, named in its manifest: `split` must be that one or "all"; a folder
+    of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
+    sha256 by `python -m input_pipeline.check`. Raises ValueError for a missing folder or another
+    split, DataError for missing, truncated or damaged shards.
     """
 
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
@@ -93,7 +94,8 @@ class ShardsSource:
         folder = Path(path)
         manifest = read_manifest(folder)
         made_of = manifest["request"]["split"]
-        if split not in ("all", made_of):
+        is_training = split == "train" and "train" in made_of.split("+")
+        if split not in ("all", made_of) and not is_training:
             raise ValueError(f"{folder} holds the split {made_of!r}; got {split!r}")
         self.manifest = manifest
         self.fingerprint = f"shards/{_digest(manifest)}"

@@ -103,7 +103,7 @@ def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
     assert "column" in capsys.readouterr().err
     assert check.main(arguments(photos, "--option", "nonsense")) == 2
     assert check.main([str(photos / "captions.jsonl"), "--image-folder", str(photos)]) == 3
-    assert "12 of 12 image files are missing" in capsys.readouterr().err
+    assert "none of 12 image files looked at" in capsys.readouterr().err
 
 
 def test_a_word_list_is_written_that_knows_every_caption(photos):

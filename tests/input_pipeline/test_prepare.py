@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import check, prepare
+from input_pipeline import check, prepare, writer
 from input_pipeline import image as images
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
@@ -45,7 +45,7 @@ class Pictures:
 
 def test_records_come_back_whole_and_small_images_lossless(tmp_path):
     source = Pictures()
-    manifest = prepare.prepare(source, tmp_path, size=64, shard_size=4)
+    manifest = writer.prepare(source, tmp_path, size=64, shard_size=4)
     shards = ShardsSource(path=tmp_path)
     assert len(shards) == manifest["count"] == 10
     assert [shard["count"] for shard in manifest["shards"]] == [4, 4, 2]
@@ -60,17 +60,17 @@ def test_records_come_back_whole_and_small_images_lossless(tmp_path):
 def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
     photo = np.asarray(Image.fromarray(photo).resize((300, 200), Image.Resampling.BICUBIC))
-    data = prepare.shrink(Record("a", photo, ["a"]), 100, "jpeg")
+    data = writer.shrink(Record("a", photo, ["a"]), 100, "jpeg")
     picture = Image.open(io.BytesIO(data))
     assert (picture.format, picture.size) == ("JPEG", (150, 100))
     expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
-    same = prepare.shrink(Record("a", photo, ["a"]), 1_000, "png")
+    same = writer.shrink(Record("a", photo, ["a"]), 1_000, "png")
     np.testing.assert_array_equal(images.decode(same), photo)
 
 
 def test_unusable_records_are_left_out_and_listed(tmp_path):
-    manifest = prepare.prepare(
+    manifest = writer.prepare(
         Pictures(bad=(2, 7)), tmp_path, size=64, shard_size=4, max_bad_share=0.2
     )
     assert list(manifest["skipped"]) == ["r2", "r7"]
@@ -81,7 +81,7 @@ def test_unusable_records_are_left_out_and_listed(tmp_path):
 
 def test_too_many_unusable_records_stop_the_run(tmp_path):
     with pytest.raises(DataError, match=r"2 of 10 records .* limit of 1 .* the last is r7"):
-        prepare.prepare(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
+        writer.prepare(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
 
 
 def files(folder):
@@ -90,15 +90,15 @@ def files(folder):
 
 def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    expected = prepare.prepare(Pictures(), whole, size=64, shard_size=4)
+    expected = writer.prepare(Pictures(), whole, size=64, shard_size=4)
     with pytest.raises(KeyboardInterrupt):
-        prepare.prepare(Pictures(stop_at=6), broken, size=64, shard_size=4)
+        writer.prepare(Pictures(stop_at=6), broken, size=64, shard_size=4)
     first = "shard-00000-of-00003.array_record"
     before = files(broken)[first]
     with pytest.raises(DataError, match="unfinished"):
         ShardsSource(path=broken)
     source = Pictures()
-    assert prepare.prepare(source, broken, size=64, shard_size=4) == expected
+    assert writer.prepare(source, broken, size=64, shard_size=4) == expected
     assert files(broken)[first] == before
     assert sorted(source.asked) == [4, 5, 6, 7, 8, 9]
     for name in files(whole):
@@ -108,33 +108,33 @@ def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
 
 def test_a_run_killed_between_a_shard_and_the_manifest_continues(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        prepare.prepare(Pictures(stop_at=2), tmp_path, size=64, shard_size=4)
+        writer.prepare(Pictures(stop_at=2), tmp_path, size=64, shard_size=4)
     (tmp_path / "shard-00000-of-00003.array_record").write_bytes(b"renamed, not yet listed")
-    assert prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
+    assert writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
     assert ShardsSource(path=tmp_path)[0].id == "r0"
 
 
 def test_a_finished_run_does_nothing_when_repeated(tmp_path):
-    prepare.prepare(Pictures(), tmp_path, size=64)
+    writer.prepare(Pictures(), tmp_path, size=64)
     source = Pictures()
-    prepare.prepare(source, tmp_path, size=64)
+    writer.prepare(source, tmp_path, size=64)
     assert source.asked == []
 
 
 def test_another_request_on_the_same_folder_is_refused(tmp_path):
-    prepare.prepare(Pictures(), tmp_path, size=64)
+    writer.prepare(Pictures(), tmp_path, size=64)
     with pytest.raises(ValueError, match="begun with size 64, not 32"):
-        prepare.prepare(Pictures(), tmp_path, size=32)
+        writer.prepare(Pictures(), tmp_path, size=32)
     with pytest.raises(ValueError, match="source_fingerprint"):
-        prepare.prepare(Pictures(11), tmp_path, size=64)
+        writer.prepare(Pictures(11), tmp_path, size=64)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("precious")
     with pytest.raises(ValueError, match=r"not empty \(it holds thesis\.tex\)"):
-        prepare.prepare(Pictures(), tmp_path / "other", size=64)
+        writer.prepare(Pictures(), tmp_path / "other", size=64)
 
 
 def prepared(tmp_path):
-    prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+    writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)
     return tmp_path / "shard-00001-of-00003.array_record"
 
 
@@ -158,7 +158,7 @@ def test_a_flipped_byte_is_found_by_check_and_when_continuing(tmp_path, capsys):
     assert check.main([str(tmp_path)]) == 3
     assert "shard-00001-of-00003.array_record: sha256" in capsys.readouterr().err
     with pytest.raises(DataError, match="shard-00001"):
-        prepare.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+        writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)
 
 
 def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
@@ -174,7 +174,7 @@ def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
 
 
 def test_a_prepared_folder_answers_only_for_its_split(tmp_path):
-    prepare.prepare(Pictures(), tmp_path, size=64, request={"split": "train"})
+    writer.prepare(Pictures(), tmp_path, size=64, request={"split": "train"})
     assert len(ShardsSource("train", path=tmp_path)) == 10
     with pytest.raises(ValueError, match="holds the split 'train'; got 'test'"):
         ShardsSource("test", path=tmp_path)
@@ -201,7 +201,8 @@ def command(table, out, *more):
 def test_the_command_prepares_real_files(photos, tmp_path, capsys):
     out = tmp_path / "out"
     assert prepare.main(command(photos, out, "--size", "45", "--format", "jpeg")) == 0
-    assert "12 records in 1 shards" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "12 records (12 captions, 12 different images) in 1 shards" in said
     source = ShardsSource("train", path=out)
     assert Image.open(io.BytesIO(source[0].image)).size == (60, 45)
     assert source[3].captions == ["grey number 3"]

@@ -1,0 +1,140 @@
+"""Annotation files that are one JSON document: COCO captions, Karpathy's splits, and all others.
+
+A row is a dict with `id`, `image` (a file name), `caption` (a list) and, where the document has
+it, `split`.
+"""
+
+import collections
+import json
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.record import DataError
+
+_FOLDER = re.compile(r"(train|val)20\d\d")  # of COCO's images
+_SHOWN = 8  # names listed in a message
+
+
+def load(path: Path) -> Any:
+    """The document. Raises ValueError where it is no JSON at all, DataError where it is damaged."""
+    with path.open("rb") as file:
+        start = file.readline(200).removeprefix(b"\xef\xbb\xbf").strip()
+    if start and start[:1] not in (b"[", b"{"):
+        text = start.decode("utf-8", "replace")
+        raise ValueError(f"{path} is not JSON; it begins with {text[:80]!r}")
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path} is not JSON: {error}; is it cut short, or one object per line (.jsonl)?"
+        ) from error
+
+
+def describe(document: Any) -> str:
+    """What a document looks like and, where it is known, what reads it."""
+    if isinstance(document, list):
+        first = document[0] if document else None
+        if not isinstance(first, dict):
+            return f"a list of {len(document):,} entries that are no objects"
+        if "conversations" in first:
+            return "a list of LLaVA conversations (input_pipeline.prepare llava)"
+        fields = f"a list of {len(document):,} objects with the fields {list(first)[:_SHOWN]}"
+        reader = " (input_pipeline.prepare --source records)"
+        return fields + (reader if {"image", "caption"} <= first.keys() else "")
+    if not isinstance(document, dict):
+        return f"a {type(document).__name__}"
+    if is_karpathy(document):
+        name = document.get("dataset", "an unnamed dataset")
+        reader = f" (input_pipeline.prepare {name})" if name in ("coco", "flickr30k") else ""
+        return f"Karpathy's split of {name}{reader}"
+    if is_coco_captions(document):
+        return "COCO captions (input_pipeline.prepare coco)"
+    if "annotations" in document:
+        fields = list(_first(document["annotations"]))[:_SHOWN]
+        return f"annotations with the fields {fields}, none of them a caption"
+    if isinstance(entry := next(iter(document.values()), None), dict):
+        return f"{len(document):,} numbered or named objects with the fields {list(entry)[:_SHOWN]}"
+    return f"an object with the keys {list(document)[:_SHOWN]}"
+
+
+def is_coco_captions(document: Any) -> bool:
+    """COCO captions: `images` and `annotations`, the annotations with captions."""
+    if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
+        return False
+    return not document["annotations"] or "bbox" not in _first(document["annotations"])
+
+
+def is_karpathy(document: Any) -> bool:
+    """Karpathy's JSON: `images`, each with its `sentences`."""
+    return isinstance(document, dict) and "sentences" in _first(document.get("images"))
+
+
+def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row per image that has captions, with all of them. Raises DataError."""
+    captions: dict[Any, list[str]] = collections.defaultdict(list)
+    try:
+        for annotation in document["annotations"]:
+            captions[annotation["image_id"]].append(annotation["caption"])
+        rows = [
+            {"id": str(image["id"]), "image": image["file_name"]}
+            | {"caption": captions.pop(image["id"])}
+            | ({"split": image["split"]} if "split" in image else {})
+            for image in document["images"]
+            if image["id"] in captions
+        ]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path} is not COCO captions: an entry lacks {error}") from error
+    if captions:
+        raise DataError(
+            f"{path}: {len(captions)} captioned image ids are not among `images` (or are there "
+            f"twice), the first is {next(iter(captions))}"
+        )
+    left_out = len(document["images"]) - len(rows)
+    mention(path, left_out, len(document["images"]), "images have no caption")
+    return rows
+
+
+def coco_folders(path: Path, document: dict[str, Any]) -> dict[str, str]:
+    """Image id -> train2014, val2014, train2017 or val2017; no entry where nothing says it.
+
+    Said by the image's file name, its address, or the name of the annotation file.
+    """
+    folders = {}
+    for image in document["images"]:
+        for text in (image.get("file_name"), image.get("coco_url"), path.name):
+            if found := _FOLDER.search(str(text)):
+                folders[str(image["id"])] = found.group()
+                break
+    return folders
+
+
+def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row per image; the id is COCO's, elsewhere the file name without suffix."""
+    try:
+        return [
+            {
+                "id": str(image.get("cocoid", os.path.splitext(image["filename"])[0])),
+                "image": os.path.join(image.get("filepath", ""), image["filename"]),
+                "caption": [sentence["raw"] for sentence in image["sentences"]],
+                "split": image["split"],
+            }
+            for image in document["images"]
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is not Karpathy's JSON: an image lacks {error}") from error
+
+
+def mention(path: Path, left_out: int, total: int, reason: str) -> None:
+    """Says on the log how many entries of a file make no record."""
+    if left_out:
+        logging.getLogger(__name__).warning(
+            "%s: %d of %d %s and are left out", path, left_out, total, reason
+        )
+
+
+def _first(entries: Any) -> dict[str, Any]:
+    first = entries[0] if isinstance(entries, list) and entries else None
+    return first if isinstance(first, dict) else {}

@@ -1,0 +1,344 @@
+"""Datasets by name: the annotation files as their authors publish them, and a folder of images."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from input_pipeline.record import DataError, Record
+from input_pipeline.sources import annotations as documents
+from input_pipeline.sources import rows as tables
+from input_pipeline.sources.records import RecordsSource
+
+_KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/deepimagesent"
+
+
+class NamedSource(RecordsSource):
+    """A table whose columns are known; subclasses say what its file is and how it is opened.
+
+    annotations: the published file. images: the folder in which its image names start. Raises
+    ValueError for a missing file or folder and for a file of another dataset, DataError for damage.
+    """
+
+    _folder_option = "images"
+    _split_advice = "the file is not divided; take 'train' or 'all', which are the whole file"
+    _wanted: ClassVar[str]  # the annotation file and where it comes from
+
+    def __init__(
+        self, split: str, annotations: str | Path, images: str | Path, **columns: Any
+    ) -> None:
+        for option, value in (("annotations", annotations), ("images", images)):
+            if not str(value):
+                raise ValueError(f"source {self._kind!r} needs `{option}`; {self._advice()}")
+        path = Path(annotations)
+        if not path.is_file():
+            found = "a folder" if path.is_dir() else "no file"
+            raise ValueError(f"{path} is {found}; {self._advice()}")
+        super().__init__(split, path=path, image_folder=images, **columns)
+
+    def _advice(self) -> str:
+        return f"annotations is {self._wanted}; images is the folder where its image names start"
+
+    def _load(self, path: Path) -> Any:
+        try:
+            return documents.load(path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {self._advice()}") from error
+
+    def _other(self, path: Path, found: str) -> ValueError:
+        return ValueError(f"{path} is {found}; {self._advice()}")
+
+
+class CocoSource(NamedSource):
+    """COCO images with all their captions, by Karpathy's split or the official one.
+
+    annotations: `dataset_coco.json` (splits train, restval, val, test; 82,783, 30,504, 5,000 and
+      5,000 images) or `captions_{train,val}{2014,2017}.json` (one split each, train or val).
+    images: the folder of train2014, val2014, train2017 or val2017, or one that holds the files.
+    train_split: in a config, what training reads; the literature trains on "train+restval".
+    Ids are COCO's. `meta` keeps `image` (folder and file name) and `split`.
+    """
+
+    _kind = "coco"
+    _wanted = (
+        f"Karpathy's dataset_coco.json ({_KARPATHY}) or captions_train2014.json, "
+        "captions_val2017.json, ... (https://cocodataset.org/#download, CC BY 4.0)"
+    )
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        train_split: str = "train",
+    ) -> None:
+        super().__init__(
+            train_split if split == "train" else split,
+            annotations,
+            images,
+            id_column="id",
+            split_column="split",
+            meta_columns=("image", "split"),
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        document = self._load(path)
+        if documents.is_karpathy(document) and document.get("dataset", "coco") == "coco":
+            return tables.PackedRows(path, documents.karpathy_rows(path, document))
+        if not documents.is_coco_captions(document):
+            raise self._other(path, documents.describe(document))
+        rows = documents.coco_rows(path, document)
+        folders = documents.coco_folders(path, document)
+        strange = next((row for row in rows if row["id"] not in folders), None)
+        if strange is not None:
+            raise self._other(
+                path,
+                f"in the form of COCO captions, but {strange['image']!r} is no image of "
+                "train2014, val2014, train2017 or val2017 (input_pipeline.prepare --source "
+                "records reads such files)",
+            )
+        for row in rows:
+            folder = folders[row["id"]]
+            row["image"] = f"{folder}/{Path(row['image']).name}"
+            row["split"] = folder[:-4]
+        return tables.PackedRows(path, rows)
+
+    def _places(self, image: str) -> list[Path]:
+        return _below(self._folder, image)
+
+
+class Flickr30kSource(NamedSource):
+    """Flickr30k: images with their five captions.
+
+    annotations: Karpathy's `dataset_flickr30k.json` (splits train, val, test; 29,000, 1,014 and
+      1,000 images), or the dataset's own `results_20130124.token` or `results.csv` (31,783 images
+      without splits: split="all").
+    images: the folder flickr30k-images. Ids are file names without suffix.
+    """
+
+    _kind = "flickr30k"
+    _wanted = (
+        f"Karpathy's dataset_flickr30k.json ({_KARPATHY}), or results_20130124.token or "
+        "results.csv of the dataset (https://shannon.cs.illinois.edu/DenotationGraph, by a form, "
+        "for research)"
+    )
+    # name.jpg#0<TAB>caption, or name.jpg| 0| caption; results.csv lacks one of its separators.
+    _LINE = re.compile(r"([^|#\t]+\.jpg)\s*[#|]\s*\d+\s*[|\s]\s*(.*)")
+
+    def __init__(
+        self, split: str = "train", *, annotations: str | Path, images: str | Path
+    ) -> None:
+        super().__init__(split, annotations, images, id_column="id", split_column="split")
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        if path.suffix.lower() in (".token", ".csv", ".txt"):
+            return tables.PackedRows(path, self._token_rows(path))
+        document = self._load(path)
+        if not documents.is_karpathy(document) or document.get("dataset") != "flickr30k":
+            raise self._other(path, documents.describe(document))
+        return tables.PackedRows(path, documents.karpathy_rows(path, document))
+
+    def _token_rows(self, path: Path) -> list[dict[str, Any]]:
+        captions: dict[str, list[str]] = {}
+        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or (number == 1 and line.startswith("image_name|")):
+                continue
+            match = self._LINE.fullmatch(line.strip())
+            if match is None:
+                found = f"a text whose line {number} is {line[:80]!r}, no NAME.jpg#0 CAPTION"
+                raise self._other(path, found)
+            captions.setdefault(match[1], []).append(match[2])
+        if self._split != "all":
+            raise ValueError(
+                f"{path} is not divided into splits; take 'all', or Karpathy's "
+                f"dataset_flickr30k.json for {self._split!r}"
+            )
+        return [
+            {"id": Path(name).stem, "image": name, "caption": texts, "split": "all"}
+            for name, texts in captions.items()
+        ]
+
+
+class NegclipSource(NamedSource):
+    """The tables of NegCLIP: a COCO image, one caption, hard negative captions and hard images.
+
+    annotations: `train_neg_clip.tsv` or `valid_neg_clip.tsv`; the columns title, filepath,
+      neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,
+      counted from 0).
+    images: the folder where filepath ("coco/val2014/COCO_val2014_....jpg") or a tail of it begins.
+    Ids are row numbers, counted from 0, as `hard_images` needs them. `meta` keeps `filepath`.
+    """
+
+    _kind = "negclip"
+    _wanted = (
+        "train_neg_clip.tsv or valid_neg_clip.tsv with the columns title, filepath, neg_caption "
+        "and neg_image (temp_data of github.com/mertyg/vision-language-models-are-bows, MIT)"
+    )
+
+    def __init__(
+        self, split: str = "train", *, annotations: str | Path, images: str | Path
+    ) -> None:
+        super().__init__(
+            split,
+            annotations,
+            images,
+            image_column="filepath",
+            caption_column="title",
+            negatives_column="neg_caption",
+            meta_columns=("filepath",),
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        rows = tables.Delimited(path, "\t", quoting)
+        seen = rows.columns()
+        missing = [name for name in ("title", "filepath", "neg_caption") if name not in seen]
+        if missing:
+            shown = [name[:40] for name in seen[:8]]
+            raise self._other(path, f"a table without the columns {missing}; it has {shown}")
+        if not len(rows):
+            raise DataError(f"{path} holds no rows")
+        self._hard_images = "neg_image" if "neg_image" in seen else None
+        return rows
+
+    def __getitem__(self, index: int) -> Record:
+        record = super().__getitem__(index)
+        for other in record.hard_images:
+            if not (other.isdecimal() and int(other) < len(self._rows)):
+                raise DataError(
+                    f"{self._rows.name(index)}: 'neg_image' holds row numbers below "
+                    f"{len(self._rows):,}; got {other}"
+                )
+        return record
+
+    def _record_id(self, row: dict[str, Any], row_index: int) -> str:
+        return str(row_index)
+
+    def _places(self, image: str) -> list[Path]:
+        return _below(self._folder, image)
+
+
+class Cc3mSource(NamedSource):
+    """A table of downloaded images and captions, one of each per row, as for CC3M.
+
+    annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
+      that names the image (filepath, file, image, image_path, path) and the caption (title,
+      caption, text), quotation marks grouping a field as pandas writes it; or two columns without
+      header, in any order, quotation marks being ordinary characters.
+    images: the folder in which the image names start. The published files hold addresses, not
+    images: `img2dataset` downloads them, and the source of that name reads what it writes.
+    """
+
+    _kind = "cc3m"
+    _wanted = (
+        "a table of image file names and captions: filepath and title, or two columns without "
+        "header"
+    )
+    _IMAGE = ("filepath", "file", "image", "image_path", "path")
+    _CAPTION = ("title", "caption", "text")
+    _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
+
+    def __init__(
+        self, split: str = "train", *, annotations: str | Path, images: str | Path
+    ) -> None:
+        super().__init__(split, annotations, images)
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        with path.open("rb") as file:
+            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
+        delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
+        names = [name.strip('"') for name in first.split(delimiter)]
+        if "neg_caption" in names:
+            raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
+        image = next((name for name in self._IMAGE if name in names), None)
+        caption = next((name for name in self._CAPTION if name in names), None)
+        if image is not None and caption is not None:
+            rows = tables.Delimited(path, delimiter, quoting)
+        elif len(names) != 2:
+            shown = [name[:40] for name in names[:8]]
+            raise self._other(path, f"a table with the columns {shown}")
+        else:
+            rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
+            image, caption = self._which(rows)
+        if not len(rows):
+            raise DataError(f"{path} holds no rows")
+        self._image, self._captions = image, [caption]
+        return rows
+
+    def _which(self, rows: tables.Delimited) -> tuple[str, str]:
+        """The columns of image and caption, by what the first rows hold."""
+        fields: list[str] = []
+        for index in range(min(len(rows), 100)):
+            try:
+                fields = [*rows[index].values()]
+            except DataError:
+                continue
+            if any("://" in field for field in fields):
+                raise ValueError(
+                    f"{rows.name(index)} holds an address, not an image: {fields}; download first "
+                    "(img2dataset --output_format webdataset), then python -m "
+                    "input_pipeline.prepare img2dataset"
+                )
+            is_image = [self._SUFFIX.search(field) is not None for field in fields]
+            if any(is_image):
+                return ("first", "second") if is_image[0] else ("second", "first")
+        raise self._other(rows.path, f"a table whose first rows name no image file: {fields}")
+
+
+class LlavaSource(NamedSource):
+    """LLaVA's instruction files: an image and a conversation about it.
+
+    annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}; entries
+      without an image are left out and mentioned on the log.
+    images: the folder in which the image names start.
+    The caption is the first answer ("from": "gpt"). `meta` keeps `id`, which the files repeat, and
+    `conversations`. Ids are the image's name and its place in the list.
+    """
+
+    _kind = "llava"
+    _wanted = (
+        "a list of {id, image, conversations}, such as llava_instruct_150k.json "
+        "(https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, CC BY 4.0)"
+    )
+
+    def __init__(
+        self, split: str = "train", *, annotations: str | Path, images: str | Path
+    ) -> None:
+        super().__init__(
+            split,
+            annotations,
+            images,
+            caption_column="conversations",
+            meta_columns=("id", "conversations"),
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        document = self._load(path)
+        rows = (
+            [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+        )
+        if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
+            raise self._other(path, documents.describe(document))
+        numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
+        documents.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
+        if not numbers:
+            raise self._other(path, "a list of conversations none of which has an image")
+        used = [rows[number - 1] for number in numbers]
+        return tables.PackedRows(path, used, numbers)
+
+    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
+        turns = row.get("conversations")
+        if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+            raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
+        answer = next((turn.get("value") for turn in turns if turn.get("from") == "gpt"), None)
+        if not isinstance(answer, str):
+            speakers = [turn.get("from") for turn in turns]
+            raise DataError(f"{name} has no answer of 'gpt' in 'conversations'; from: {speakers}")
+        return [answer]
+
+
+def _below(folder: Path, image: str) -> list[Path]:
+    """The name in the folder, then its tails: coco/val2014/a.jpg, val2014/a.jpg, a.jpg."""
+    parts: Sequence[str] = Path(image).parts
+    return [folder.joinpath(*parts[start:]) for start in range(len(parts))]

@@ -1,0 +1,159 @@
+"""What img2dataset downloads: tar files of KEY.jpg, KEY.txt, KEY.json, read where they are."""
+
+import hashlib
+import json
+import logging
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.record import DataError, Record
+
+IMAGES = ("jpg", "jpeg", "png", "webp")
+_KEPT = ("url", "sha256", "original_width", "original_height")  # of the JSON, in `meta`
+_END = 1024  # bytes: two empty blocks end a tar
+_TEXT, _JSON = "txt", "json"
+_CUT = "a download that was stopped? img2dataset continues with the same command"
+
+
+class Img2datasetSource:
+    """A record per image of the tar files that img2dataset wrote (`--output_format webdataset`).
+
+    tars: their folder, or one tar. The caption is KEY.txt, else `caption` in KEY.json; of the JSON
+    url, sha256 and the original size are kept in `meta`. Samples whose status is not "success" or
+    that have no image are left out and mentioned on the log. Ids are the tar's name and the key.
+
+    Opening reads the headers and JSON of every tar, half a second per 10,000 samples; the
+    fingerprint is made of these. In memory a sample takes 56 bytes and 4 per letter of its key.
+    Raises ValueError where there are no tars, DataError for a tar that is cut short.
+    """
+
+    def __init__(self, split: str = "train", *, tars: str | Path) -> None:
+        if split not in ("train", "all"):
+            raise ValueError(
+                f"split {split!r} of {tars}: a folder of tars is not divided; take 'train' or "
+                "'all', which are the whole folder"
+            )
+        self._paths = _tar_files(tars)
+        digest = hashlib.sha256()
+        keys: list[str] = []
+        spans: list[tuple[int, ...]] = []
+        failed = 0
+        for number, path in enumerate(self._paths):
+            digest.update(path.name.encode())
+            for key, parts, status in _samples(path, digest):
+                if status != "success" or "image" not in parts:
+                    failed += 1
+                    continue
+                keys.append(key)
+                found = [parts.get(kind, (0, 0)) for kind in ("image", _TEXT, _JSON)]
+                spans.append((number, *(value for part in found for value in part)))
+        self._keys = np.array(keys, np.str_)
+        self._spans = np.array(spans, np.int64).reshape(-1, 7)
+        self._mention(failed, tars)
+        self.fingerprint = f"img2dataset/{digest.hexdigest()[:32]}"
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, index: int) -> Record:
+        """Raises DataError, naming tar and sample, where it has no caption."""
+        number, *places = (int(value) for value in self._spans[index])
+        path = self._paths[number]
+        record_id = f"{path.stem}/{self._keys[index]}"
+        try:
+            image, text, document = _read(path, places)
+            meta = json.loads(document) if document else {}
+            caption = text.decode("utf-8") if places[2] else meta.get("caption")
+        except (OSError, ValueError, AttributeError) as error:
+            raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
+        if not isinstance(caption, str):
+            raise DataError(f"sample {record_id} of {path} has no .txt and no caption in its .json")
+        kept = {key: meta[key] for key in _KEPT if meta.get(key) is not None}
+        return Record(id=record_id, image=image, captions=[caption], meta=kept)
+
+    def _mention(self, failed: int, tars: str | Path) -> None:
+        if not len(self):
+            raise DataError(
+                f"{tars}: {len(self._paths)} tars hold no image that was downloaded "
+                f"({failed:,} failed)"
+            )
+        if failed:
+            logging.getLogger(__name__).warning(
+                "%s: %d of %d samples were not downloaded and are left out",
+                tars,
+                failed,
+                failed + len(self),
+            )
+
+
+def _tar_files(tars: str | Path) -> list[Path]:
+    advice = "tars is the folder that img2dataset --output_format webdataset wrote"
+    if not str(tars):
+        raise ValueError(f"source 'img2dataset' needs `tars`; {advice}")
+    path = Path(tars)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ValueError(f"no folder {path}; {advice}")
+    found = sorted(path.glob("*.tar"))
+    if not found:
+        there = sorted(entry.name for entry in path.iterdir())[:8]
+        raise ValueError(f"{path} holds no .tar but {there}; {advice}")
+    return found
+
+
+def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int, int]], str]]:
+    """Key, {"image", "txt", "json": (offset, size)} and status of every sample, in order.
+
+    A key ends at the first dot of a file's name. Headers and JSON are added to `digest`.
+    """
+    samples: dict[str, dict[str, tuple[int, int]]] = {}
+    status: dict[str, str] = {}
+    end = 0
+    try:
+        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
+            for member in tar:
+                end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+                folder, slash, name = member.name.removeprefix("./").rpartition("/")
+                stem, _, suffix = name.partition(".")
+                kind = "image" if suffix.lower() in IMAGES else suffix.lower()
+                if not member.isfile() or kind not in ("image", _TEXT, _JSON):
+                    continue
+                key = folder + slash + stem
+                samples.setdefault(key, {})[kind] = (member.offset_data, member.size)
+                digest.update(f"{member.name} {member.offset_data} {member.size}\n".encode())
+                if kind == _JSON:
+                    document = os.pread(file.fileno(), member.size, member.offset_data)
+                    digest.update(document)
+                    status[key] = _status(document)
+    except (tarfile.TarError, EOFError) as error:
+        raise DataError(f"{path} is no whole tar: {error}; {_CUT}") from error
+    if path.stat().st_size < end + _END:
+        raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {_CUT}")
+    for key, parts in samples.items():
+        yield key, parts, status.get(key, "success")
+
+
+def _status(document: bytes) -> str:
+    """What img2dataset says of a sample; a JSON that says nothing, or is damaged, is a success."""
+    try:
+        return json.loads(document).get("status", "success")
+    except (ValueError, AttributeError):
+        return "success"  # the record says so when it is read
+
+
+def _read(path: Path, places: list[int]) -> list[bytes]:
+    """The bytes at (offset, size, offset, size, ...)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return [
+            os.pread(descriptor, size, offset)
+            for offset, size in zip(places[::2], places[1::2], strict=True)
+        ]
+    finally:
+        os.close(descriptor)

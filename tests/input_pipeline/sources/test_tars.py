@@ -1,0 +1,127 @@
+"""Tars as img2dataset writes them: read in place, failures left out, damage found."""
+
+import json
+import pickle
+import tarfile
+
+import pytest
+
+from input_pipeline import make_source
+from input_pipeline.record import DataError
+from tests import miniature
+
+
+@pytest.fixture
+def folder(tmp_path):
+    miniature.write_tars(tmp_path / "tars", tars=2, samples=5)
+    return tmp_path / "tars"
+
+
+def open_tars(path):
+    return make_source("img2dataset", "train", tars=path)
+
+
+def write(path, samples):
+    """`samples`: key -> suffix -> bytes, or what JSON holds."""
+    with tarfile.open(path, "w") as tar:
+        for key, parts in samples.items():
+            for suffix, data in parts.items():
+                content = data if isinstance(data, bytes) else json.dumps(data).encode()
+                miniature.add(tar, f"{key}.{suffix}", content)
+
+
+def test_every_sample_is_a_record_of_its_own_bytes(folder):
+    source = open_tars(folder)
+    assert len(source) == 10
+    for index in (0, 9, 4, 5):
+        record = source[index]
+        assert record.image == miniature.picture(index)
+        assert record.captions == miniature.captions(index)[:1]
+        assert record.id == f"{index // 5:05d}/{index // 5:05d}{index % 5:04d}"
+        assert record.meta == {"url": f"http://a.b/{index}.jpg"}
+    assert pickle.loads(pickle.dumps(source))[7] == source[7]
+    assert len(open_tars(folder / "00001.tar")) == 5
+
+
+def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder, caplog):
+    success = {"status": "success", "caption": "yes"}
+    write(
+        folder / "00002.tar",
+        {
+            "a": {"jpg": b"1", "txt": b"first", "json": success},
+            "b": {"jpg": b"2", "json": {"status": "failed_to_resize"}},
+            "c": {"txt": b"no image", "json": success},
+            "d": {"json": {"status": "failed_to_download"}},
+            "e": {"webp": b"5", "json": success},
+            "f": {"png": b"6", "txt": b"no JSON", "seg.png": b"other"},
+            "readme": {"md": b"of no sample"},
+        },
+    )
+    source = open_tars(folder)
+    assert [source[i].id for i in range(10, len(source))] == ["00002/a", "00002/e", "00002/f"]
+    assert [source[i].captions for i in range(10, 13)] == [["first"], ["yes"], ["no JSON"]]
+    assert source[12].image == b"6"
+    assert "3 of 16 samples were not downloaded" in caplog.text
+
+
+def test_a_sample_without_caption_or_with_damaged_text_is_an_error_of_that_sample(folder):
+    write(
+        folder / "00002.tar",
+        {
+            "a": {"jpg": b"1", "json": {"status": "success", "caption": None}},
+            "b": {"jpg": b"2", "txt": b"\xff", "json": {}},
+            "c": {"jpg": b"3", "txt": b"good", "json": b"{cut"},
+            "d": {"jpg": b"4", "txt": b"good"},
+        },
+    )
+    source = open_tars(folder)
+    for index, reason in ((10, "a of .* no .txt and no caption"), (11, "b of"), (12, "c of")):
+        with pytest.raises(DataError, match=rf"sample 00002/{reason}"):
+            source[index]
+    assert source[13].captions == ["good"]
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+def test_a_tar_that_is_cut_short_is_named(folder, kept):
+    path = folder / "00001.tar"
+    content = path.read_bytes().rstrip(b"\0")
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(DataError, match=r"00001\.tar is no whole tar.*img2dataset continues"):
+        open_tars(folder)
+
+
+def test_a_tar_cut_between_two_files_is_noticed_too(folder):
+    path = folder / "00001.tar"
+    with tarfile.open(path) as tar:
+        middle = tar.getmembers()[6].offset
+    path.write_bytes(path.read_bytes()[:middle])
+    with pytest.raises(DataError, match=r"00001\.tar is no whole tar: it ends after"):
+        open_tars(folder)
+
+
+def test_folders_without_tars_say_what_they_hold(folder, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "00000.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"holds no \.tar but \['00000\.parquet'\]; tars is the"):
+        open_tars(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"no folder .*nothing; tars is the folder"):
+        open_tars(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="needs `tars`"):
+        open_tars("")
+    with pytest.raises(ValueError, match=r"split 'val' of .* is not divided"):
+        make_source("img2dataset", "val", tars=folder)
+    write(tmp_path / "other" / "a.tar", {"a": {"json": {"status": "failed_to_download"}}})
+    with pytest.raises(DataError, match=r"1 tars hold no image that was downloaded \(1 failed\)"):
+        open_tars(tmp_path / "other")
+
+
+def test_the_fingerprint_follows_names_and_contents(folder):
+    found = {open_tars(folder).fingerprint, open_tars(folder / "00000.tar").fingerprint}
+    assert open_tars(folder).fingerprint in found
+    (folder / "00001.tar").rename(folder / "00007.tar")
+    found.add(open_tars(folder).fingerprint)
+    write(folder / "00007.tar", {"a": {"jpg": b"1", "json": {"sha256": "abc"}}})
+    found.add(open_tars(folder).fingerprint)
+    write(folder / "00007.tar", {"a": {"jpg": b"1", "json": {"sha256": "abd"}}})
+    found.add(open_tars(folder).fingerprint)
+    assert len(found) == 5

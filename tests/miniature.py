@@ -1,0 +1,164 @@
+"""The datasets that `input_pipeline.prepare` knows, formed like the real ones, with few images."""
+
+import csv
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+KARPATHY = {"train": 8, "restval": 4, "val": 3, "test": 2}  # images per split
+
+
+def picture(number: int, size: int = 40) -> bytes:
+    """A JPEG file of its own colour."""
+    pixels = np.full((size, size + number % 7, 3), (10 * number % 256, 90, 200), np.uint8)
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, "JPEG")
+    return data.getvalue()
+
+
+def write(folder: Path) -> None:
+    """Every dataset under the names that the documentation uses."""
+    write_coco(folder / "coco")
+    write_flickr30k(folder / "flickr30k")
+    write_cc3m(folder / "cc3m")
+    write_tars(folder / "cc3m_tars")
+    write_llava(folder / "llava")
+
+
+def captions(number: int, count: int = 5) -> list[str]:
+    return [f"caption {k} of picture {number}" for k in range(count)]
+
+
+def karpathy(dataset: str, splits: dict[str, int]) -> dict:
+    """The document; images of `train` lie in train2014, all others in val2014."""
+    images = []
+    for split, count in splits.items():
+        for _ in range(count):
+            number = len(images)
+            part = "train2014" if split == "train" else "val2014"
+            name = {"filename": f"{1000 + number}.jpg"}
+            if dataset == "coco":
+                name = {"filepath": part, "filename": f"COCO_{part}_{number:012d}.jpg"}
+                name["cocoid"] = number
+            sentences = [
+                {"tokens": raw.split(), "raw": raw, "imgid": number, "sentid": 5 * number + k}
+                for k, raw in enumerate(captions(number))
+            ]
+            images.append(name | {"imgid": number, "split": split, "sentences": sentences})
+    return {"images": images, "dataset": dataset}
+
+
+def write_coco(folder: Path) -> None:
+    document = karpathy("coco", KARPATHY)
+    for part in ("train2014", "val2014", "train2017", "val2017", "annotations"):
+        (folder / part).mkdir(parents=True)
+    (folder / "dataset_coco.json").write_text(json.dumps(document))
+    official: dict[str, list] = {"train": [], "val": []}
+    for number, image in enumerate(document["images"]):
+        (folder / image["filepath"] / image["filename"]).write_bytes(picture(number))
+        official["val" if image["split"] == "val" else "train"].append(number)
+    for split, numbers in official.items():
+        for number in numbers:
+            (folder / f"{split}2017" / f"{number:012d}.jpg").write_bytes(picture(number))
+        (folder / "annotations" / f"captions_{split}2017.json").write_text(
+            json.dumps(coco_captions(f"{split}2017", numbers))
+        )
+    write_negclip(folder / "train_neg_clip.tsv", document["images"][:12])
+
+
+def coco_captions(part: str, numbers: list[int]) -> dict:
+    """COCO's own document of one part, such as val2017 or train2014."""
+    prefix = f"COCO_{part}_" if part.endswith("2014") else ""
+    images = [
+        {"id": n, "file_name": f"{prefix}{n:012d}.jpg", "height": 40, "width": 40}
+        | {"coco_url": f"http://images.cocodataset.org/{part}/{prefix}{n:012d}.jpg"}
+        for n in numbers
+    ]
+    annotations = [
+        {"id": 5 * n + k, "image_id": n, "caption": text}
+        for n in numbers
+        for k, text in enumerate(captions(n))
+    ]
+    return {"info": {}, "licenses": [], "images": images, "annotations": annotations}
+
+
+def write_negclip(path: Path, images: list[dict]) -> None:
+    """As pandas writes it: an index, list literals, a title with a line break."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(["", "title", "filepath", "neg_caption", "neg_image"])
+        for row, image in enumerate(images):
+            title = f"caption 0 of\npicture {row}" if row == 3 else f"caption 0 of picture {row}"
+            negatives = [f"picture {row} of caption 0", 'a caption\'s "other" words'][: 1 + row % 2]
+            near = [(row + step) % len(images) for step in (1, 2, 3)]
+            name = f"coco/{image['filepath']}/{image['filename']}"
+            writer.writerow([row, title, name, repr(negatives), repr(near)])
+
+
+def write_flickr30k(folder: Path) -> None:
+    document = karpathy("flickr30k", {"train": 6, "val": 2, "test": 2})
+    (folder / "flickr30k-images").mkdir(parents=True)
+    (folder / "dataset_flickr30k.json").write_text(json.dumps(document))
+    token, table = [], ["image_name| comment_number| comment"]
+    for number, image in enumerate(document["images"]):
+        name = image["filename"]
+        (folder / "flickr30k-images" / name).write_bytes(picture(number))
+        token += [f"{name}#{k}\t{text}" for k, text in enumerate(captions(number))]
+        table += [f"{name}| {k}| {text}" for k, text in enumerate(captions(number))]
+    table[5] = table[5].replace("| 4| ", "| 4   ")  # the real table has one such line
+    (folder / "results_20130124.token").write_text("\n".join(token) + "\n")
+    (folder / "results.csv").write_text("\n".join(table) + "\n")
+
+
+def write_cc3m(folder: Path, count: int = 8) -> None:
+    (folder / "train").mkdir(parents=True)
+    lines = ["title\tfilepath"]
+    for number in range(count):
+        (folder / "train" / f"{number}.jpg").write_bytes(picture(number))
+        lines.append(f"{captions(number)[0]}\ttrain/{number}.jpg")
+    (folder / "train.tsv").write_text("\n".join(lines) + "\n")
+
+
+def write_tars(folder: Path, tars: int = 2, samples: int = 5) -> None:
+    """KEY.jpg, KEY.txt, KEY.json per sample, as img2dataset packs them."""
+    folder.mkdir(parents=True)
+    for shard in range(tars):
+        with tarfile.open(folder / f"{shard:05d}.tar", "w") as tar:
+            for index in range(samples):
+                number = samples * shard + index
+                key = f"{shard:05d}{index:04d}"
+                meta = {"url": f"http://a.b/{number}.jpg", "key": key, "status": "success"}
+                meta |= {"caption": captions(number)[0], "error_message": None, "exif": "{}"}
+                add(tar, f"{key}.jpg", picture(number))
+                add(tar, f"{key}.txt", captions(number)[0].encode())
+                add(tar, f"{key}.json", json.dumps(meta).encode())
+
+
+def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))
+
+
+def write_llava(folder: Path) -> None:
+    """Conversations about the pictures of coco/train2017, one of them about none."""
+    folder.mkdir(parents=True)
+    entries = [
+        {
+            "id": f"{number:012d}",
+            "image": f"{number:012d}.jpg",
+            "conversations": [
+                {"from": "human", "value": "<image>\nWhat is this?"},
+                {"from": "gpt", "value": captions(number)[0]},
+                {"from": "human", "value": "And else?"},
+                {"from": "gpt", "value": "Nothing."},
+            ],
+        }
+        for number in range(6)
+    ]
+    del entries[2]["image"]
+    (folder / "llava_instruct_150k.json").write_text(json.dumps(entries))
