@@ -22,6 +22,11 @@ from input_pipeline.record import Source
 from vlc_jax import models, optimizer, sharding, weights
 from vlc_jax.errors import UsageError, known
 
+# Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
+MAX_SPARE_ROWS = 1024
+# Share of tokens that may differ: the forms of one tokenizer name some special tokens otherwise.
+MAX_DIFFERING = 0.01
+
 
 class Task(NamedTuple):
     """What training and evaluation share."""
@@ -105,7 +110,10 @@ def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTra
         crop = "centre"
     with usage_errors():
         return image_ops.ImageTransform(
-            size=config.input.image_size, crop=crop, scale=tuple(config.input.crop_scale)
+            size=config.input.image_size,
+            crop=crop,
+            scale=tuple(config.input.crop_scale),
+            interpolation=config.input.interpolation,
         )
 
 
@@ -179,14 +187,15 @@ def init_state(config: ConfigDict, model: nn.Module, steps: int) -> Callable[[],
     return make
 
 
-def imported_params(config: ConfigDict, model: nn.Module, shapes: Any) -> Any:
+def imported_params(config: ConfigDict, task: Task, shapes: Any) -> Any:
     """The parameters at config.weights.path, numpy float32, as a tree like `shapes`.
 
-    Raises UsageError if what the files say (activation, epsilon, pixel statistics) is not what the
-    config has, WeightsError if the numbers do not fit the model.
+    Raises UsageError if what the files say (activation, epsilon, pixels, tokenizer) is not what
+    the config has, WeightsError if the numbers do not fit the model.
     """
-    check_facts(config, model, weights.facts.read(config.weights.path))
-    params, _ = weights.load(config.weights.path, shapes, architecture(model))
+    check_facts(config, task, weights.facts.read(config.weights.path))
+    check_tokenizer(config, task)
+    params, _ = weights.load(config.weights.path, shapes, architecture(task.model))
     return params
 
 
@@ -199,27 +208,79 @@ def architecture(model: nn.Module) -> weights.Architecture:
     )
 
 
-def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any]) -> None:
-    """Raises UsageError naming each fact of the weights that the config contradicts."""
+def check_facts(config: ConfigDict, task: Task, facts: Mapping[str, Any]) -> None:
+    """Raises UsageError naming each fact of the weights that the config contradicts, and where it
+    is set.
+    """
+    image, text = task.model.image, task.model.text
     mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
     ours = {
-        "image_activation": model.image.activation,
-        "text_activation": model.text.activation,
-        "image_epsilon": model.image.epsilon,
-        "text_epsilon": model.text.epsilon,
+        "image_activation": image.activation,
+        "text_activation": text.activation,
+        "image_epsilon": image.epsilon,
+        "text_epsilon": text.epsilon,
         "mean": mean,
         "std": std,
-        "interpolation": "bicubic",
+        "interpolation": config.input.interpolation,
+        "crop": image_transform(config, is_training=False).crop,
+        "context_length": text.context_length,
+        "vocab_size": text.vocab_size,
+        **text_facts(task),
     }
+    if architecture(task.model).may_cut_text and "context_length" in facts:
+        ours["context_length"] = max(ours["context_length"], facts["context_length"])
+    fields = {name: weights.facts.FIELDS[name].format(config.text.tokenizer) for name in ours}
     differing = [
-        f"{name} is {facts[name]}, here {ours[name]}"
+        f"{name} is {facts[name]}, here {ours[name]} ({fields[name]})"
         for name in ours.keys() & facts.keys()
         if not _is_same(facts[name], ours[name])
     ]
     if differing:
         raise UsageError(
             f"the files beside {config.weights.path} say that {'; '.join(sorted(differing))}: set "
-            "config.model.activation, .epsilon or config.input.normalisation accordingly"
+            "the fields in brackets accordingly"
+        )
+
+
+def text_facts(task: Task) -> dict[str, Any]:
+    """What the tokenizer does to case, punctuation, ends and padding, seen on its ids.
+
+    The padding only where the text tower reads it (SigLIP).
+    """
+    tokenizer, facts = task.tokenizer, {"padding_side": "right"}
+    plain, capital, points = tokenizer(["a red dog", "A RED Dog", "a red, dog!"])
+    facts["lower_case"] = bool((plain == capital).all())
+    facts["strips_punctuation"] = bool((plain == points).all())
+    names = {index: token for token, index in tokenizer.vocabulary().items()}
+    if tokenizer.eos_id in names:
+        facts["eos_token"] = names[tokenizer.eos_id]
+    if tokenizer.pad_id in names and not architecture(task.model).may_cut_text:
+        facts["pad_token"] = names[tokenizer.pad_id]
+    return facts
+
+
+def check_tokenizer(config: ConfigDict, task: Task) -> None:
+    """Raises UsageError if the tokenizer is not the one that the imported weights were trained
+    with: most of their rows have no id, or the files beside them number the tokens otherwise.
+    """
+    path, tokenizer, rows = config.weights.path, task.tokenizer, task.model.text.vocab_size
+    rule = f"use the tokenizer that belongs to {path} (config.text.tokenizer, and its path)"
+    if rows - tokenizer.vocab_size > MAX_SPARE_ROWS:
+        raise UsageError(
+            f"the weights embed {rows} tokens, tokenizer {config.text.tokenizer!r} has "
+            f"{tokenizer.vocab_size}; {rule}"
+        )
+    folder = weights.facts.folder(path)
+    with usage_errors():
+        theirs = input_pipeline.folder_vocabulary(folder) if folder else None
+    ours = tokenizer.vocabulary()
+    differing = [token for token, index in (theirs or {}).items() if ours.get(token) != index]
+    if theirs and len(differing) > MAX_DIFFERING * len(theirs):
+        token = differing[0]
+        raise UsageError(
+            f"tokenizer {config.text.tokenizer!r} is not the one in {folder}: {len(differing)} of "
+            f"{len(theirs)} tokens differ, as {token!r} ({theirs[token]}, here "
+            f"{ours.get(token, 'none')}); {rule}"
         )
 
 

@@ -257,7 +257,7 @@ def newest_params(
     if not config.weights.path:
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.weights.path")
     shapes = build.param_shapes(config, task)
-    return sharding.put_like(build.imported_params(config, task.model, shapes), shapes), 0
+    return sharding.put_like(build.imported_params(config, task, shapes), shapes), 0
 
 
 @contextmanager

@@ -222,7 +222,7 @@ def restore_or_init(
     if state is None:
         imported = None
         if config.weights.path:  # read before anything is allocated
-            imported = build.imported_params(config, task.model, shapes.params)
+            imported = build.imported_params(config, task, shapes.params)
         state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
         if imported is not None:
             state = state._replace(params=sharding.put_like(imported, shapes.params))

@@ -111,6 +111,7 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
         std=std,
         crop="none" if config.input.crop == "none" else "centre",
         is_siglip=is_siglip,
+        interpolation=config.input.interpolation,
     )
 
 
@@ -140,12 +141,8 @@ def write(
         return
     tokenizer = config.text[config.text.tokenizer]
     if "path" in tokenizer and tokenizer.path:
-        source = Path(tokenizer.path)
-        names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-        files = [source / name for name in names] if source.is_dir() else [source]
-        for file in files:
-            if file.exists():
-                shutil.copy(file, out / file.name)
+        for file in input_pipeline.tokenizer_files(tokenizer.path):
+            shutil.copy(file, out / file.name)
 
 
 def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str:
