@@ -193,8 +193,8 @@ def imported_params(config: ConfigDict, task: Task, shapes: Any) -> Any:
     Raises UsageError if what the files say (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
     """
-    check_facts(config, task, weights.facts.read(config.weights.path))
     check_tokenizer(config, task)
+    check_facts(config, task, weights.facts.read(config.weights.path))
     params, _ = weights.load(config.weights.path, shapes, architecture(task.model))
     return params
 
@@ -229,9 +229,8 @@ def check_facts(config: ConfigDict, task: Task, facts: Mapping[str, Any]) -> Non
     }
     if architecture(task.model).may_cut_text and "context_length" in facts:
         ours["context_length"] = max(ours["context_length"], facts["context_length"])
-    fields = {name: weights.facts.FIELDS[name].format(config.text.tokenizer) for name in ours}
     differing = [
-        f"{name} is {facts[name]}, here {ours[name]} ({fields[name]})"
+        f"{name} is {facts[name]}, here {ours[name]} ({_field(config, name)})"
         for name in ours.keys() & facts.keys()
         if not _is_same(facts[name], ours[name])
     ]
@@ -240,6 +239,14 @@ def check_facts(config: ConfigDict, task: Task, facts: Mapping[str, Any]) -> Non
             f"the files beside {config.weights.path} say that {'; '.join(sorted(differing))}: set "
             "the fields in brackets accordingly"
         )
+
+
+def _field(config: ConfigDict, fact: str) -> str:
+    """Where a fact is set; of a tokenizer without that option, the choice of another one."""
+    field, name = weights.facts.FIELDS[fact], config.text.tokenizer
+    if "{}" in field and field.rpartition(".")[2] not in config.text[name]:
+        return "config.text.tokenizer"
+    return field.format(name)
 
 
 def text_facts(task: Task) -> dict[str, Any]:
@@ -276,7 +283,7 @@ def check_tokenizer(config: ConfigDict, task: Task) -> None:
     ours = tokenizer.vocabulary()
     differing = [token for token, index in (theirs or {}).items() if ours.get(token) != index]
     if theirs and len(differing) > MAX_DIFFERING * len(theirs):
-        token = differing[0]
+        token = sorted(differing, key=theirs.__getitem__)[len(differing) // 2]
         raise UsageError(
             f"tokenizer {config.text.tokenizer!r} is not the one in {folder}: {len(differing)} of "
             f"{len(theirs)} tokens differ, as {token!r} ({theirs[token]}, here "
