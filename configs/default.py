@@ -108,6 +108,7 @@ def _input() -> ConfigDict:
             "image_size": 40,  # pixels, square
             "crop": "none",  # centre | random_resized (training only) | none: squashed to a square
             "crop_scale": (0.9, 1.0),  # area range of random_resized
+            "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled
@@ -127,9 +128,33 @@ def _text() -> ConfigDict:
             "scenes": {"world": "scenes-mini"},
             "words": {"words": ()},  # word-level over this list
             "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
-            "hf": {"path": ""},  # a Hugging Face tokenizer.json
-            "sentencepiece": {"path": ""},  # a .model file
-            "clip": {"path": ""},  # bpe_simple_vocab_16e6.txt.gz
+            # Of the following, clean is what is done to a caption first: none | lower |
+            # canonicalize (no punctuation, lower case) | clip, clip_canonicalize (repaired before);
+            # tokens that end or pad a text and are None: as the files say.
+            "hf": {  # any Hugging Face tokenizer.json
+                "path": "",
+                "clean": "none",
+                "eos_token": placeholder(str),
+                "pad_token": placeholder(str),
+            },
+            "sentencepiece": {  # a .model file
+                "path": "",
+                "clean": "none",
+                "eos_token": placeholder(str),
+                "pad_token": placeholder(str),
+            },
+            "clip": {
+                # bpe_simple_vocab_16e6.txt.gz, tokenizer.json, merges.txt beside vocab.json, or
+                # their folder; "": of an installed open_clip or clip
+                "path": "",
+                "sha256": placeholder(str),  # of the merges, if they are not OpenAI's
+            },
+            "siglip": {  # tokenizer.json, a .model file or their folder; values of SigLIP 1
+                "path": "",
+                "clean": "canonicalize",
+                "eos_token": "</s>",
+                "pad_token": "</s>",
+            },
         }
     )
 

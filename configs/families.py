@@ -1,5 +1,6 @@
 """What configs for pretrained weights share: what belongs to the weights, and the user's table."""
 
+import os
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
@@ -8,7 +9,8 @@ ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 
 
 def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
-    """OpenAI's and open_clip's CLIP; tokenizer: bpe_simple_vocab_16e6.txt.gz or tokenizer.json.
+    """OpenAI's and open_clip's CLIP; tokenizer: bpe_simple_vocab_16e6.txt.gz or Hugging Face's
+    file or folder; if not given, that beside the weights, or of an installed open_clip or clip.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
     ones of open_clip gelu: the variants have OpenAI's.
@@ -16,21 +18,37 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"
     config.input.crop = "centre"
-    config.text.tokenizer = "clip" if args.tokenizer.endswith(".gz") else "hf"
-    config.text[config.text.tokenizer].path = args.tokenizer
+    config.text.tokenizer = "clip"
+    config.text.clip.path = _tokenizer(args)
 
 
 def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
-    """SigLIP and, with its own tokenizer and vocabulary, SigLIP 2 of fixed resolution.
+    """SigLIP; tokenizer: SentencePiece's .model, tokenizer.json or a folder, else the weights'.
 
-    tokenizer: SentencePiece's .model or tokenizer.json. Texts are padded to 64 tokens, always.
+    Texts lose case and punctuation and are padded to 64 tokens, always.
     """
     _use(config, args, image_size, context_length=64)
     config.input.normalisation = "siglip"
     config.input.crop = "none"
-    config.text.tokenizer = "sentencepiece" if args.tokenizer.endswith(".model") else "hf"
-    config.text[config.text.tokenizer].path = args.tokenizer
+    config.text.tokenizer = "siglip"
+    config.text.siglip.path = _tokenizer(args)
     config.logit_scale_max = None  # published scales are about 117
+
+
+def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
+    """SigLIP 2 of fixed resolution: SigLIP with Gemma's vocabulary; texts keep their punctuation.
+
+    Its authors and Hugging Face resize bilinearly, open_clip bicubically.
+    """
+    use_siglip(config, args, image_size)
+    config.model.vocab_size = 256_000
+    config.input.interpolation = "bilinear"
+    config.text.siglip.clean = "lower"
+    config.text.siglip.eos_token = "<eos>"
+    config.text.siglip.pad_token = "<pad>"
+
+
+FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
 
 
 def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_length: int) -> None:
@@ -41,6 +59,11 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
     config.input.source = "records"
     config.input.records.path = args.path
     config.input.records.image_folder = args.image_folder or None
+
+
+def _tokenizer(args: SimpleNamespace) -> str:
+    """Its path: as given, else the folder of the weights, which holds it."""
+    return args.tokenizer or (args.weights if os.path.isdir(args.weights) else "")
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:

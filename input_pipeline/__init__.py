@@ -19,6 +19,8 @@ from input_pipeline.quality import preview
 from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
 from input_pipeline.text import TOKENIZERS
+from input_pipeline.text.folder import files as tokenizer_files
+from input_pipeline.text.folder import vocabulary as folder_vocabulary
 from input_pipeline.text.tokenizers import Tokenizer
 
 __all__ = [
@@ -32,10 +34,12 @@ __all__ = [
     "Record",
     "Source",
     "Tokenizer",
+    "folder_vocabulary",
     "make_source",
     "make_tokenizer",
     "make_train",
     "preview",
+    "tokenizer_files",
 ]
 
 

@@ -1,6 +1,6 @@
 """Encoded bytes, files or arrays -> uint8 RGB pixels of one size; the named normalisations.
 
-Decoding is Pillow's, and so is the bicubic (antialiased) resampling: open_clip and the Hugging Face
+Decoding is Pillow's, and so is the (antialiased) resampling: open_clip and the Hugging Face
 image processors use the same, so pixels agree with the published checkpoints. Normalisation happens
 on the device; only its constants live here.
 """
@@ -26,6 +26,10 @@ NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 CROPS = ("centre", "random_resized", "none")
+INTERPOLATIONS = {
+    "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
+    "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, as its authors and Hugging Face have it
+}
 MAX_PIXELS = 89_478_485  # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
 
 _ORIENTATION_TAG = 0x0112
@@ -111,11 +115,13 @@ def decode(image: ImageLike) -> np.ndarray:
     return np.asarray(open_rgb(image))
 
 
-def resize(picture: Image.Image, height: int, width: int) -> Image.Image:
-    """Bicubic, antialiased; a picture that already has the size comes back untouched."""
+def resize(
+    picture: Image.Image, height: int, width: int, interpolation: str = "bicubic"
+) -> Image.Image:
+    """Antialiased; a picture that already has the size comes back untouched."""
     if picture.size == (width, height):
         return picture
-    return picture.resize((width, height), Image.Resampling.BICUBIC)
+    return picture.resize((width, height), INTERPOLATIONS[interpolation])
 
 
 def short_side_size(height: int, width: int, size: int) -> tuple[int, int]:
@@ -130,7 +136,9 @@ def resize_short_side(picture: Image.Image, size: int) -> Image.Image:
     return resize(picture, *short_side_size(picture.height, picture.width, size))
 
 
-def resize_and_centre_crop(picture: Image.Image, size: int) -> Image.Image:
+def resize_and_centre_crop(
+    picture: Image.Image, size: int, interpolation: str = "bicubic"
+) -> Image.Image:
     """Short side to `size`, then the central square: bit for bit what transformers' CLIP image
     processor on Pillow does. (torchvision puts an odd remainder on the other side.)
 
@@ -140,9 +148,9 @@ def resize_and_centre_crop(picture: Image.Image, size: int) -> Image.Image:
     height, width = short_side_size(picture.height, picture.width, size)
     top, left = (height - size) // 2, (width - size) // 2
     if width > size:
-        picture = resize(picture, picture.height, width)
+        picture = resize(picture, picture.height, width, interpolation)
         picture = picture.crop((left, 0, left + size, picture.height))
-    return _crop(resize(picture, height, size), 0, top, size)
+    return _crop(resize(picture, height, size, interpolation), 0, top, size)
 
 
 def random_resized_crop(
@@ -151,6 +159,7 @@ def random_resized_crop(
     scale: tuple[float, float],
     ratio: tuple[float, float],
     rng: np.random.Generator,
+    interpolation: str = "bicubic",
 ) -> Image.Image:
     """A random window of `scale` of the area and `ratio` (width / height), resized to a square.
 
@@ -174,7 +183,7 @@ def random_resized_crop(
     if (w, h) == (size, size):
         return _crop(picture, left, top, size)
     box = (left, top, left + w, top + h)
-    return picture.resize((size, size), Image.Resampling.BICUBIC, box=box)
+    return picture.resize((size, size), INTERPOLATIONS[interpolation], box=box)
 
 
 @dataclass(frozen=True)
@@ -190,12 +199,17 @@ class ImageTransform:
     crop: str = "centre"
     scale: tuple[float, float] = (0.9, 1.0)  # share of the area; open_clip's default
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: str = "bicubic"
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"image size must be at least 1 pixel; got {self.size}")
         if self.crop not in CROPS:
             raise ValueError(f"crop must be one of {CROPS}; got {self.crop!r}")
+        if self.interpolation not in INTERPOLATIONS:
+            raise ValueError(
+                f"interpolation must be one of {list(INTERPOLATIONS)}; got {self.interpolation!r}"
+            )
         if not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise ValueError(f"scale must satisfy 0 < low <= high <= 1; got {self.scale}")
         if not 0 < self.ratio[0] <= self.ratio[1]:
@@ -203,17 +217,17 @@ class ImageTransform:
 
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
-        size = self.size
+        size, how = self.size, self.interpolation
         if self.crop == "random_resized":
             if rng is None:
                 raise ValueError("a random crop needs a generator; use crop='centre' to evaluate")
-            picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng)
+            picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng, how)
         elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
             return _check_pixels(image)
         elif self.crop == "centre":
-            picture = resize_and_centre_crop(open_rgb(image), size)
+            picture = resize_and_centre_crop(open_rgb(image), size, how)
         else:
-            picture = resize(open_rgb(image), size, size)
+            picture = resize(open_rgb(image), size, size, how)
         return np.asarray(picture)
 
 

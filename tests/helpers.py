@@ -1,5 +1,7 @@
 """Runs of the command line as a user starts them, in processes of their own."""
 
+import gzip
+import hashlib
 import json
 import os
 import subprocess
@@ -61,6 +63,19 @@ def start(config: str, workdir: Path, *flags: str, devices: int = 1) -> subproce
 
 def rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_clip_vocabulary(path: Path) -> str:
+    """A gzipped vocabulary of CLIP's form whose first merges are "re", "red", "ca", "cat", "'s",
+    "an" and whose others no ASCII text and no "é" needs; returns the sha256 of its merges.
+    """
+    merges = ["r e", "re d</w>", "c a", "ca t</w>", "' s</w>", "a n"]
+    codes = {*range(0xA1, 0xAD), *range(0xAE, 0x144)} - set("é".encode())
+    letters = [chr(code) for code in sorted(codes)]
+    merges += [f"{a} {b}{end}" for a in letters for b in letters for end in ("", "</w>")]
+    merges = merges[: 49_408 - 2 * 256 - 2]
+    path.write_bytes(gzip.compress("\n".join(["#version", *merges]).encode()))
+    return hashlib.sha256("".join(f"{merge}\n" for merge in merges).encode()).hexdigest()
 
 
 def write_photos(folder: Path, count: int = 12, suffix: str = ".jpg") -> list[str]:

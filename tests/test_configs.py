@@ -34,14 +34,18 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 def load(path: Path, folder: Path) -> ConfigDict:
     tokenizer = folder / "tokenizer.json"
-    words = {"<|endoftext|>": 0, "<pad>": 1, "picture": 2, "number": 3}
+    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
     get_config = importlib.import_module(name).get_config
     if identifier(path) not in ARGUMENTS:
         return get_config()
-    return get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer))
+    config = get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer))
+    if config.text.tokenizer == "clip":
+        config.text.clip.path = str(folder / "clip.txt.gz")
+        config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
+    return config
 
 
 def shrink(config: ConfigDict, folder: Path) -> ConfigDict:

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers
 from safetensors.numpy import load_file, save_file
 
 from tests import helpers
@@ -53,9 +54,21 @@ def start(tmp_path_factory):
     (folder / "hf").mkdir()
     save_file(weights.save(params, "hf_clip", ARCHITECTURE), folder / "hf/model.safetensors")
     tower = {"hidden_act": "gelu", "layer_norm_eps": 1e-5}
-    config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
+    text = {**tower, "vocab_size": 260}
+    config = {"model_type": "clip", "vision_config": tower, "text_config": text}
     (folder / "hf/config.json").write_text(json.dumps(config))
     return folder
+
+
+def write_tokenizer(folder):
+    """Words beside the weights, and that they are lower-cased and end otherwise than they do."""
+    words = {"<end>": 0, "<pad>": 1, "</s>": 2, "red": 3, "dog": 4}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokens = {"eos_token": "</s>", "pad_token": "<pad>"}
+    settings = {"tokenizer_class": "CLIPTokenizer", **tokens}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 def shapes(model):
@@ -119,16 +132,46 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
         ("nan", (), 3, ["not finite", "image/norm/scale"]),
         ("extra", (), 3, ["head.weight", "no parameter of this model"]),
         ("none", ("--config.model.activation=quick_gelu",), 2, ["image_activation is gelu"]),
-        ("none", ("--config.model.vocab_size=300",), 3, ["text/token_embedding", "(260, 16)"]),
+        ("none", ("--config.model.vocab_size=300",), 2, ["vocab_size is 260, here 300"]),
+        ("none", ("--config.text.context_length=80",), 2, ["context_length is 77, here 80"]),
+        ("bare", ("--config.model.vocab_size=300",), 3, ["text/token_embedding", "(260, 16)"]),
+        (
+            "tokenizer",
+            (),
+            2,
+            ["'bytes' is not the one in", "as '</s>' (2, here none)"],
+        ),
+        (
+            "tokenizer",
+            ("--config.text.tokenizer=clip", "--config.text.clip.path={folder}"),
+            2,
+            ["tokenizer.json is not CLIP's list of merges"],
+        ),
+        (
+            "tokenizer",
+            (
+                "--config.text.tokenizer=hf",
+                "--config.text.hf.path={folder}",
+                "--config.text.hf.eos_token=<end>",
+            ),
+            2,
+            [
+                "lower_case is True, here False (config.text.hf.clean)",
+                "eos_token is </s>, here <end> (config.text.hf.eos_token)",
+            ],
+        ),
     ],
 )
 def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
     start, tmp_path, damage, flags, code, words
 ):
     name = f"hf_{damage}"
-    if damage in ("nan", "extra", "truncated"):
+    if damage not in ("none", "missing"):
         (start / name).mkdir(exist_ok=True)
-        (start / name / "config.json").write_text((start / "hf/config.json").read_text())
+        if damage != "bare":
+            (start / name / "config.json").write_text((start / "hf/config.json").read_text())
+        if damage == "tokenizer":
+            write_tokenizer(start / name)
         arrays = load_file(start / "hf/model.safetensors")
         if damage == "nan":
             arrays["vision_model.post_layernorm.weight"][0] = np.nan
@@ -138,6 +181,7 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
         save_file(arrays, path)
         if damage == "truncated":
             path.write_bytes(path.read_bytes()[:-100])
+    flags = [flag.format(folder=start / name) for flag in flags]
     done = run(start, tmp_path / "run", *flags, weights="hf" if damage == "none" else name)
     assert done.returncode == code, done.stderr
     for word in words:

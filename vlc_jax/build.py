@@ -49,14 +49,19 @@ def task(config: ConfigDict) -> Task:
     sharding.require_platform(config.platform)
     check_positive(config)
     mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
+    words = tokenizer(config)
+    net = model(config, words.eos_id)
+    check_vocabulary(words, net.text.vocab_size)
+    return Task(mesh, words, net, normaliser(config.input.normalisation))
+
+
+def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer:
+    """The configured tokenizer."""
     name = config.text.tokenizer
     with usage_errors():
-        tokenizer = input_pipeline.make_tokenizer(
+        return input_pipeline.make_tokenizer(
             name, config.text.context_length, **_options(config.text, name)
         )
-    net = model(config, tokenizer.eos_id)
-    check_vocabulary(tokenizer, net.text.vocab_size)
-    return Task(mesh, tokenizer, net, normaliser(config.input.normalisation))
 
 
 def model(config: ConfigDict, eos_id: int) -> nn.Module:
@@ -114,7 +119,10 @@ def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTra
         crop = "centre"
     with usage_errors():
         return image_ops.ImageTransform(
-            size=config.input.image_size, crop=crop, scale=tuple(config.input.crop_scale)
+            size=config.input.image_size,
+            crop=crop,
+            scale=tuple(config.input.crop_scale),
+            interpolation=config.input.interpolation,
         )
 
 

@@ -238,7 +238,7 @@ class _Functions:
 def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> None:
     """`--mode eval`: the configured benchmarks on what `pretrained.newest` finds."""
     task = build.task(config)
-    params, step = pretrained.newest(config, task.mesh, task.model, workdir.path, workdir.event)
+    params, step = pretrained.newest(config, task, workdir.path, workdir.event)
     evaluation = Evaluation(config, task, workdir, stop)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
@@ -268,7 +268,7 @@ def interpolate(
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise UsageError(f"config.interpolate.alpha lists shares from 0 to 1; got {shares}")
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    other = pretrained.imported(config, task.model, shapes, path=config.interpolate.other)
+    other = pretrained.imported(config, task, shapes, path=config.interpolate.other)
     other = sharding.put_like(other, shapes)
     mix = jax.jit(
         lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)

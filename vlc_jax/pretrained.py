@@ -12,47 +12,52 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from input_pipeline import image as image_ops
-from vlc_jax import build, sharding, weights
-from vlc_jax.build import State
+import input_pipeline
+from vlc_jax import build, sharding, specification, weights
+from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.workdir import read_json
 
 
-def imported(config: ConfigDict, model: nn.Module, shapes: Any, path: str | None = None) -> Any:
+def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = None) -> Any:
     """The parameters at `path`, else at config.weights.path, numpy float32, a tree like `shapes`.
 
-    Raises UsageError if what is known of them (activation, epsilon, pixel statistics) is not what
+    Raises UsageError if what is known of them (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
     """
-    path = Path(path or config.weights.path)
-    if (path / "checkpoints").is_dir():
-        return _of_workdir(path, config, model, shapes)
-    check_facts(config, model, weights.facts.read(path), path)
-    params, _ = weights.load(path, shapes, architecture(model))
+    source = Path(path or config.weights.path)
+    if (source / "checkpoints").is_dir():
+        return _of_workdir(source, config, task, shapes)
+    folder = weights.facts.folder(source)
+    with build.usage_errors():
+        vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+    specification.check_tokenizer(config, task, vocabulary, source)
+    specification.check_facts(config, task, weights.facts.read(source), source)
+    params, _ = weights.load(source, shapes, architecture(task.model))
     return params
 
 
-def _of_workdir(path: Path, config: ConfigDict, model: nn.Module, shapes: Any) -> Any:
+def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
     saved = ConfigDict(read_json(path / "config.json"))
-    with build.usage_errors():
-        other = build.model(saved, model.text.eos_id)
-    check_facts(config, model, facts_of(saved, other), path)
-    params, _ = newest(saved, sharding.make_mesh(data=-1, fsdp=1), other, path)
+    tokenizer = build.tokenizer(saved)
+    model = build.model(saved, tokenizer.eos_id)
+    mesh = sharding.make_mesh(data=-1, fsdp=1)  # every process reads all of it
+    other = Task(mesh, tokenizer, model, build.normaliser(saved.input.normalisation))
+    specification.check_tokenizer(config, task, tokenizer.vocabulary(), path)
+    specification.check_facts(config, task, specification.facts(saved, other), path)
+    params, _ = newest(saved, other, path)
     try:
-        return weights.fitted(jax.tree.map(np.asarray, params), shapes, architecture(model))
+        return weights.fitted(jax.tree.map(np.asarray, params), shapes, architecture(task.model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
 
 
 def newest(
     config: ConfigDict,
-    mesh: Mesh,
-    model: nn.Module,
+    task: Task,
     workdir: Path,
     on_event: Callable[..., None] = lambda event, **facts: None,
 ) -> tuple[Any, int]:
@@ -61,8 +66,8 @@ def newest(
 
     Raises UsageError when there is neither.
     """
-    frozen, fingerprint = frozen_params(config, mesh, model)
-    state = newest_state(config, mesh, model, workdir, frozen, on_event)
+    frozen, fingerprint = frozen_params(config, task)
+    state = newest_state(config, task, workdir, frozen, on_event)
     if state is not None:
         _check_unchanged(workdir, fingerprint)
         merge = jax.jit(lambda *trees: build.merged(config, *trees))
@@ -71,14 +76,13 @@ def newest(
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.weights.path")
     if frozen:
         return frozen, 0
-    shapes = build.state_shapes(mesh, build.init_params(config, model))
-    return sharding.put_like(imported(config, model, shapes), shapes), 0
+    shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
+    return sharding.put_like(imported(config, task, shapes), shapes), 0
 
 
 def newest_state(
     config: ConfigDict,
-    mesh: Mesh,
-    model: nn.Module,
+    task: Task,
     workdir: Path,
     frozen: Any,
     on_event: Callable[..., None] = lambda event, **facts: None,
@@ -88,18 +92,20 @@ def newest_state(
     if not folder.exists():
         return None
     steps = config.optimizer.warmup_steps + 1  # any number: the schedule is not in the state
-    shapes = build.state_shapes(mesh, build.init_state(config, model, steps, frozen), frozen)
-    return Checkpoints(folder, on_event=on_event).restore(shapes)
+    init = build.init_state(config, task.model, steps, frozen)
+    return Checkpoints(folder, on_event=on_event).restore(
+        build.state_shapes(task.mesh, init, frozen)
+    )
 
 
-def frozen_params(config: ConfigDict, mesh: Mesh, model: nn.Module) -> tuple[Any, dict[str, str]]:
+def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
     """The parameters that an adapter is trained on, and their fingerprint; empty without one."""
     if not config.lora.targets:
         return {}, {}
     if not config.weights.path:
         raise UsageError("config.lora adapts pretrained weights: set config.weights.path")
-    shapes = build.state_shapes(mesh, build.init_params(config, model))
-    params = imported(config, model, shapes)
+    shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
+    params = imported(config, task, shapes)
     digest = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
         digest.update(name.encode())
@@ -124,36 +130,3 @@ def architecture(model: nn.Module) -> weights.Architecture:
         heads={"image": model.image.heads, "text": model.text.heads},
         may_cut_text=model.text.is_causal and model.text.pooling == "eos",
     )
-
-
-def facts_of(config: ConfigDict, model: nn.Module) -> dict[str, Any]:
-    """What weights trained with this config would say of themselves, see `weights.facts`."""
-    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
-    return {
-        "image_activation": model.image.activation,
-        "text_activation": model.text.activation,
-        "image_epsilon": model.image.epsilon,
-        "text_epsilon": model.text.epsilon,
-        "mean": mean,
-        "std": std,
-        "interpolation": "bicubic",
-    }
-
-
-def check_facts(config: ConfigDict, model: nn.Module, facts: Mapping[str, Any], path: Path) -> None:
-    """Raises UsageError naming each fact of the weights that the config contradicts."""
-    ours = facts_of(config, model)
-    differing = [
-        f"{name} is {facts[name]}, here {ours[name]}"
-        for name in ours.keys() & facts.keys()
-        if not _is_same(facts[name], ours[name])
-    ]
-    if differing:
-        raise UsageError(
-            f"the files beside {path} say that {'; '.join(sorted(differing))}: set "
-            "config.model.activation, .epsilon or config.input.normalisation accordingly"
-        )
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))

@@ -37,7 +37,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
     workdir.check_config(config.to_dict(), allow_change)
-    frozen, of_frozen = pretrained.frozen_params(config, task.mesh, task.model)
+    frozen, of_frozen = pretrained.frozen_params(config, task)
     fingerprints = {"train": source.fingerprint, **of_frozen}
     workdir.check_data(fingerprints, allow_change)
     check_data(config, task, source)
@@ -240,7 +240,7 @@ def restore_or_init(
     if state is None:
         imported = None
         if config.weights.path and not frozen:  # read before anything is allocated
-            imported = pretrained.imported(config, task.model, shapes.params)
+            imported = pretrained.imported(config, task, shapes.params)
         state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))(frozen)
         if imported is not None:
             state = state._replace(params=sharding.put_like(imported, shapes.params))

@@ -7,9 +7,9 @@ Must reproduce the row CLIP-FT of Yuksekgonul et al. 2023 (table 6 and appendix)
 VG-Attribution .65, COCO R@1 image / text .42 / .59, from .59, .62 and .30 / .50 before. The authors
 trained on one GPU; not yet run at full size here, so no time is given.
 
-Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
-path (NegCLIP's TSV, a table or COCO captions JSON); image_folder; validation (a table of the same
-kind for retrieval); batch; variant.
+Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or Hugging Face's;
+found where open_clip or clip is installed); path (NegCLIP's TSV, a table or COCO captions JSON);
+image_folder; validation (a table of the same kind for retrieval); batch; variant.
 """
 
 from ml_collections import ConfigDict

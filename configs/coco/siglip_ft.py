@@ -7,9 +7,10 @@ Must reproduce "FT" of SigLIP-L/16-384 in the left / right study on What'sUp (AC
 and pairs 49.0 and 1.0 on subset A, 51.0 and 3.9 on B, which is no change (50.0 and 1.9, 51.5 and
 5.9 before). The authors used 4 GPUs; not yet run at full size here, so no time is given.
 
-Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); tokenizer (.model or
-tokenizer.json); path; image_folder; validation (a table for retrieval); batch; variant; size
-(pixels); image_tower (locked, as in the paper, or unlocked).
+Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
+tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path;
+image_folder; validation (a table for retrieval); batch; variant; size (pixels); image_tower
+(locked, as in the paper, or unlocked).
 """
 
 from ml_collections import ConfigDict
@@ -23,15 +24,18 @@ def get_config(argument: str | None = None) -> ConfigDict:
         **families.ARGUMENTS,
         validation="",
         batch=512,  # 128 on each of 4 GPUs
+        family="siglip",
         variant="SigLIP-L/16-256",
         size=384,
         image_tower="locked",
     )
     if args.image_tower not in ("locked", "unlocked"):
         raise ValueError(f"image_tower is locked or unlocked; got {args.image_tower!r}")
+    if args.family not in ("siglip", "siglip2"):
+        raise ValueError(f"family is siglip or siglip2; got {args.family!r}")
     config = default.get_config()
     with config.unlocked():
-        families.use_siglip(config, args, args.size)
+        families.FAMILIES[args.family](config, args, args.size)
         families.five_epochs(config, args)
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 5e-6

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 
-from input_pipeline.text import tokenizers
+from input_pipeline.text import clip_bpe, tokenizers
 
 TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer]] = {
     "bytes": tokenizers.BytesTokenizer,
-    "clip": tokenizers.ClipTokenizer,
+    "clip": clip_bpe.ClipTokenizer,
     "digits": tokenizers.digits_tokenizer,
     "hf": tokenizers.HfTokenizer,
     "scenes": tokenizers.scenes_tokenizer,
     "sentencepiece": tokenizers.SentencePieceTokenizer,
+    "siglip": tokenizers.siglip_tokenizer,
     "words": tokenizers.WordTokenizer,
 }

@@ -17,7 +17,7 @@ def without_surrogates(text: str) -> str:
 
 
 def lower(text: str) -> str:
-    """Lower case, nothing else."""
+    """SigLIP 2's rule (big_vision `lower`): lower case, nothing else."""
     return text.lower()
 
 
@@ -26,11 +26,21 @@ def canonicalize(text: str) -> str:
     return " ".join(text.replace("_", " ").translate(_PUNCTUATION).lower().split())
 
 
-def clip(text: str) -> str:
-    """CLIP's rule: `ftfy.fix_text`, HTML entities resolved twice, single spaces, lower case."""
+def repaired(text: str) -> str:
+    """What CLIP does first: `ftfy.fix_text`, HTML entities resolved twice, single spaces."""
     if "&" in text or not (text.isascii() and text.isprintable()):  # else nothing to repair
         text = ftfy.fix_text(without_surrogates(text))
-    return " ".join(html.unescape(html.unescape(text)).split()).lower()
+    return " ".join(html.unescape(html.unescape(text)).split())
+
+
+def clip(text: str) -> str:
+    """CLIP's rule: repaired, lower case."""
+    return repaired(text).lower()
+
+
+def clip_canonicalize(text: str) -> str:
+    """open_clip's rule for SigLIP: repaired, then canonicalized."""
+    return canonicalize(repaired(text))
 
 
 def unchanged(text: str) -> str:
@@ -43,4 +53,5 @@ CLEANINGS: dict[str, Callable[[str], str]] = {
     "lower": lower,
     "canonicalize": canonicalize,
     "clip": clip,
+    "clip_canonicalize": clip_canonicalize,
 }

@@ -1,14 +1,12 @@
-"""The tokenizers: one protocol, five kinds. Captions in, int32 (texts, length) out.
+"""The tokenizers: one protocol, five kinds (CLIP's own in clip_bpe.py). Captions in, ids out.
 
 Every row ends its tokens with EOS, cut captions included, and is filled with `pad_id`. The empty
 caption is a row of start token (where there is one), EOS and padding; the loader treats a record
 without any text as unusable, so such a row only fills an absent negative or positive.
 """
 
-import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,6 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from input_pipeline.text import clean as cleaning
+
+IN_FOLDER = ("tokenizer.json", "spiece.model", "tokenizer.model")  # of Hugging Face
 
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
@@ -32,6 +32,10 @@ class Tokenizer(Protocol):
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """int32 (texts, context_length)."""
+        ...
+
+    def vocabulary(self) -> dict[str, int]:
+        """Token -> id, as far as tokens have names: what tells two tokenizers apart."""
         ...
 
 
@@ -52,7 +56,7 @@ class WordTokenizer:
         if bool(words) == (path is not None):
             raise ValueError("a word tokenizer needs either `words` or `path`, a file of words")
         if path is not None:
-            words = _read(path, "word list").decode("utf-8").split()
+            words = read(path, "word list").decode("utf-8").split()
         words = list(words)
         if len(set(words)) != len(words):
             twice = next(word for word in words if words.count(word) > 1)
@@ -63,7 +67,7 @@ class WordTokenizer:
                 f"the word list holds {unreachable[0]!r}; words are lower case, without spaces or "
                 "surrounding punctuation, or they are never found"
             )
-        self.context_length = _check_length(context_length)
+        self.context_length = check_length(context_length)
         self.fingerprint = hashlib.sha256("\n".join(words).encode()).hexdigest()
         self.eos_id = len(words) + 2
         self.vocab_size = len(words) + 3
@@ -72,7 +76,11 @@ class WordTokenizer:
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         ids = self._ids
         rows = [[ids.get(word, self.unk_id) for word in _split(text)] for text in texts]
-        return _pack(rows, self.context_length, self.pad_id, self.eos_id)
+        return pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """The words."""
+        return dict(self._ids)
 
 
 def words_of(captions: Iterable[str], min_count: int = 1) -> tuple[str, ...]:
@@ -111,20 +119,62 @@ class BytesTokenizer:
     fingerprint = hashlib.sha256(b"utf-8 bytes + 1").hexdigest()
 
     def __init__(self, context_length: int) -> None:
-        self.context_length = _check_length(context_length)
+        self.context_length = check_length(context_length)
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         encoded = (cleaning.without_surrogates(text).encode("utf-8") for text in texts)
         rows = [[byte + 1 for byte in text[: self.context_length]] for text in encoded]
-        return _pack(rows, self.context_length, self.pad_id, self.eos_id)
+        return pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Nothing: bytes have no names."""
+        return {}
 
 
 class HfTokenizer:
     """A Hugging Face `tokenizer.json`, given by its path or its folder.
 
-    Start and end tokens are added as the file says; EOS is added where the file does not. Which
-    tokens end and pad a text is read from `tokenizer_config.json` or `special_tokens_map.json`
-    beside it, unless named here. `clean`: SigLIP wants "canonicalize" (see text/clean.py).
+    Start and end tokens are added as the file says, without `has_start` none; EOS is added where
+    the file does not. Which tokens end and pad a text is read from `tokenizer_config.json` or
+    `special_tokens_map.json` beside it, unless named here. `clean` is a key of clean.CLEANINGS.
+    """
+
+    def __init__(
+        self,
+        context_length: int,
+        path: str | Path,
+        eos_token: str | None = None,
+        pad_token: str | None = None,
+        clean: str = "none",
+        has_start: bool = True,
+    ) -> None:
+        if str(path) and Path(path).is_dir():
+            path = Path(path) / "tokenizer.json"
+        self._tokenizer, data = open_hf(path)
+        self._clean, self._has_start = _cleaning(clean), has_start
+        self.context_length = check_length(context_length)
+        self.fingerprint = hashlib.sha256(data).hexdigest()
+        vocabulary = self.vocabulary()
+        self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
+        self.eos_id = _special_id("eos_token", eos_token, Path(path), vocabulary)
+        self.pad_id = _special_id("pad_token", pad_token, Path(path), vocabulary)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=self._has_start)
+        rows = [encoding.ids for encoding in encodings]
+        return pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """As in the file, added tokens included."""
+        return self._tokenizer.get_vocab(with_added_tokens=True)
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model file, as T5 and SigLIP use. EOS is appended, no start token is.
+
+    `eos_token` and `pad_token` override the model's own: SigLIP texts are padded with </s>, which
+    is also EOS, although its "c4_en" model has <pad>. `clean` is a key of clean.CLEANINGS.
     """
 
     def __init__(
@@ -135,130 +185,82 @@ class HfTokenizer:
         pad_token: str | None = None,
         clean: str = "none",
     ) -> None:
-        import tokenizers
-
-        if str(path) and Path(path).is_dir():
-            path = Path(path) / "tokenizer.json"
-        data = _read(path, "Hugging Face tokenizer.json")
-        path = Path(path)
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-        except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error}") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._processor, data = open_sentencepiece(path)
         self._clean = _cleaning(clean)
-        self.context_length = _check_length(context_length)
-        self.fingerprint = hashlib.sha256(data).hexdigest()
-        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
-        self.eos_id = _special_id("eos_token", eos_token, path, vocabulary)
-        self.pad_id = _special_id("pad_token", pad_token, path, vocabulary)
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
-        rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(cleaned)]
-        return _pack(rows, self.context_length, self.pad_id, self.eos_id)
-
-
-class SentencePieceTokenizer:
-    """A SentencePiece model file, as T5 and SigLIP use. EOS is appended, no start token is.
-
-    `pad_id` overrides the model's own padding id: big_vision pads SigLIP texts with 1, which is
-    also EOS, although its "c4_en" model has 0 for padding. SigLIP wants clean="canonicalize".
-    """
-
-    def __init__(
-        self, context_length: int, path: str | Path, pad_id: int | None = None, clean: str = "none"
-    ) -> None:
-        import sentencepiece
-
-        data = _read(path, "SentencePiece model")
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=data)
-        except RuntimeError as error:
-            raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
-        self._clean = _cleaning(clean)
-        self.context_length = _check_length(context_length)
+        self.context_length = check_length(context_length)
         self.fingerprint = hashlib.sha256(data).hexdigest()
         self.vocab_size = self._processor.vocab_size()
-        self.eos_id = self._processor.eos_id()
-        self.pad_id = self._processor.pad_id() if pad_id is None else pad_id
-        if self.eos_id < 0:
-            raise ValueError(f"{path} has no end-of-sentence token; train it with one")
-        if not 0 <= self.pad_id < self.vocab_size:
-            raise ValueError(
-                f"{path} has no padding token; choose pad_id in 0..{self.vocab_size - 1} "
-                f"(got {self.pad_id})"
-            )
+        self.eos_id = self._special("eos_token", eos_token, self._processor.eos_id(), path)
+        self.pad_id = self._special("pad_token", pad_token, self._processor.pad_id(), path)
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
-        return _pack(self._processor.encode(cleaned), self.context_length, self.pad_id, self.eos_id)
+        return pack(self._processor.encode(cleaned), self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """The pieces."""
+        return pieces(self._processor)
+
+    def _special(self, kind: str, name: str | None, own: int, path: str | Path) -> int:
+        if name is not None:
+            return _special_id(kind, name, Path(path), self.vocabulary())
+        if own < 0:
+            raise ValueError(f"{path} has no {kind}; give {kind}='...', a piece it has")
+        return own
 
 
-class ClipTokenizer:
-    """CLIP's byte-level BPE from its vocabulary file: 49,408 ids, start 49406, EOS 49407, pad 0.
+def siglip_tokenizer(
+    context_length: int,
+    path: str | Path,
+    eos_token: str = "</s>",
+    pad_token: str = "</s>",
+    clean: str = "canonicalize",
+) -> HfTokenizer | SentencePieceTokenizer:
+    """SigLIP's tokenizer: no start token, and the padding it was trained with, for it is read.
 
-    `path` is `bpe_simple_vocab_16e6.txt.gz` (openai/CLIP, also inside the open_clip_torch wheel;
-    MIT; 1,356,917 bytes, sha256 924691ac...6804a). Ids equal those of the reference tokenizers,
-    but for the names of the special tokens written out in a caption, which are ordinary text here.
+    `path`: a `tokenizer.json`, SentencePiece's `.model`, or a folder with one of them. SigLIP 2
+    (Gemma's vocabulary) wants "<eos>", "<pad>" and "lower".
     """
+    special = {"eos_token": eos_token, "pad_token": pad_token, "clean": clean}
+    if str(path) and Path(path).is_dir():
+        found = [Path(path) / name for name in IN_FOLDER if (Path(path) / name).exists()]
+        if not found:
+            raise ValueError(f"{path} holds no tokenizer; looked for {', '.join(IN_FOLDER)}")
+        path = found[0]
+    if Path(path).suffix == ".model":
+        return SentencePieceTokenizer(context_length, path, **special)
+    return HfTokenizer(context_length, path, **special, has_start=False)
 
-    vocab_size = 49_408
-    sot_id = 49_406
-    eos_id = 49_407
-    pad_id = 0
 
-    # CLIP's split: contractions, runs of letters, single digits, runs of anything else
-    _PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+def open_hf(path: str | Path):
+    """The library's tokenizer, neither cutting nor padding, and the bytes of its file."""
+    import tokenizers
 
-    def __init__(self, context_length: int = 77, *, path: str | Path) -> None:
-        data = _read(path, "CLIP vocabulary bpe_simple_vocab_16e6.txt.gz")
-        self.context_length = _check_length(context_length, special=2)
-        self.fingerprint = hashlib.sha256(data).hexdigest()
-        merges = _clip_merges(data, path)
-        try:
-            self._tokenizer = self._build(merges)
-        except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{path} is not CLIP's list of merges: {error}") from error
+    data = read(path, "Hugging Face tokenizer.json")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, data
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        encodings = self._tokenizer.encode_batch_fast([cleaning.clip(text) for text in texts])
-        rows = [[self.sot_id, *encoding.ids] for encoding in encodings]
-        return _pack(rows, self.context_length, self.pad_id, self.eos_id)
 
-    def files(self) -> dict[str, str]:
-        """The same tokenizer as the files of Hugging Face's CLIPTokenizer, name -> content."""
-        start, end = "<|startoftext|>", "<|endoftext|>"
-        settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": self.context_length}
-        tokens = {"bos_token": start, "eos_token": end, "unk_token": end, "pad_token": end}
-        vocabulary = self._vocabulary | {start: self.sot_id, end: self.eos_id}
-        merges = "".join(f"{first} {second}\n" for first, second in self._merges)
-        return {
-            "vocab.json": json.dumps(vocabulary),
-            "merges.txt": "#version: 0.2\n" + merges,
-            "tokenizer_config.json": json.dumps(settings | tokens, indent=2) + "\n",
-        }
+def open_sentencepiece(path: str | Path):
+    """The library's processor and the bytes of its file."""
+    import sentencepiece
 
-    def _build(self, merges: list[tuple[str, str]]):
-        import tokenizers
-        from tokenizers import models, pre_tokenizers
+    data = read(path, "SentencePiece model")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=data), data
+    except RuntimeError as error:
+        raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
 
-        letters = _byte_letters()
-        names = letters + [letter + "</w>" for letter in letters]
-        names += [first + second for first, second in merges]
-        self._merges, self._vocabulary = merges, {name: i for i, name in enumerate(names)}
-        model = models.BPE(
-            vocab=self._vocabulary,
-            merges=merges,
-            end_of_word_suffix="</w>",
-        )
-        tokenizer = tokenizers.Tokenizer(model)
-        split = pre_tokenizers.Split(tokenizers.Regex(self._PATTERN), "removed", invert=True)
-        to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
-        return tokenizer
+
+def pieces(processor) -> dict[str, int]:
+    """Piece -> id of a SentencePiece processor."""
+    names = processor.id_to_piece(list(range(processor.vocab_size())))
+    return {name: index for index, name in enumerate(names)}
 
 
 def _split(text: str) -> list[str]:
@@ -266,7 +268,7 @@ def _split(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.ndarray:
+def pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.ndarray:
     """Rows of ids -> int32 (rows, length): EOS after the last token, or in the last place."""
     rows = list(rows)
     packed = np.full((len(rows), length), pad, np.int32)
@@ -279,7 +281,7 @@ def _pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.
     return packed
 
 
-def _check_length(context_length: int, special: int = 1) -> int:
+def check_length(context_length: int, special: int = 1) -> int:
     if context_length <= special:
         raise ValueError(
             f"context_length must leave room for a word beside {special} special token(s); "
@@ -294,35 +296,13 @@ def _cleaning(name: str):
     return cleaning.CLEANINGS[name]
 
 
-def _read(path: str | Path, what: str) -> bytes:
+def read(path: str | Path, what: str) -> bytes:
     if not str(path):
         raise ValueError(f"this tokenizer needs `path`, the {what}")
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read the {what} {path}: {error.strerror}") from error
-
-
-def _clip_merges(data: bytes, path: str | Path) -> list[tuple[str, str]]:
-    try:
-        lines = gzip.decompress(data).decode("utf-8").split("\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not CLIP's gzipped list of merges: {error}") from error
-    # A header line, then more merges than CLIP uses: 49,408 ids less 512 bytes and 2 specials.
-    merges = [tuple(line.split()) for line in lines[1 : ClipTokenizer.vocab_size - 512 - 2 + 1]]
-    if len(merges) != ClipTokenizer.vocab_size - 514 or any(len(merge) != 2 for merge in merges):
-        raise ValueError(
-            f"{path} is not CLIP's list of merges: a header and at least "
-            f"{ClipTokenizer.vocab_size - 514} lines of two tokens are expected"
-        )
-    return merges  # type: ignore[return-value]
-
-
-def _byte_letters() -> list[str]:
-    """One printable letter per byte, in the order of CLIP's ids (GPT-2's byte alphabet)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = 256 - len(printable)
-    return [chr(code) for code in printable] + [chr(256 + extra) for extra in range(others)]
 
 
 _KNOWN_SPECIAL = {

@@ -32,8 +32,8 @@ def test_an_unknown_or_missing_option_lists_the_known():
         input_pipeline.make_source("digits", "train", sise=32)
     with pytest.raises(ValueError, match="source 'records' needs the option 'path'"):
         input_pipeline.make_source("records", "train")
-    with pytest.raises(ValueError, match="tokenizer 'clip' needs the option 'path'"):
-        input_pipeline.make_tokenizer("clip", 77)
+    with pytest.raises(ValueError, match="tokenizer 'hf' needs the option 'path'"):
+        input_pipeline.make_tokenizer("hf", 77)
 
 
 def test_every_source_takes_its_split_and_every_tokenizer_its_context_length_by_name():

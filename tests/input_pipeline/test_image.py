@@ -212,6 +212,24 @@ def test_squashing_keeps_everything_and_not_the_aspect_ratio():
     np.testing.assert_array_equal(got, np.asarray(expected))
 
 
+def test_bilinear_pixels_are_pillows_wherever_an_image_is_resized():
+    pixels = smooth(90, 60)
+    picture = Image.fromarray(pixels)
+    squashed = picture.resize((48, 48), Image.Resampling.BILINEAR)
+    whole = picture.resize((48, 72), Image.Resampling.BILINEAR)
+    for crop, expected in (("none", squashed), ("centre", whole.crop((0, 12, 48, 60)))):
+        transform = ImageTransform(48, crop=crop, interpolation="bilinear")
+        np.testing.assert_array_equal(transform(pixels), np.asarray(expected))
+        assert (transform(pixels) != ImageTransform(48, crop=crop)(pixels)).any()
+    windows = [
+        ImageTransform(48, crop="random_resized", interpolation=how)(
+            pixels, np.random.default_rng(0)
+        )
+        for how in ("bilinear", "bicubic")
+    ]
+    assert 0 < np.abs(np.subtract(*windows, dtype=np.int32)).mean() < 3
+
+
 @pytest.mark.parametrize("crop", ["centre", "none"])
 def test_an_image_of_the_wanted_size_is_not_resampled(crop):
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
@@ -264,6 +282,8 @@ def test_wrong_requests_say_the_rule():
         ImageTransform(8, crop="random_resized")(RGB)
     with pytest.raises(ValueError, match="crop must be one of"):
         ImageTransform(8, crop="center")
+    with pytest.raises(ValueError, match="interpolation must be one of"):
+        ImageTransform(8, interpolation="nearest")
     with pytest.raises(ValueError, match="at least 1"):
         ImageTransform(0)
     with pytest.raises(ValueError, match="scale"):

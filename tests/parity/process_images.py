@@ -16,6 +16,7 @@ if __name__ == "__main__":
     processors = {
         "clip": CLIPImageProcessorPil(**plain),
         "siglip": SiglipImageProcessorPil(**plain),
+        "siglip2": SiglipImageProcessorPil(**plain, resample=2),  # as its files say: bilinear
     }
     results = {}
     for path in sorted(Path(sys.argv[1]).glob("*.png")):

@@ -137,14 +137,16 @@ def real_open_clip(folder: Path, name: str) -> None:
     open_clip_case(folder, model, blocks)
 
 
-def hugging_face(folder: Path, kind: str, activation: str = "gelu_pytorch_tanh") -> None:
+def hugging_face(
+    folder: Path, kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60
+) -> None:
     import transformers
 
     vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
               "num_attention_heads": 4, "image_size": 24, "patch_size": 8,
               "hidden_act": activation}  # fmt: skip
     text = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": 60,
+            "num_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": vocabulary,
             "hidden_act": activation}  # fmt: skip
     ends = {"bos_token_id": 58, "eos_token_id": 59, "pad_token_id": 1}
     torch.manual_seed(0)
@@ -159,7 +161,7 @@ def hugging_face(folder: Path, kind: str, activation: str = "gelu_pytorch_tanh")
         model = transformers.SiglipModel(config)
     model = shaken(model)
     model.save_pretrained(folder)
-    image, ids = inputs(24, 12, 60, 59)
+    image, ids = inputs(24, 12, vocabulary, 59)
     store: dict = {}
     recorded(model.vision_model.encoder.layers, store, "image")
     recorded(model.text_model.encoder.layers, store, "text")
@@ -175,10 +177,12 @@ CASES = {
     "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
     "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
+    "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
     "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu"),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu"),
     "SigLIP-B/16": lambda folder: real_open_clip(folder, "ViT-B-16-SigLIP"),
+    "SigLIP2-B/16": lambda folder: real_open_clip(folder, "ViT-B-16-SigLIP2"),
 }
 
 if __name__ == "__main__":

@@ -23,10 +23,14 @@ def test_pixels_are_those_of_transformers_on_odd_sizes(there, tmp_path):
         pictures[f"{width}x{height}"] = pixels
         Image.fromarray(pixels).save(tmp_path / f"{width}x{height}.png")
     there("process_images.py", tmp_path, tmp_path / "out.npz")
-    crops = {"clip": "centre", "siglip": "none"}
+    options = {
+        "clip": {"crop": "centre"},
+        "siglip": {"crop": "none"},
+        "siglip2": {"crop": "none", "interpolation": "bilinear"},
+    }
     with np.load(tmp_path / "out.npz") as expected:
-        assert len(expected.files) == 2 * len(SIZES)
+        assert len(expected.files) == len(options) * len(SIZES)
         for key in expected.files:
             size, family = key.split("/")
-            ours = ImageTransform(224, crops[family])(pictures[size])
+            ours = ImageTransform(224, **options[family])(pictures[size])
             np.testing.assert_array_equal(ours, expected[key], err_msg=key)

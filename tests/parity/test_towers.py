@@ -33,10 +33,16 @@ CASES = {
     "hf_clip_quick_gelu": HF,
     "hf_clip_gelu": {**HF, "activation": "gelu"},
     "hf_siglip": HF_SIGLIP,
+    "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
     "B/32": {"variant": "B/32"},
     "B/16": {"variant": "B/16"},
     "L/14": {"variant": "L/14"},
     "SigLIP-B/16": {"variant": "SigLIP-B/16", "activation": "gelu"},
+    "SigLIP2-B/16": {  # open_clip gives only its text tower the activation it was trained with
+        "variant": "SigLIP-B/16",
+        "vocab_size": 256_000,
+        "image": {"activation": "gelu"},
+    },
 }
 
 

@@ -1,6 +1,9 @@
-"""Runs in an environment with torch: open_clip's token ids of captions.
+"""Runs in an environment with torch: token ids of captions by the reference tokenizers.
 
-python tests/parity/tokenize_captions.py CAPTIONS.json IDS.npz
+  python tests/parity/tokenize_captions.py CAPTIONS.json OUT [CLASS LENGTH FOLDER]
+
+OUT/ids.npz gets open_clip's CLIP ids and the path of its vocabulary; with CLASS, those of that
+class of transformers loaded from FOLDER and then saved as OUT/saved, or of open_clip's HFTokenizer.
 """
 
 import json
@@ -11,22 +14,35 @@ import numpy as np
 from reference import without_torchvision
 
 
-def hugging_face(captions: list[str], folder: str) -> np.ndarray:
+def hugging_face(captions: list[str], out: Path, name: str, length: int, folder: str) -> None:
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    ids = tokenizer(captions, padding="max_length", truncation=True, return_tensors="np")
-    return ids["input_ids"]
+    if name == "HFTokenizer":  # open_clip's around one of transformers, as its SigLIP configs say
+        without_torchvision()
+        from open_clip.tokenizer import HFTokenizer
+
+        tokenizer = HFTokenizer(folder, length, clean="canonicalize")
+        np.savez(out / "ids.npz", ids=tokenizer(captions).numpy())
+        return
+    tokenizer = getattr(transformers, name).from_pretrained(folder)
+    limits = {"padding": "max_length", "truncation": True, "max_length": length}
+    ids = tokenizer(captions, **limits, return_tensors="np")["input_ids"]
+    tokenizer.save_pretrained(out / "saved")
+    np.savez(out / "ids.npz", ids=ids)
 
 
-if __name__ == "__main__":
-    captions = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    if len(sys.argv) > 3:
-        np.savez(sys.argv[2], ids=hugging_face(captions, sys.argv[3]))
-        sys.exit()
+def open_clip(captions: list[str], out: Path) -> None:
     without_torchvision()
     import open_clip
 
     vocabulary = Path(open_clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz")
     ids = open_clip.SimpleTokenizer(str(vocabulary), context_length=77)(captions)
-    np.savez(sys.argv[2], ids=ids.numpy(), vocabulary=str(vocabulary))
+    np.savez(out / "ids.npz", ids=ids.numpy(), vocabulary=str(vocabulary))
+
+
+if __name__ == "__main__":
+    captions, out = json.loads(Path(sys.argv[1]).read_text("utf-8")), Path(sys.argv[2])
+    if len(sys.argv) > 3:
+        hugging_face(captions, out, sys.argv[3], int(sys.argv[4]), sys.argv[5])
+    else:
+        open_clip(captions, out)

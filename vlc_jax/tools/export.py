@@ -84,7 +84,7 @@ def export(
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     config = ConfigDict(read_json(workdir / "config.json")).lock()
     task = build.task(config)
-    params, step = pretrained.newest(config, task.mesh, task.model, workdir)
+    params, step = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
     name = TARGETS[target][is_siglip]
     if name is None:
@@ -120,8 +120,8 @@ def adapter_arrays(
         raise UsageError(
             f"{workdir} trained no adapter (config.lora.targets is empty): use --to hf"
         )
-    frozen, _ = pretrained.frozen_params(config, task.mesh, task.model)
-    state = pretrained.newest_state(config, task.mesh, task.model, workdir, frozen)
+    frozen, _ = pretrained.frozen_params(config, task)
+    state = pretrained.newest_state(config, task, workdir, frozen)
     if state is None:
         raise UsageError(f"no checkpoint in {workdir}: train first")
     if full := sorted(weights.flatten({k: v for k, v in state.params.items() if k != lora.LORA})):
@@ -155,6 +155,7 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
         std=std,
         crop="none" if config.input.crop == "none" else "centre",
         is_siglip=is_siglip,
+        interpolation=config.input.interpolation,
     )
 
 
@@ -189,12 +190,8 @@ def write(
         return
     tokenizer = config.text[config.text.tokenizer]
     if "path" in tokenizer and tokenizer.path:
-        source = Path(tokenizer.path)
-        names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-        files = [source / name for name in names] if source.is_dir() else [source]
-        for file in files:
-            if file.exists():
-                shutil.copy(file, out / file.name)
+        for file in input_pipeline.tokenizer_files(tokenizer.path):
+            shutil.copy(file, out / file.name)
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:

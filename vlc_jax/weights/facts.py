@@ -1,4 +1,4 @@
-"""What comes with weights and is as much a part of them: activation, epsilon, sizes, pixels.
+"""What comes with weights and is as much a part of them: activation, epsilon, pixels, text.
 
 A wrong one loads without complaint and costs accuracy (QuickGELU against GELU moved published
 numbers), so what a folder says is compared with the config before anything runs.
@@ -12,38 +12,72 @@ from typing import Any
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files
 
+# fact -> the field of a config that sets it here, {} being the name of the chosen tokenizer
+FIELDS = {
+    **dict.fromkeys(("image_activation", "text_activation"), "config.model.activation"),
+    **dict.fromkeys(("image_epsilon", "text_epsilon"), "config.model.epsilon"),
+    **dict.fromkeys(("mean", "std"), "config.input.normalisation"),
+    "interpolation": "config.input.interpolation",
+    "crop": "config.input.crop",  # centre: short side, then the square | none: squashed
+    "context_length": "config.text.context_length",
+    "vocab_size": "config.model.vocab_size",  # rows of the embedding
+    **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.{}.clean"),
+    "eos_token": "config.text.{}.eos_token",
+    "pad_token": "config.text.{}.pad_token",
+    "padding_side": "config.text.tokenizer",  # ours all pad on the right
+}
+
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 # What Hugging Face leaves out of a config.json because it is the default of the class.
 _DEFAULTS = {
-    "clip": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
-    "siglip": {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
+    "clip": {
+        "hidden_act": "quick_gelu",
+        "layer_norm_eps": 1e-5,
+        "vocab_size": 49_408,
+        "max_position_embeddings": 77,
+    },
+    "siglip": {
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-6,
+        "vocab_size": 32_000,
+        "max_position_embeddings": 64,
+    },
 }
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+# Hugging Face's class -> what it means. GemmaTokenizer is SigLIP 2's: its folders ask for
+# do_lower_case, which that class ignores; its authors lower.
+_CLEANING: dict[str, dict[str, Any]] = {
+    "CLIPTokenizer": {"lower_case": True, "strips_punctuation": False},
+    "SiglipTokenizer": {"lower_case": True, "strips_punctuation": True},
+    "Siglip2Tokenizer": {"lower_case": True, "strips_punctuation": False},
+    "GemmaTokenizer": {"lower_case": True},
+}
 
 
 def read(path: str | Path) -> dict[str, Any]:
     """What the files beside the weights say; {} where there are none.
 
     Only beside names that belong into such a folder: a single file may lie among anything.
-    Keys, each only if said: image_activation, text_activation, image_epsilon, text_epsilon, mean,
-    std, interpolation. Raises WeightsError for damaged files.
+    Keys, each only if said: those of `FIELDS`; tokens are strings. Raises WeightsError for damaged
+    files.
     """
-    path = Path(path)
-    if not path.is_dir() and path.name not in files.IN_FOLDER:
-        return {}
-    folder = path if path.is_dir() else path.parent
-    facts = {}
-    for name, reader in (
-        ("config.json", _hugging_face),
-        ("preprocessor_config.json", _processor),
-        ("open_clip_config.json", _open_clip),
-    ):
-        if (folder / name).exists():
+    where = folder(path)
+    facts: dict[str, Any] = {}
+    for name, reader in _READERS.items():
+        if where is not None and (where / name).exists():
             try:
-                facts |= reader(json.loads((folder / name).read_text("utf-8")))
+                facts |= reader(json.loads((where / name).read_text("utf-8")))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise WeightsError(f"{folder / name} is damaged: {error!r}") from error
+                raise WeightsError(f"{where / name} is damaged: {error!r}") from error
     return facts
+
+
+def folder(path: str | Path) -> Path | None:
+    """The folder whose other files belong to the weights at `path`, if there is one."""
+    path = Path(path)
+    if path.is_dir():
+        return path
+    return path.parent if path.name in files.IN_FOLDER else None
 
 
 def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,11 +86,15 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         raise WeightsError(
             f"config.json is of model_type {config.get('model_type')!r}; known: {list(_DEFAULTS)}"
         )
+    image = {**defaults, **(config.get("vision_config") or {})}
+    text = {**defaults, **(config.get("text_config") or {})}
     facts = {}
-    for part, name in (("image", "vision_config"), ("text", "text_config")):
-        tower = {**defaults, **config.get(name, {})}
+    for part, tower in (("image", image), ("text", text)):
         facts[f"{part}_activation"] = _ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
         facts[f"{part}_epsilon"] = tower["layer_norm_eps"]
+    # not the ids of special tokens: published ones are wrong (SigLIP's 49407 of 32,000, CLIP's 2)
+    facts["context_length"] = text["max_position_embeddings"]
+    facts["vocab_size"] = text["vocab_size"]
     return facts
 
 
@@ -67,7 +105,24 @@ def _processor(config: Mapping[str, Any]) -> dict[str, Any]:
             facts[ours] = tuple(config[key])
     if "resample" in config:
         facts["interpolation"] = _RESAMPLING.get(config["resample"], str(config["resample"]))
+    size = config.get("size", {})
+    if isinstance(size, int) or "shortest_edge" in size:
+        facts["crop"] = "centre"
+    elif "height" in size:
+        facts["crop"] = "none"
     return facts
+
+
+def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
+    facts = dict(_CLEANING.get(str(config.get("tokenizer_class")).removesuffix("Fast"), {}))
+    if "padding_side" in config:
+        facts["padding_side"] = config["padding_side"]
+    return facts | _special_tokens(config)
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
+    said = {key: config[key] for key in ("eos_token", "pad_token") if config.get(key)}
+    return {k: v["content"] if isinstance(v, Mapping) else v for k, v in said.items()}
 
 
 def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,4 +138,32 @@ def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
             facts[key] = tuple(pixels[key])
     if "interpolation" in pixels:
         facts["interpolation"] = pixels["interpolation"]
+    if "resize_mode" in pixels:
+        modes = {"shortest": "centre", "squash": "none"}
+        facts["crop"] = modes.get(pixels["resize_mode"], pixels["resize_mode"])
+    return facts | _open_clip_text(model["text_cfg"])
+
+
+def _open_clip_text(text: Mapping[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "context_length": text.get("context_length", 77),
+        "vocab_size": text.get("vocab_size", 49_408),
+    }
+    cleaning = text.get("tokenizer_kwargs", {}).get("clean")
+    if cleaning in ("lower", "canonicalize"):
+        facts["lower_case"] = True
+        # of SigLIP 2's vocabulary it says canonicalize, against its authors: both are taken
+        if facts["vocab_size"] != 256_000:
+            facts["strips_punctuation"] = cleaning == "canonicalize"
+    elif "hf_tokenizer_name" not in text and facts["vocab_size"] == 49_408:
+        facts["lower_case"], facts["strips_punctuation"] = True, False
     return facts
+
+
+_READERS = {
+    "config.json": _hugging_face,
+    "preprocessor_config.json": _processor,
+    "open_clip_config.json": _open_clip,
+    "special_tokens_map.json": _special_tokens,
+    "tokenizer_config.json": _tokenizer,
+}

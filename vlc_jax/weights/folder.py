@@ -34,6 +34,7 @@ class Model(NamedTuple):
     std: tuple[float, float, float]
     crop: str  # centre | none
     is_siglip: bool
+    interpolation: str = "bicubic"
 
 
 _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
@@ -75,7 +76,7 @@ def hugging_face(model: Model) -> dict[str, Any]:
 def _processor(model: Model) -> dict[str, Any]:
     common = {
         "do_resize": True,
-        "resample": 3,  # bicubic, as Pillow numbers it
+        "resample": {"bilinear": 2, "bicubic": 3}[model.interpolation],  # Pillow's numbers
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
@@ -135,7 +136,7 @@ def open_clip(model: Model) -> dict[str, Any]:
         "preprocess_cfg": {
             "mean": list(model.mean),
             "std": list(model.std),
-            "interpolation": "bicubic",
+            "interpolation": model.interpolation,
             "resize_mode": "squash" if model.crop == "none" else "shortest",
         },
     }

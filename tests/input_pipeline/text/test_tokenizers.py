@@ -1,7 +1,7 @@
 """Every kind of tokenizer on a vocabulary made here; CLIP's byte-level BPE on hand-made merges."""
 
-import gzip
 import hashlib
+import importlib
 import io
 import json
 import pickle
@@ -12,7 +12,8 @@ import sentencepiece
 import tokenizers as hf
 
 import input_pipeline
-from input_pipeline.text import clean, tokenizers
+from input_pipeline.text import clean, clip_bpe, folder, tokenizers
+from tests import helpers
 
 CORPUS = ["a red circle left of a blue square", "the blue square", "two red circles, one ring"] * 4
 
@@ -58,19 +59,11 @@ def sentencepiece_model(tmp_path):
     return path
 
 
-MERGES = ["r e", "re d</w>", "c a", "ca t</w>", "' s</w>", "a n"]
-
-
 @pytest.fixture(scope="module")
 def clip_vocabulary(tmp_path_factory):
-    """A file of CLIP's form: a header, the merges above, and more than enough never needed ones."""
-    others = [
-        letter for letter in tokenizers._byte_letters() if letter > "~" and letter not in "Ã©"
-    ]
-    fillers = [f"{a} {b}{end}" for a in others for b in others for end in ("", "</w>")]
+    """Path and sha256 of a vocabulary of CLIP's form: "red" is merge 1, "cat" merge 3."""
     path = tmp_path_factory.mktemp("clip") / "bpe.txt.gz"
-    path.write_bytes(gzip.compress("\n".join(["#version", *MERGES, *fillers]).encode()))
-    return path
+    return {"path": path, "sha256": helpers.write_clip_vocabulary(path)}
 
 
 def any_tokenizer(kind, length, request):
@@ -83,10 +76,13 @@ def any_tokenizer(kind, length, request):
     if kind == "sentencepiece":
         path = request.getfixturevalue("sentencepiece_model")
         return tokenizers.SentencePieceTokenizer(length, path)
-    return tokenizers.ClipTokenizer(length, path=request.getfixturevalue("clip_vocabulary"))
+    if kind == "siglip":
+        path = request.getfixturevalue("hf_folder")
+        return tokenizers.siglip_tokenizer(length, path, pad_token="<pad>")
+    return clip_bpe.ClipTokenizer(length, **request.getfixturevalue("clip_vocabulary"))
 
 
-KINDS = ["words", "bytes", "hf", "sentencepiece", "clip"]
+KINDS = ["words", "bytes", "hf", "sentencepiece", "siglip", "clip"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,17 +222,17 @@ def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_mo
 
 def test_sentencepiece_padding_can_be_the_end_token_as_siglip_has_it(sentencepiece_model):
     tokenizer = tokenizers.SentencePieceTokenizer(
-        32, sentencepiece_model, pad_id=1, clean="canonicalize"
+        32, sentencepiece_model, pad_token="</s>", clean="canonicalize"
     )
     plain, shouted = tokenizer(["the blue square", "The BLUE_square!"])
     np.testing.assert_array_equal(plain, shouted)
     assert plain[-1] == 1
-    with pytest.raises(ValueError, match="choose pad_id"):
-        tokenizers.SentencePieceTokenizer(32, sentencepiece_model, pad_id=-1)
+    with pytest.raises(ValueError, match="pad_token '<mask>' is not in the vocabulary"):
+        tokenizers.SentencePieceTokenizer(32, sentencepiece_model, pad_token="<mask>")
 
 
-def clip_tokens(path, text):
-    row = list(tokenizers.ClipTokenizer(64, path=path)([text])[0])
+def clip_tokens(vocabulary, text):
+    row = list(clip_bpe.ClipTokenizer(64, **vocabulary)([text])[0])
     assert row[0] == 49_406
     return row[1 : row.index(49_407)]
 
@@ -248,7 +244,7 @@ def test_clip_ids_follow_the_layout_of_the_vocabulary(clip_vocabulary):
     assert clip_tokens(clip_vocabulary, "!") == [256]
     assert clip_tokens(clip_vocabulary, "a!") == [ord("a") - 33 + 256, 256]
     assert clip_tokens(clip_vocabulary, "redx") == [512, ord("d") - 33, ord("x") - 33 + 256]
-    tokenizer = tokenizers.ClipTokenizer(path=clip_vocabulary)
+    tokenizer = clip_bpe.ClipTokenizer(**clip_vocabulary)
     assert (tokenizer.vocab_size, tokenizer.pad_id, tokenizer.context_length) == (49_408, 0, 77)
 
 
@@ -260,7 +256,7 @@ def test_clip_splits_contractions_digits_and_runs_of_signs(clip_vocabulary):
 
 
 def test_clip_non_ascii_is_cut_into_utf8_bytes(clip_vocabulary):
-    letters = tokenizers._byte_letters()
+    letters = clip_bpe.byte_letters()
     order = {letter: index for index, letter in enumerate(letters)}
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     assert [order[chr(code)] for code in printable] == list(range(len(printable)))
@@ -292,19 +288,20 @@ def test_fingerprints_name_the_defining_file(clip_vocabulary, sentencepiece_mode
     def sha(path):
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    assert tokenizers.ClipTokenizer(path=clip_vocabulary).fingerprint == sha(clip_vocabulary)
+    assert clip_bpe.ClipTokenizer(**clip_vocabulary).fingerprint == clip_vocabulary["sha256"]
     made = tokenizers.SentencePieceTokenizer(8, sentencepiece_model)
     assert made.fingerprint == sha(sentencepiece_model)
     other = tokenizers.WordTokenizer(8, words=("a", "blue"))
     assert other.fingerprint != words.fingerprint
 
 
-@pytest.mark.parametrize("kind", ["hf", "sentencepiece", "clip", "words"])
+@pytest.mark.parametrize("kind", ["hf", "sentencepiece", "siglip", "clip", "words"])
 def test_a_missing_or_wrong_file_is_named(kind, tmp_path):
     with pytest.raises(ValueError, match=r"no-such-file: No such file"):
         input_pipeline.make_tokenizer(kind, 8, path=tmp_path / "no-such-file")
-    with pytest.raises(ValueError, match="this tokenizer needs `path`"):
-        input_pipeline.make_tokenizer(kind, 8, path="")
+    if kind != "clip":  # looks for it in installed packages
+        with pytest.raises(ValueError, match="this tokenizer needs `path`"):
+            input_pipeline.make_tokenizer(kind, 8, path="")
     wrong = tmp_path / "wrong.bin"
     wrong.write_bytes(b"PK\x03\x04 Not It")
     with pytest.raises(ValueError, match=r"wrong\.bin|word list"):
@@ -315,7 +312,7 @@ def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
     with pytest.raises(ValueError, match="context_length"):
         tokenizers.WordTokenizer(1, words=("a",))
     with pytest.raises(ValueError, match="context_length"):
-        tokenizers.ClipTokenizer(2, path=clip_vocabulary)
+        clip_bpe.ClipTokenizer(2, **clip_vocabulary)
 
 
 def test_digits_captions_hold_no_unknown_word():
@@ -323,3 +320,131 @@ def test_digits_captions_hold_no_unknown_word():
     source = input_pipeline.make_source("digits", "train")
     for index in range(0, len(source), 97):
         assert not (tokenizer(source[index].captions) == tokenizer.unk_id).any()
+
+
+@pytest.fixture
+def clip_folder(clip_vocabulary, tmp_path):
+    """The same vocabulary as Hugging Face has it: vocab.json, merges.txt and tokenizer.json."""
+    tokenizer = clip_bpe.ClipTokenizer(**clip_vocabulary)
+    for name, content in tokenizer.files().items():
+        (tmp_path / name).write_text(content, "utf-8")
+    merges = (tmp_path / "merges.txt").read_text("utf-8").splitlines()[1:]
+    model = {"type": "BPE", "vocab": tokenizer.vocabulary(), "merges": merges}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    return tmp_path
+
+
+CAPTIONS = ["Red CAT's &amp; naïve café", "", "red " * 90, "🙂 “so”"]
+
+
+@pytest.mark.parametrize("form", ["", "tokenizer.json", "pairs", "merges.txt", "vocab.json"])
+def test_clip_ids_are_the_same_from_every_form_of_its_files(clip_vocabulary, clip_folder, form):
+    expected = clip_bpe.ClipTokenizer(**clip_vocabulary)
+    if form == "pairs":  # how newer versions of the library write merges
+        content = json.loads((clip_folder / "tokenizer.json").read_text())
+        content["model"]["merges"] = [merge.split() for merge in content["model"]["merges"]]
+        (clip_folder / "tokenizer.json").write_text(json.dumps(content))
+        form = "tokenizer.json"
+    if form != "tokenizer.json":
+        (clip_folder / "tokenizer.json").unlink()
+    tokenizer = clip_bpe.ClipTokenizer(path=clip_folder / form, sha256=clip_vocabulary["sha256"])
+    np.testing.assert_array_equal(tokenizer(CAPTIONS), expected(CAPTIONS))
+    assert tokenizer.fingerprint == expected.fingerprint
+    assert tokenizer.vocabulary() == expected.vocabulary() == folder.vocabulary(clip_folder)
+
+
+def test_a_clip_vocabulary_that_is_not_openais_is_refused_with_the_way_on(clip_vocabulary):
+    with pytest.raises(ValueError, match="not OpenAI's CLIP vocabulary") as error:
+        clip_bpe.ClipTokenizer(path=clip_vocabulary["path"])
+    assert f"sha256='{clip_vocabulary['sha256']}'" in str(error.value)
+    with pytest.raises(ValueError, match="not the expected CLIP vocabulary"):
+        clip_bpe.ClipTokenizer(path=clip_vocabulary["path"], sha256="0" * 64)
+
+
+def test_clip_files_that_number_their_tokens_otherwise_are_refused(clip_vocabulary, clip_folder):
+    content = json.loads((clip_folder / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["red</w>"], vocabulary["cat</w>"] = vocabulary["cat</w>"], vocabulary["red</w>"]
+    (clip_folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="numbers its tokens otherwise"):
+        clip_bpe.ClipTokenizer(path=clip_folder, sha256=clip_vocabulary["sha256"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", '{"model": {"merges": null, "vocab": {}}}'),
+        ("tokenizer.json", '{"model": {"merges": [["a", "b"]], "vocab": {}}}'),
+        ("merges.txt", "#version\na b\n"),
+    ],
+)
+def test_damaged_clip_files_are_named(clip_folder, name, content):
+    (clip_folder / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is not CLIP's list of merges"):
+        clip_bpe.ClipTokenizer(path=clip_folder / name)
+    (clip_folder / "vocab.json").unlink()
+    with pytest.raises(ValueError, match=r"belongs to merges\.txt.*vocab\.json: No such file"):
+        clip_bpe.ClipTokenizer(path=clip_folder / "merges.txt")
+
+
+def test_clip_without_a_path_finds_the_vocabulary_of_an_installed_package(
+    clip_vocabulary, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(clip_bpe, "PACKAGES", ("a_missing_clip", "a_clip"))
+    with pytest.raises(ValueError, match=r"packages a_missing_clip, a_clip\): give `path`"):
+        input_pipeline.make_tokenizer("clip", 77)
+    (tmp_path / "a_clip").mkdir()
+    (tmp_path / "a_clip/__init__.py").write_text("raise RuntimeError('imported')")
+    copy = tmp_path / "a_clip" / clip_bpe.GZIPPED
+    copy.write_bytes(clip_vocabulary["path"].read_bytes())
+    importlib.invalidate_caches()
+    found = input_pipeline.make_tokenizer("clip", 77, sha256=clip_vocabulary["sha256"])
+    assert found.fingerprint == clip_vocabulary["sha256"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(ValueError, match="empty holds no CLIP vocabulary; looked for tokenizer"):
+        input_pipeline.make_tokenizer("clip", 77, path=empty)
+
+
+def test_siglip_takes_a_folder_with_either_file_and_adds_no_start_token(
+    hf_folder, sentencepiece_model
+):
+    row = tokenizers.siglip_tokenizer(16, hf_folder)(["A red, circle!"])[0]
+    plain = tokenizers.HfTokenizer(16, hf_folder, pad_token="</s>")(["a red circle"])[0]
+    assert plain[0] == 2
+    np.testing.assert_array_equal(row, [*plain[1:], 3])
+    made = tokenizers.siglip_tokenizer(16, hf_folder / "spiece.model")
+    assert isinstance(made, tokenizers.SentencePieceTokenizer)
+    assert (made.eos_id, made.pad_id) == (1, 1)
+    (hf_folder / "tokenizer.json").unlink()
+    again = tokenizers.siglip_tokenizer(16, hf_folder)
+    np.testing.assert_array_equal(again(["the Blue square."]), made(["the blue square"]))
+    assert folder.vocabulary(hf_folder) == made.vocabulary()
+    sentencepiece_model.unlink()
+    assert folder.vocabulary(hf_folder) is None
+    with pytest.raises(ValueError, match=r"holds no tokenizer; looked for tokenizer\.json, spiece"):
+        tokenizers.siglip_tokenizer(16, hf_folder)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("none", "A &amp; B_c, D!"),
+        ("lower", "a &amp; b_c, d!"),
+        ("canonicalize", "a amp b c d"),
+        ("clip", "a & b_c, d!"),
+        ("clip_canonicalize", "a b c d"),
+    ],
+)
+def test_every_rule_of_cleaning_does_what_its_name_says(rule, expected):
+    assert clean.CLEANINGS[rule]("A &amp; B_c, D!") == expected
+
+
+def test_tokenizer_files_are_those_that_go_together(hf_folder, clip_vocabulary):
+    (hf_folder / "tokenizer_config.json").write_text("{}")
+    names = ["tokenizer.json", "tokenizer_config.json"]
+    for path in (hf_folder, hf_folder / "tokenizer.json"):
+        assert sorted(file.name for file in folder.files(path)) == names
+    assert folder.files(clip_vocabulary["path"]) == [clip_vocabulary["path"]]

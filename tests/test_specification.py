@@ -1,0 +1,176 @@
+"""What imported weights say of text and pixels must be what the config has, or it is refused."""
+
+import json
+
+import pytest
+import tokenizers
+from ml_collections import ConfigDict
+
+import input_pipeline
+from configs import default
+from vlc_jax import build, specification, weights
+from vlc_jax.errors import UsageError
+
+WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
+TOWER = {"width": 8, "heads": 2, "depth": 1}
+
+
+def write_words(folder, words=WORDS):
+    table = {word: index for index, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A tokenizer, and settings as Hugging Face has them beside SigLIP's weights."""
+    write_words(tmp_path / "weights")
+    settings = {"tokenizer_class": "SiglipTokenizer", "eos_token": "</s>", "pad_token": "</s>"}
+    path = tmp_path / "weights/tokenizer_config.json"
+    path.write_text(json.dumps({**settings, "padding_side": "right"}))
+    processor = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "resample": 3}
+    (tmp_path / "weights/preprocessor_config.json").write_text(json.dumps(processor))
+    text = {"vocab_size": 16, "max_position_embeddings": 12}
+    model = {"model_type": "siglip", "text_config": text}
+    (tmp_path / "weights/config.json").write_text(json.dumps(model))
+    return tmp_path / "weights"
+
+
+def siglip(folder) -> ConfigDict:
+    config = default.get_config()
+    with config.unlocked():
+        config.platform = "cpu"
+        config.weights.path = str(folder)
+        config.model.variant = "SigLIP-B/16"
+        config.model.vocab_size = 16
+        config.model.image = TOWER
+        config.model.text = {**TOWER, "projection": 8}
+        config.input.image_size = 32
+        config.input.normalisation = "siglip"
+        config.text.context_length = 12
+        config.text.tokenizer = "siglip"
+        config.text.siglip.path = str(folder)
+    return config
+
+
+def check(config):
+    task = build.task(config)
+    path = config.weights.path
+    folder = weights.facts.folder(path)
+    vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+    specification.check_tokenizer(config, task, vocabulary, path)
+    specification.check_facts(config, task, weights.facts.read(path), path)
+
+
+def test_a_config_that_has_what_the_weights_say_is_taken(folder):
+    check(siglip(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input.crop": "centre"}, "crop is none, here centre (config.input.crop)"),
+        (
+            {"input.crop": "random_resized"},
+            "crop is none, here centre (config.input.crop)",
+        ),
+        ({"input.interpolation": "bilinear"}, "interpolation is bicubic, here bilinear (config.i"),
+        ({"input.normalisation": "clip"}, "mean is (0.5, 0.5, 0.5), here (0.48"),
+        ({"model.vocab_size": 20}, "vocab_size is 16, here 20 (config.model.vocab_size)"),
+        ({"text.context_length": 13}, "context_length is 12, here 13 (config.text.context_length)"),
+        ({"text.context_length": 11}, "context_length is 12, here 11 (config.text.context_length)"),
+        ({"text.siglip.clean": "none"}, "lower_case is True, here False (config.text.siglip.clea"),
+        ({"text.siglip.clean": "lower"}, "strips_punctuation is True, here False (config.text.si"),
+        ({"text.siglip.pad_token": "<pad>"}, "pad_token is </s>, here <pad> (config.text.siglip"),
+        ({"text.siglip.eos_token": "<unk>"}, "eos_token is </s>, here <unk> (config.text.siglip"),
+        ({"text.tokenizer": "hf"}, "strips_punctuation is True, here False (config.text.hf.clean)"),
+    ],
+)
+def test_every_contradiction_is_named_with_both_values_and_its_field(folder, changes, message):
+    config = siglip(folder)
+    config.text.hf.path = str(folder)
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UsageError) as error:
+        check(config)
+    assert message in str(error.value)
+
+
+def test_all_contradictions_are_listed_at_once(folder):
+    config = siglip(folder)
+    config.input.crop = "centre"
+    config.text.siglip.pad_token = "<pad>"
+    with pytest.raises(UsageError, match=r"crop is none.*; pad_token is </s>"):
+        check(config)
+
+
+def test_texts_padded_on_the_left_are_refused(folder):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": "left"}))
+    with pytest.raises(UsageError, match="padding_side is left, here right"):
+        check(siglip(folder))
+
+
+def clip(folder) -> ConfigDict:
+    """CLIP on the same tokenizer: causal, so that neither padding nor a cut is read."""
+    config = siglip(folder)
+    text = {"vocab_size": 16, "max_position_embeddings": 12}
+    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "text_config": text}))
+    with config.unlocked():
+        config.model.variant = "B/16"
+        config.model.image = {**TOWER, "projection": 8}
+    return config
+
+
+def test_clip_may_have_a_shorter_context_and_other_padding_but_no_longer_context(folder):
+    config = clip(folder)
+    config.text.context_length = 8
+    config.text.siglip.pad_token = "<pad>"
+    check(config)
+    config.text.context_length = 13
+    with pytest.raises(UsageError, match="context_length is 12, here 13"):
+        check(config)
+
+
+def test_another_image_size_is_allowed(folder):
+    config = siglip(folder)
+    config.input.image_size = 48
+    check(config)
+
+
+def test_a_tokenizer_that_numbers_words_otherwise_is_refused(folder, tmp_path):
+    write_words(tmp_path / "other", (*WORDS[:4], "dog", "red", *WORDS[6:]))
+    config = siglip(folder)
+    config.text.siglip.path = str(tmp_path / "other")
+    with pytest.raises(UsageError, match=r"2 of 11 tokens differ, as 'dog' \(5, here 4\)"):
+        check(config)
+
+
+def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
+    """SigLIP's 32,000 tokens on SigLIP 2's 256,000 rows: nothing lies out of range."""
+    (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
+    config = siglip(folder)
+    config.text.siglip.path = str(folder.parent / "tokenizer.json")
+    config.model.vocab_size = 11 + build.MAX_SPARE_ROWS + 1
+    with pytest.raises(
+        UsageError, match="the weights embed 1036 tokens, tokenizer 'siglip' has 11"
+    ):
+        check(config)
+
+
+def test_a_damaged_tokenizer_beside_the_weights_is_named(folder, tmp_path):
+    write_words(tmp_path / "other")
+    (folder / "tokenizer.json").write_text("{}")
+    config = siglip(folder)
+    config.text.siglip.path = str(tmp_path / "other")
+    with pytest.raises(UsageError, match=r"weights/tokenizer\.json is not a Hugging Face"):
+        check(config)
+
+
+def test_an_id_beyond_the_embedding_is_refused_without_any_weights(folder):
+    config = siglip(folder)
+    config.weights.path = None
+    config.model.vocab_size = 10
+    with pytest.raises(UsageError, match=r"has 11 ids .* but the model embeds 10"):
+        build.task(config)
