@@ -56,9 +56,30 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
     config.model.variant = args.variant
     config.input.image_size = image_size
     config.text.context_length = context_length
-    config.input.source = "records"
-    config.input.records.path = args.path
-    config.input.records.image_folder = args.image_folder or None
+    read(config, source_of(args.path, args.image_folder))
+
+
+def source_of(path: str, image_folder: str = "", table: str = "records") -> dict[str, str]:
+    """The source that `path` names, and its options.
+
+    A folder (no suffix) holds shards of input_pipeline.prepare; else a file is a table of images
+    and captions, or what is called `table`, and image names start in `image_folder`, if not in the
+    folder of the file.
+    """
+    if path and not os.path.splitext(path)[1]:
+        return {"source": "shards", "path": path}
+    if table == "records":
+        return {"source": table, "path": path} | (
+            {"image_folder": image_folder} if image_folder else {}
+        )
+    folder = image_folder or os.path.dirname(path) or "."
+    return {"source": table, "annotations": path, "images": folder}
+
+
+def read(config: ConfigDict, source: dict[str, str]) -> None:
+    """Trains on what `source_of` gave."""
+    config.input.source = source["source"]
+    config.input[config.input.source].update({k: v for k, v in source.items() if k != "source"})
 
 
 def _tokenizer(args: SimpleNamespace) -> str:
@@ -67,12 +88,14 @@ def _tokenizer(args: SimpleNamespace) -> str:
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
-    """How long the papers finetune, with 50 steps of warmup; retrieval on a table, if given."""
+    """How long the papers finetune, with 50 steps of warmup; retrieval on a table or shards, if
+    given.
+    """
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
     config.checkpoint.every = 500
     config.eval.every = 500
     if args.validation:
-        options = {"split": "all", "path": args.validation}
-        config.evals = ConfigDict({"retrieval": options})
+        validation = source_of(args.validation, args.image_folder)
+        config.evals = ConfigDict({"retrieval": {"split": "all", **validation}})

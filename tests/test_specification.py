@@ -6,9 +6,8 @@ import pytest
 import tokenizers
 from ml_collections import ConfigDict
 
-import input_pipeline
 from configs import default
-from vlc_jax import build, specification, weights
+from vlc_jax import build, specification
 from vlc_jax.errors import UsageError
 
 WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
@@ -56,12 +55,7 @@ def siglip(folder) -> ConfigDict:
 
 
 def check(config):
-    task = build.task(config)
-    path = config.weights.path
-    folder = weights.facts.folder(path)
-    vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
-    specification.check_tokenizer(config, task, vocabulary, path)
-    specification.check_facts(config, task, weights.facts.read(path), path)
+    specification.check_files(config, build.task(config), config.weights.path)
 
 
 def test_a_config_that_has_what_the_weights_say_is_taken(folder):
@@ -152,7 +146,7 @@ def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
     (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
     config = siglip(folder)
     config.text.siglip.path = str(folder.parent / "tokenizer.json")
-    config.model.vocab_size = 11 + build.MAX_SPARE_ROWS + 1
+    config.model.vocab_size = 11 + specification.MAX_SPARE_ROWS + 1
     with pytest.raises(
         UsageError, match="the weights embed 1036 tokens, tokenizer 'siglip' has 11"
     ):

@@ -139,7 +139,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
             "tokenizer",
             (),
             2,
-            ["'bytes' is not the one in", "as '</s>' (2, here none)"],
+            ["'bytes' is not the one of", "as '</s>' (2, here none)"],
         ),
         (
             "tokenizer",

@@ -129,7 +129,7 @@ class Evaluation:
             reader, _ = evaluators.lookup(name)
             known = evaluators.protocol_options(name)
             options = {k: v for k, v in self.config.evals[name].items() if k not in known}
-            if reader in SOURCE_READERS:
+            if reader in SOURCE_READERS and "source" not in options:
                 options = {**build.source_options(self.config), **options}
             try:
                 self._benchmarks[name] = benchmarks.READERS[reader](**options)

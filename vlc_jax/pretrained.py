@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-import input_pipeline
 from vlc_jax import build, sharding, specification, weights
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
@@ -31,11 +30,7 @@ def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = Non
     source = Path(path or config.weights.path)
     if (source / "checkpoints").is_dir():
         return _of_workdir(source, config, task, shapes)
-    folder = weights.facts.folder(source)
-    with build.usage_errors():
-        vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
-    specification.check_tokenizer(config, task, vocabulary, source)
-    specification.check_facts(config, task, weights.facts.read(source), source)
+    specification.check_files(config, task, source)
     params, _ = weights.load(source, shapes, architecture(task.model))
     return params
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+import input_pipeline
 from input_pipeline import image as image_ops
 from vlc_jax import build, weights
 from vlc_jax.build import Task
@@ -39,6 +40,15 @@ def facts(config: ConfigDict, task: Task) -> dict[str, Any]:
         "vocab_size": text.vocab_size,
         **_text_facts(task),
     }
+
+
+def check_files(config: ConfigDict, task: Task, path: str | Path) -> None:
+    """Raises UsageError if the files beside the weights at `path` contradict the config."""
+    folder = weights.facts.folder(path)
+    with build.usage_errors():
+        vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+    check_tokenizer(config, task, vocabulary, path)
+    check_facts(config, task, weights.facts.read(path), path)
 
 
 def check_facts(

@@ -12,8 +12,8 @@ warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC); 
 steps of warmup would be more than the 5,775 of the run, so a tenth of these is taken here.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
-path (COCO captions JSON or a table); image_folder; validation (a table for retrieval); batch;
-variant.
+path (COCO captions JSON, a table, or a folder that input_pipeline.prepare wrote); image_folder;
+validation (a table or such a folder, for retrieval); batch; variant.
 """
 
 from ml_collections import ConfigDict

@@ -8,8 +8,9 @@ VG-Attribution .65, COCO R@1 image / text .42 / .59, from .59, .62 and .30 / .50
 trained on one GPU; not yet run at full size here, so no time is given.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or Hugging Face's;
-found where open_clip or clip is installed); path (NegCLIP's TSV, a table or COCO captions JSON);
-image_folder; validation (a table of the same kind for retrieval); batch; variant.
+found where open_clip or clip is installed); path (NegCLIP's TSV, a table, COCO captions JSON, or a
+folder that input_pipeline.prepare wrote); image_folder; validation (a table or such a folder, for
+retrieval); batch; variant.
 """
 
 from ml_collections import ConfigDict
@@ -29,9 +30,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         families.use_clip(config, args)
         families.five_epochs(config, args)
-        if args.path.endswith(".tsv"):  # the columns of the authors' file
-            config.input.records.image_column = "filepath"
-            config.input.records.caption_column = "title"
+        if args.path.endswith(".tsv"):
+            families.read(config, families.source_of(args.path, args.image_folder, "negclip"))
         config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
         config.optimizer.learning_rate = 1e-6  # {1e-5, 5e-6, 1e-6} were tried
         config.optimizer.weight_decay = 0.2  # open_clip's default, none is given

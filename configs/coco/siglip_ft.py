@@ -8,9 +8,9 @@ and pairs 49.0 and 1.0 on subset A, 51.0 and 3.9 on B, which is no change (50.0 
 5.9 before). The authors used 4 GPUs; not yet run at full size here, so no time is given.
 
 Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
-tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path;
-image_folder; validation (a table for retrieval); batch; variant; size (pixels); image_tower
-(locked, as in the paper, or unlocked).
+tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path (a
+table, or a folder that input_pipeline.prepare wrote); image_folder; validation (likewise, for
+retrieval); batch; variant; size (pixels); image_tower (locked, as in the paper, or unlocked).
 """
 
 from ml_collections import ConfigDict

@@ -6,8 +6,8 @@
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
 (clip, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its file or folder; not
 needed where it lies in the folder of the weights); size (pixels); path, image_folder (a table of
-images and captions for retrieval, all of its rows). Of weights that are not OpenAI's, say the
-activation: --config.model.activation=gelu.
+images and captions, or a folder that input_pipeline.prepare wrote, for retrieval: all of it). Of
+weights that are not OpenAI's, say the activation: --config.model.activation=gelu.
 What the files beside the weights say is compared with the config, and a contradiction refused.
 """
 
