@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import torch
-from reference import without_torchvision  # beside this file
+from reference import first_sine, without_torchvision  # beside this file
 
 
 def hugging_face(folder: str, image: torch.Tensor, text: torch.Tensor):
@@ -21,6 +21,7 @@ def hugging_face(folder: str, image: torch.Tensor, text: torch.Tensor):
 
 def open_clip(folder: str, image: torch.Tensor, text: torch.Tensor):
     without_torchvision()
+    first_sine()
     import open_clip
 
     model = open_clip.create_model(f"local-dir:{folder}").eval()

@@ -2,7 +2,7 @@
 
   python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
-hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP).
+hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP).   Exit code 0: done; 2: the model has no such form, or wrong request.
 """
 
@@ -28,10 +28,10 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.weights import folder
 from vlc_jax.workdir import read_json
 
-TARGETS = {  # --to -> format of a CLIP and of a SigLIP model
-    "hf": ("hf_clip", "hf_siglip"),
-    "open_clip": ("openai", None),
-    "big_vision": (None, "big_vision"),
+TARGETS = {  # --to -> kind of model -> format
+    "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
+    "open_clip": {"CLIP": "openai", "EVA02-CLIP": "open_clip_eva02"},
+    "big_vision": {"SigLIP": "big_vision"},
 }
 
 
@@ -69,9 +69,10 @@ def export(workdir: Path, target: str, out: Path) -> list[str]:
     task = build.task(config)
     params, step = evaluate.newest_params(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
-    name = TARGETS[target][is_siglip]
+    is_eva02 = task.model.image.activation == "swiglu"
+    kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
+    name = TARGETS[target].get(kind)
     if name is None:
-        kind = "SigLIP" if is_siglip else "CLIP"
         raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
     arrays = weights.save(jax.tree.map(np.asarray, params), name, build.architecture(task.model))
     facts = describe(config, task, is_siglip)
