@@ -22,6 +22,11 @@ TINY = {
         "image": {**SMALL, "image_size": 12, "patch_size": 4},
         "text": {**SMALL, **TEXT, "projection": 16},
     },
+    "eva02": {
+        "variant": "EVA02-B/16",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
     "mini": {
         "variant": "mini",
         "image": {**SMALL, "depth": 1, "image_size": 16, "stem": (4, 8, 16), "projection": 8},

@@ -18,6 +18,9 @@ PROFILE = {
     "SigLIP-B/16": (35.42, 11.02),
     "SigLIP-L/16-256": (162.56, 39.06),
     "SigLIP-SO400M/14-384": (670.35, 53.13),
+    "EVA02-B/16": (35.13, 5.96),
+    "EVA02-L/14": (162.0, 13.3),
+    "EVA02-L/14-336": (381.86, 13.3),
 }
 
 
@@ -34,7 +37,7 @@ def test_shorter_texts_cost_less():
     assert flops.text_tower(text, length=32, tokens=True) / 1e9 == pytest.approx(2.44, abs=0.0051)
 
 
-@pytest.mark.parametrize("variant", ["mini", "B/32", "SigLIP-B/16"])
+@pytest.mark.parametrize("variant", ["mini", "B/32", "SigLIP-B/16", "EVA02-B/16"])
 @pytest.mark.parametrize("tokens", [False, True])
 def test_flops_are_those_of_the_program_that_runs(variant, tokens):
     model = models.build("clip", variant)

@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 from scipy import special
 
-from vlc_jax.models import layers
+from vlc_jax.models import layers, rope
 
 CLIP_INIT = layers.initialisers("clip", 8, 2)
 
@@ -70,20 +70,25 @@ def test_attention_equals_numpy(x, is_causal):
     np.testing.assert_allclose(result, dense("out", expected), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_block_at_positions_equals_the_whole_block_there(x, is_causal, compiled, assert_close):
-    block = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT)
+@pytest.mark.parametrize(
+    ("is_causal", "is_eva02"), [(False, False), (True, False), (False, True), (True, True)]
+)
+def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02, assert_close):
+    block, rotation = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT), None
+    if is_eva02:
+        block = block.clone(activation="swiglu", key_bias=False, sub_norm=True)
+        rotation = rope.table(rope.grid_angles(2, 2), unturned=1)
     shapes = jax.eval_shape(block.init, jax.random.key(1), x)
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), shapes)
     positions = jnp.array([0, 4, 2])
 
     def part(params, x):
-        y = block.apply(params, x, positions)
+        y = block.apply(params, x, positions, rotation)
         return (y**2).sum(), y
 
     def whole(params, x):
-        y = layers.at(block.apply(params, x), positions)
+        y = layers.at(block.apply(params, x, None, rotation), positions)
         return (y**2).sum(), y
 
     results = [
@@ -92,12 +97,56 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, compiled,
     assert_close(*results)
 
 
-def test_float32_softmax_and_norms_in_bfloat16():
-    block = layers.Block(2, 16, True, "gelu", 1e-5, CLIP_INIT, dtype=jnp.bfloat16)
+def test_a_block_of_eva02_equals_numpy(x):
+    block = layers.Block(2, 6, False, "swiglu", 1e-6, CLIP_INIT, key_bias=False, sub_norm=True)
+    angles = rope.grid_angles(2, 2)
+    rotation = rope.table(angles, unturned=1)
+    shapes = jax.eval_shape(block.init, jax.random.key(1), x)["params"]
+    rng = np.random.default_rng(0)
+    p = jax.tree.map(lambda s: rng.normal(size=s.shape).astype(np.float32), shapes)
+    attention, mlp = p["attention"], p["mlp"]
+    assert set(attention["key_value"]) == {"kernel"}  # no bias of keys
+    assert attention["value_bias"].shape == (8,)
+
+    def dense(part, y):
+        return y @ part["kernel"] + part.get("bias", 0.0)
+
+    def norm(part, y):
+        y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-6)
+        return y * part["scale"] + part["bias"]
+
+    def turned(y):  # tokens (batch, 5, 4) of one head
+        y = y.astype(np.float64).view(complex)
+        y[:, 1:] *= np.exp(1j * angles)
+        return y.view(float)
+
+    x = np.asarray(x)
+    y = norm(p["attention_norm"], x)
+    query = dense(attention["query"], y)
+    key, value = np.split(dense(attention["key_value"], y), 2, -1)
+    mixed = []
+    for head in (slice(0, 4), slice(4, 8)):
+        scores = turned(query[..., head]) @ turned(key[..., head]).swapaxes(1, 2) / 2
+        mixed.append(special.softmax(scores, -1) @ (value + attention["value_bias"])[..., head])
+    z = x + dense(attention["out"], norm(attention["norm"], np.concatenate(mixed, -1)))
+    y = norm(p["mlp_norm"], z)
+    gate = dense(mlp["gate"], y)
+    hidden = gate * special.expit(gate) * dense(mlp["up"], y)
+    expected = z + dense(mlp["down"], norm(mlp["norm"], hidden))
+    result = block.apply({"params": p}, jnp.asarray(x), None, rotation)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("activation", "rotation"),
+    [("gelu", None), ("swiglu", rope.table(rope.grid_angles(2, 2), unturned=1))],
+)
+def test_float32_softmax_norms_and_rotations_in_bfloat16(activation, rotation):
+    block = layers.Block(2, 16, True, activation, 1e-5, CLIP_INIT, dtype=jnp.bfloat16)
     x = jnp.zeros((2, 5, 8), jnp.bfloat16)
     params = jax.eval_shape(block.init, jax.random.key(0), x)
-    jaxpr = str(jax.make_jaxpr(block.apply)(params, x))
-    for operation in ("exp", "rsqrt"):
+    jaxpr = str(jax.make_jaxpr(lambda p, x: block.apply(p, x, None, rotation))(params, x))
+    for operation in ("exp", "rsqrt", *(("sub",) if rotation else ())):
         lines = [line for line in jaxpr.splitlines() if f"= {operation} " in line]
         assert lines
         assert not [line for line in lines if "bf16" in line.split("=")[0]], lines

@@ -6,7 +6,7 @@ import pytest
 from vlc_jax import errors, models
 from vlc_jax.models import variants
 
-# Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP), counted with
+# Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP and EVA02), counted with
 # sum(p.numel()); they round to the columns of open_clip's docs/model_profile.csv. B/32, B/16,
 # L/14, L/14-336 are OpenAI's released sizes.
 PUBLISHED = [
@@ -24,6 +24,9 @@ PUBLISHED = [
     ("SigLIP-L/16-256", {"image_size": 384}, 652_478_466),
     ("SigLIP-SO400M/14-224", {"context_length": 16}, 877_360_306),
     ("SigLIP-SO400M/14-384", {}, 877_960_498),
+    ("EVA02-B/16", {}, 149_691_137),
+    ("EVA02-L/14", {}, 427_755_457),
+    ("EVA02-L/14-336", {}, 428_083_137),
 ]
 # Parameters of the image tower in the same models.
 IMAGE = {
@@ -33,6 +36,8 @@ IMAGE = {
     "g/14": 1_012_645_632,
     "SigLIP-L/16-256": 315_956_224,
     "SigLIP-SO400M/14-384": 428_225_600,
+    "EVA02-B/16": 86_263_040,
+    "EVA02-L/14": 304_105_152,
 }
 
 
@@ -91,6 +96,9 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
         ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
         ({"image": {"stem": (16, 32)}}, "must end with the image width, 96"),
+        ({"image": {"activation": "swiglu"}}, "swiglu is an activation of MLPs, not of a stem"),
+        ({"image": {"rope": "1d"}}, "unknown rope of the image tower '1d'"),
+        ({"image": {"rope": "qk_2d", "heads": 16}}, "divisible by 4; got image width 96 / 16"),
     ],
 )
 def test_what_cannot_be_built_is_refused_with_the_nearest(request_, message):

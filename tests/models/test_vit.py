@@ -48,6 +48,8 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
         ("clip", {"pooling": "map"}, 9),
         ("clip", {"projection_bias": True, "patch_bias": True, "pre_norm": False}, 10),
         ("siglip", {}, 9),
+        ("eva02", {}, 10),
+        ("eva02", {"pooling": "mean"}, 9),
         ("mini", {}, 5),
     ],
 )
@@ -88,6 +90,9 @@ def test_mean_pooling_does_not_see_where_a_patch_is_without_positions(make, enco
     moved = jnp.roll(batch["image"], (4, 8), axis=(1, 2))  # whole patches
     expected = encode(model, params, "image", batch["image"]).pooled
     np.testing.assert_allclose(encode(model, params, "image", moved).pooled, expected, atol=1e-5)
+    model, _, _ = make("clip", {"pooling": "mean", "rope": "qk_2d"})  # has no parameters
+    before, after = (encode(model, params, "image", x).pooled for x in (batch["image"], moved))
+    assert np.abs(before - after).max() > 1e-3
 
 
 def test_the_class_token_sees_every_patch(make, compiled):

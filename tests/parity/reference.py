@@ -19,6 +19,11 @@ TINY = {"vision": {"width": 32, "layers": 3, "image_size": 24, "patch_size": 8, 
         "text": {"width": 24, "layers": 2, "heads": 2, "context_length": 12, "vocab_size": 60},
         }  # fmt: skip
 
+TINY_EVA = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_heads": 4,
+            "qkv_fused": False, "mlp_ratio": 4 * 2 / 3, "swiglu_mlp": True, "scale_mlp": True,
+            "scale_attn_inner": True, "use_rot_pos_emb": True, "ref_feat_shape": (5, 5),
+            }  # fmt: skip
+
 
 def without_torchvision() -> None:
     """open_clip and timm import torchvision for transforms that are not used here; its wheels do
@@ -46,13 +51,20 @@ def without_torchvision() -> None:
         sys.modules[name].InterpolationMode = mode
 
 
-def shaken(model: torch.nn.Module) -> torch.nn.Module:
-    """No parameter keeps a value (0, 1) that would hide a missing or exchanged one."""
+def first_sine() -> None:
+    """torch 2.13 with MKL: of the first sines of a process, those that the second thread computes
+    sometimes have four digits only (4 of 400 processes), and rotary tables are such sines."""
+    torch.ones(1 << 20).sin()
+
+
+def shaken(model: torch.nn.Module, noise: float = 0.01) -> torch.nn.Module:
+    """No parameter keeps a value (0, 1) that would hide a missing or exchanged one; matrices, which
+    are random already, are shaken by `noise`."""
     torch.manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "logit" not in name:
-                parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim < 2 else 0.01))
+                parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim < 2 else noise))
     return model.eval()
 
 
@@ -89,14 +101,19 @@ def save_io(folder: Path, image, text, image_embeds, text_embeds, store: dict) -
     )
 
 
-def open_clip_case(folder: Path, model, vision_blocks) -> None:
+def open_clip_case(
+    folder: Path, model, vision_blocks, *, noise: float = 0.01, image_size: int | None = None
+) -> None:
+    """With `image_size` the weights are of the model as it is, the outputs of one resized to it."""
     from safetensors.torch import save_file
 
-    model = shaken(model)
+    model = shaken(model, noise)
     state = {name: value.contiguous().clone() for name, value in model.state_dict().items()}
     torch.save(state, folder / "weights.pt")
     save_file(state, folder / "weights.safetensors")
     text_tower = getattr(model, "text", model)
+    if image_size:
+        model.visual.set_input_size(image_size)
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
     vocabulary = text_tower.vocab_size
@@ -126,15 +143,43 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
         torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
 
 
-def real_open_clip(folder: Path, name: str) -> None:
+def real_open_clip(folder: Path, name: str, noise: float = 0.01) -> None:
     without_torchvision()
+    first_sine()
     import open_clip
 
     torch.manual_seed(0)
     model = open_clip.create_model(name, pretrained=None)
     visual = model.visual
     blocks = visual.trunk.blocks if hasattr(visual, "trunk") else visual.transformer.resblocks
-    open_clip_case(folder, model, blocks)
+    open_clip_case(folder, model, blocks, noise=noise)
+
+
+def spread_attention(model) -> None:
+    """timm starts all matrices so small that attention is even, and where a token is no matter."""
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for block in model.visual.trunk.blocks:
+            for projection in (block.attn.q_proj, block.attn.k_proj):
+                torch.nn.init.normal_(projection.weight, std=projection.in_features**-0.5)
+
+
+def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
+    without_torchvision()
+    first_sine()
+    import open_clip
+    import timm
+    from timm.models.eva import Eva
+
+    @timm.models.register_model
+    def tiny(pretrained, num_classes, global_pool, **_):
+        return Eva(**TINY_EVA, num_classes=num_classes, global_pool=global_pool)
+
+    vision = {"image_size": 24, "timm_model_name": "tiny", "timm_pool": "token", "timm_proj": None}
+    torch.manual_seed(0)
+    model = open_clip.CustomTextCLIP(16, vision, TINY["text"])
+    spread_attention(model)
+    open_clip_case(folder, model, model.visual.trunk.blocks, image_size=image_size)
 
 
 def hugging_face(
@@ -181,6 +226,11 @@ CASES = {
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
     "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu"),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu"),
+    "tiny_eva02": tiny_eva02,
+    "tiny_eva02_larger": lambda folder: tiny_eva02(folder, 56),
+    # with a noise of 0.01 the last blocks give values of 17, and float32 alone is wrong by 2e-5
+    "EVA02-B/16": lambda folder: real_open_clip(folder, "EVA02-B-16", noise=0.003),
+    "EVA02-L/14": lambda folder: real_open_clip(folder, "EVA02-L-14", noise=0.003),
     "SigLIP-B/16": lambda folder: real_open_clip(folder, "ViT-B-16-SigLIP"),
     "SigLIP2-B/16": lambda folder: real_open_clip(folder, "ViT-B-16-SigLIP2"),
 }

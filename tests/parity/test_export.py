@@ -28,11 +28,16 @@ CLIP = {
     "text": {**TEXT, "projection": 16},
 }
 SIGLIP = {"variant": "SigLIP-B/16", "image": IMAGE, "text": {**TEXT, "projection": 32}}
+EVA02_TEXT = {**TEXT, "projection": 512}  # open_clip has image towers of the published sizes only
 CASES = {
     "hf clip": ("hf", "hf_clip", CLIP, folder.hugging_face, "model"),
     "hf clip gelu": ("hf", "hf_clip", {**CLIP, "activation": "gelu"}, folder.hugging_face, "model"),
     "hf siglip": ("hf", "hf_siglip", SIGLIP, folder.hugging_face, "model"),
     "open_clip": ("open_clip", "openai", CLIP, folder.open_clip, "open_clip_model"),
+    "open_clip eva02": (
+        *("open_clip", "open_clip_eva02", {"variant": "EVA02-B/16", "text": EVA02_TEXT}),
+        *(folder.open_clip, "open_clip_model"),
+    ),
     "open_clip gelu": (
         *("open_clip", "openai", {**CLIP, "activation": "gelu"}),
         *(folder.open_clip, "open_clip_model"),
@@ -49,8 +54,8 @@ def described(model, is_siglip):
     return folder.Model(
         *towers,
         embed=text.projection,
-        image_size=24,
-        patch_size=8,
+        image_size=image.image_size,
+        patch_size=image.patch_size,
         context_length=12,
         vocab_size=60,
         bos_id=58,
@@ -74,7 +79,8 @@ def python(there, request, monkeypatch):
 def random_params(model):
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return jax.tree.map(lambda x: rng.normal(size=x.shape, scale=0.1).astype(np.float32), shapes)
+    std = 0.1 if model.image.width < 100 else 0.02
+    return jax.tree.map(lambda x: rng.normal(size=x.shape, scale=std).astype(np.float32), shapes)
 
 
 def write(out, case, model, params):

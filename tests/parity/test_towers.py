@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import models, weights
-from vlc_jax.models import layers
+from vlc_jax import build, models, weights
+from vlc_jax.models import layers, rope
+from vlc_jax.weights import files
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +27,12 @@ HF_SIGLIP = {
     "image": {**IMAGE, "mlp_width": 48},
     "text": {**TEXT, "mlp_width": 40, "width": 32, "heads": 4, "projection": 32},
 }
+EVA02 = {
+    "variant": "EVA02-B/16",
+    "image": {**IMAGE, "mlp_width": 85, "projection": 16, "rope_span": 5},
+    "text": {**TEXT, "projection": 16},
+}
+SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
     "tiny_gelu": {**TINY, "activation": "gelu"},
@@ -34,6 +41,8 @@ CASES = {
     "hf_clip_gelu": {**HF, "activation": "gelu"},
     "hf_siglip": HF_SIGLIP,
     "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
+    "tiny_eva02": EVA02,
+    "tiny_eva02_larger": {**EVA02, "image": {**EVA02["image"], "image_size": 56}},
     "B/32": {"variant": "B/32"},
     "B/16": {"variant": "B/16"},
     "L/14": {"variant": "L/14"},
@@ -43,13 +52,14 @@ CASES = {
         "vocab_size": 256_000,
         "image": {"activation": "gelu"},
     },
+    "EVA02-B/16": {"variant": "EVA02-B/16"},
+    "EVA02-L/14": {"variant": "EVA02-L/14"},
 }
 
 
 def load(model, path):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    heads = {"image": model.image.heads, "text": model.text.heads}
-    return weights.load(path, shapes, weights.Architecture(model.image.patch_size, heads))[0]
+    return weights.load(path, shapes, build.architecture(model))[0]
 
 
 def differences(model, params, io):
@@ -93,6 +103,20 @@ def test_every_block_and_the_embeddings_are_those_of_the_reference(reference, ca
         assert not wrong, path
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("tiny", "hf"))])
+def test_a_file_read_and_written_again_has_the_same_bytes(reference, case):
+    model, folder = models.build("clip", **{**CASES[case], **SAVED.get(case, {})}), reference(case)
+    path = folder / ("model" if case.startswith("hf") else "weights")
+    theirs = files.read(path.with_suffix(".safetensors"))
+    params = load(model, path.with_suffix(".safetensors"))
+    ours = weights.save(params, weights.detect(theirs), build.architecture(model))
+    assert ours.keys() == theirs.keys()
+    for name, array in theirs.items():
+        assert ours[name].shape == array.shape
+        assert ours[name].dtype == array.dtype
+        assert ours[name].tobytes() == array.tobytes(), name
+
+
 def controls(case):
     """Models and changes of parameters that must not pass."""
     right = CASES[case]
@@ -119,3 +143,49 @@ def test_what_is_wrong_by_a_little_is_found(reference, index):
     params = change(load(model, folder / "weights.pt"))
     with np.load(folder / "io.npz") as io:
         assert max(differences(model, params, io).values()) > TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rope": "none"},
+        {"rope_span": 3},
+        {"sub_norm": False},
+        {"key_bias": True},
+        {"epsilon": 1e-5},
+        {"activation": "gelu"},
+    ],
+    ids=str,
+)
+def test_what_eva02_has_more_is_needed(reference, wrong):
+    folder = reference("tiny_eva02")
+    params = load(models.build("clip", **EVA02), folder / "weights.pt")
+    for index in range(3):  # what a wrong model would miss
+        params["image"][f"block_{index}"]["attention"]["key_value"]["bias"] = np.full(64, 0.1, "f")
+    model = models.build("clip", **{**EVA02, "image": {**EVA02["image"], **wrong}})
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, params, io)
+    assert found["image_embeds"] > TOLERANCE, found
+
+
+@pytest.mark.parametrize("change", ["axes", "halves", "direction", "class token"])
+def test_another_rotation_is_found(reference, monkeypatch, change):
+    """Rows and columns exchanged; pairs (i, i + n); the other way round; the class token turned."""
+    angles, rotate, table = rope.grid_angles, rope.rotate, rope.table
+
+    def halves(x, rotation):
+        x = jnp.stack(jnp.split(x, 2, axis=-1), axis=-1).reshape(x.shape)
+        return rotate(x, rotation)
+
+    wrong = {
+        "axes": ("grid_angles", lambda *a: np.roll(angles(*a), angles(*a).shape[1] // 2, axis=1)),
+        "halves": ("rotate", halves),
+        "direction": ("rotate", lambda x, turn: rotate(x, turn._replace(sin=-turn.sin))),
+        "class token": ("table", lambda angles, unturned: table(np.vstack([angles[-1:], angles]))),
+    }
+    folder, model = reference("tiny_eva02"), models.build("clip", **EVA02)
+    params = load(model, folder / "weights.pt")
+    monkeypatch.setattr(rope, *wrong[change])
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, params, io)
+    assert found["image_embeds"] > TOLERANCE, found

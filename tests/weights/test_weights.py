@@ -23,10 +23,16 @@ MODELS = {
         "image": {**SMALL, "image_size": 12, "patch_size": 4},
         "text": {**TEXT, "projection": 24},
     },
+    "eva02": {
+        "variant": "EVA02-B/16",
+        "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**TEXT, "projection": 8},
+    },
 }
 FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
     **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision"), "siglip"),
+    "open_clip_eva02": "eva02",
 }
 ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
 

@@ -22,9 +22,10 @@ SHORT = {
     **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
 }
 CHOICES = {
-    "activation": tuple(layers.ACTIVATIONS),
+    "activation": (*layers.ACTIVATIONS, layers.SWIGLU),
     "initialisation": ("clip", "big_vision"),
     "positions": ("learned", "sincos2d"),
+    "rope": ("none", "qk_2d"),
     "dtype": ("float32", "bfloat16", "float16"),
 }
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
@@ -87,15 +88,31 @@ def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> l
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
     if part == "image":
-        options["stem"] = stem = tuple(options.get("stem", ()))
-        if bool(stem) == bool(options["patch_size"]):
-            raise errors.UsageError(
-                f"an image tower has a stem or a patch_size; got stem {stem} and patch_size "
-                f"{options['patch_size']}; set the other to () or None"
-            )
-        if stem and stem[-1] != width:
-            raise errors.UsageError(f"the stem {stem} must end with the image width, {width}")
+        options["stem"] = tuple(options.get("stem", ()))
+        _check_image(options)
     return kind(**options)
+
+
+def _check_image(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for options of the image tower that do not fit together."""
+    stem, width, heads = options["stem"], options["width"], options["heads"]
+    if bool(stem) == bool(options["patch_size"]):
+        raise errors.UsageError(
+            f"an image tower has a stem or a patch_size; got stem {stem} and patch_size "
+            f"{options['patch_size']}; set the other to () or None"
+        )
+    if stem and stem[-1] != width:
+        raise errors.UsageError(f"the stem {stem} must end with the image width, {width}")
+    if stem and options["activation"] == layers.SWIGLU:
+        raise errors.UsageError(
+            f"{layers.SWIGLU} is an activation of MLPs, not of a stem; known: "
+            f"{', '.join(layers.ACTIVATIONS)}"
+        )
+    if options.get("rope", "none") == "qk_2d" and width // heads % 4:
+        raise errors.UsageError(
+            f"rope qk_2d needs a head width divisible by 4; got image width {width} / {heads} "
+            f"heads = {width // heads}"
+        )
 
 
 _LINEN = ("parent", "name")

@@ -27,8 +27,8 @@ def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
     length = patches + (tower.pooling == "cls")
     pooling = 0
     if tower.pooling == "map":  # key and value of all tokens; query, out and MLP of one
-        mlp = tower.mlp_width or 4 * width
-        pooling = 2 * (length * 2 * width**2 + 2 * length * width + 2 * width**2 + 2 * width * mlp)
+        attention = length * 2 * width**2 + 2 * length * width + 2 * width**2
+        pooling = 2 * (attention + _mlp(tower))
     reads_one = tower.pooling == "cls" and not tokens
     return embedding + _blocks(tower, length, reads_one) + pooling + _projection(tower)
 
@@ -58,10 +58,16 @@ def _blocks(tower: layers.Tower, length: int, reads_one: bool) -> int:
 
 def _block(tower: layers.Tower, length: int, queries: int) -> int:
     """Queries, output and MLP of some tokens, keys and values of all of them."""
-    width, mlp = tower.width, tower.mlp_width or 4 * tower.width
-    dense = queries * (2 * width**2 + 2 * width * mlp) + length * 2 * width**2
+    width = tower.width
+    dense = queries * (2 * width**2 + _mlp(tower)) + length * 2 * width**2
     attention = 2 * queries * length * width  # scores and mix; causal masks save nothing
     return 2 * (dense + attention)
+
+
+def _mlp(tower: layers.Tower) -> int:
+    """Multiply-adds of one token."""
+    matrices = 3 if tower.activation == layers.SWIGLU else 2
+    return matrices * tower.width * (tower.mlp_width or 4 * tower.width)
 
 
 def _projection(tower: layers.Tower) -> int:

@@ -13,6 +13,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
+from vlc_jax.models import rope
 
 Initializer = Callable[..., jax.Array]
 
@@ -33,6 +34,7 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
 
 
 ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": exact_gelu, "gelu_tanh": tanh_gelu}
+SWIGLU = "swiglu"  # of MLPs only, see MLP
 
 
 def unit_length(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
@@ -117,39 +119,57 @@ def layer_norm(epsilon: float, dtype: Any, name: str) -> nn.LayerNorm:
 
 
 class MLP(nn.Module):
-    """Two dense layers with an activation between them."""
+    """Two dense layers with an activation between them.
+
+    swiglu (Shazeer 2020, arXiv:2002.05202): silu of a third dense layer times the first one.
+    inner_norm: epsilon of a layer norm before the last dense layer (sub-LN); None for none.
+    """
 
     hidden: int
     activation: str
     initial: Initialisers
     dtype: Any = jnp.float32
+    inner_norm: float | None = None
 
     @nn.compact
     def __call__(self, x: Float[Array, "batch length embed"]) -> Float[Array, "batch length embed"]:
         init = self.initial
-        up = Dense(
-            self.hidden, dtype=self.dtype, kernel_init=init.up, bias_init=init.mlp_bias, name="up"
-        )
-        down = Dense(
-            x.shape[-1],
-            dtype=self.dtype,
-            kernel_init=init.down,
-            bias_init=init.mlp_bias,
-            name="down",
-        )
-        return down(ACTIVATIONS[self.activation](up(x)))
+
+        def dense(features: int, kernel_init: Initializer, name: str) -> Dense:
+            return Dense(
+                features,
+                dtype=self.dtype,
+                kernel_init=kernel_init,
+                bias_init=init.mlp_bias,
+                name=name,
+            )
+
+        y = dense(self.hidden, init.up, "up")(x)
+        if self.activation == SWIGLU:
+            y *= jax.nn.silu(dense(self.hidden, init.up, "gate")(x))
+        else:
+            y = ACTIVATIONS[self.activation](y)
+        if self.inner_norm is not None:
+            y = layer_norm(self.inner_norm, self.dtype, "norm")(y)
+        return dense(x.shape[-1], init.down, "down")(y)
 
 
 class Attention(nn.Module):
     """Multi-head attention of `queries` over `x`; softmax in float32.
 
     The queries may be of batch 1, then all examples share them. With `positions`, a query sees
-    only the tokens up to its example's position.
+    only the tokens up to its example's position. `rotations` turn queries and keys.
+
+    key_bias: False for keys without a bias (EVA-02). Only rotated keys can tell: otherwise it adds
+      the same to all scores of a query, which the softmax removes.
+    inner_norm: epsilon of a layer norm before the output matrix (sub-LN); None for none.
     """
 
     heads: int
     initial: Initialisers
     dtype: Any = jnp.float32
+    key_bias: bool = True
+    inner_norm: float | None = None
 
     @nn.compact
     def __call__(
@@ -159,21 +179,27 @@ class Attention(nn.Module):
         *,
         is_causal: bool = False,
         positions: Int[Array, "batch"] | None = None,
+        rotations: tuple[rope.Rotation, rope.Rotation] | None = None,
     ) -> Float[Array, "batch queries embed"]:
         batch, length, width = x.shape
         head = width // self.heads
 
-        def dense(features: int, init: Initializer, name: str) -> Dense:
-            return Dense(features, dtype=self.dtype, kernel_init=init, name=name)
+        def dense(features: int, init: Initializer, name: str, use_bias: bool = True) -> Dense:
+            return Dense(features, use_bias, self.dtype, init, name=name)
 
         query = dense(width, self.initial.query, "query")(queries)
         query = query.reshape(*query.shape[:2], self.heads, head)
         query = jnp.broadcast_to(query, (batch, *query.shape[1:]))
-        key_value = dense(2 * width, self.initial.key_value, "key_value")(x)
+        key_value = dense(2 * width, self.initial.key_value, "key_value", self.key_bias)(x)
         key, value = (
             part.reshape(batch, length, self.heads, head)
             for part in jnp.split(key_value, 2, axis=-1)
         )
+        if not self.key_bias:
+            bias = self.param("value_bias", nn.initializers.zeros, (width,))
+            value += bias.astype(self.dtype).reshape(1, 1, self.heads, head)
+        if rotations is not None:
+            query, key = map(rope.rotate, (query, key), rotations)
         mixed = jax.nn.dot_product_attention(
             query,
             key,
@@ -181,11 +207,18 @@ class Attention(nn.Module):
             is_causal=is_causal,
             key_value_seq_lengths=None if positions is None else positions + 1,
         )
-        return dense(width, self.initial.out, "out")(mixed.reshape(batch, -1, width))
+        mixed = mixed.reshape(batch, -1, width)
+        if self.inner_norm is not None:
+            mixed = layer_norm(self.inner_norm, self.dtype, "norm")(mixed)
+        return dense(width, self.initial.out, "out")(mixed)
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block: x + attention(norm(x)), then x + mlp(norm(x))."""
+    """A pre-norm transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
+
+    sub_norm: a layer norm inside the attention and the MLP too, before the last matrix of each
+      (sub-LN; Wang et al. 2022, arXiv:2210.06423).
+    """
 
     heads: int
     mlp_width: int
@@ -194,23 +227,32 @@ class Block(nn.Module):
     epsilon: float
     initial: Initialisers
     dtype: Any = jnp.float32
+    key_bias: bool = True
+    sub_norm: bool = False
 
     @nn.compact
     def __call__(
         self,
         x: Float[Array, "batch length embed"],
         positions: Int[Array, "batch"] | None = None,
+        rotation: rope.Rotation | None = None,
     ) -> Float[Array, "batch queries embed"]:
         """All tokens, or with `positions` one of each example, (batch, 1, embed): as large a part
-        of the work as possible is then left out."""
-        attention = Attention(self.heads, self.initial, self.dtype, name="attention")
-        mlp = MLP(self.mlp_width, self.activation, self.initial, self.dtype, name="mlp")
+        of the work as possible is then left out. `rotation` turns the queries and keys."""
+        norm = self.epsilon if self.sub_norm else None
+        attention = Attention(
+            self.heads, self.initial, self.dtype, self.key_bias, norm, name="attention"
+        )
+        mlp = MLP(self.mlp_width, self.activation, self.initial, self.dtype, norm, name="mlp")
         y = layer_norm(self.epsilon, self.dtype, "attention_norm")(x)
         if positions is None:
-            x = x + attention(y, y, is_causal=self.is_causal)
+            turned = None if rotation is None else (rotation, rotation)
+            x = x + attention(y, y, is_causal=self.is_causal, rotations=turned)
         else:
+            turned = None if rotation is None else (rope.at(rotation, positions), rotation)
             seen = positions if self.is_causal else None
-            x = at(x, positions) + attention(at(y, positions), y, positions=seen)
+            z = attention(at(y, positions), y, positions=seen, rotations=turned)
+            x = at(x, positions) + z
         x = x + mlp(layer_norm(self.epsilon, self.dtype, "mlp_norm")(x))
         return types.pin_batch(x)
 
@@ -226,6 +268,8 @@ class Tower(nn.Module, kw_only=True):
     """What the image and the text tower have in common: a stack of blocks and a projection.
 
     mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: of every layer norm.
+    activation: of the MLPs, a name of ACTIVATIONS or swiglu.
+    key_bias, sub_norm: see Attention and Block; EVA-02 has no such bias, and these norms.
     projection: width of the shared embedding; None leaves features as the last norm gives them.
     initialisation: clip | big_vision, see `initialisers`.
     dtype: of activations and matrix products.   remat: recompute each block in the backward pass.
@@ -239,6 +283,8 @@ class Tower(nn.Module, kw_only=True):
     epsilon: float = 1e-5
     projection: int | None = None
     projection_bias: bool = False
+    key_bias: bool = True
+    sub_norm: bool = False
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: bool = False
@@ -249,6 +295,7 @@ class Tower(nn.Module, kw_only=True):
         *,
         is_causal: bool,
         positions: Int[Array, "batch"] | None = None,
+        rotation: rope.Rotation | None = None,
     ) -> Float[Array, "batch queries embed"]:
         """The stack of blocks; with `positions` the last one gives only those, (batch, 1, embed).
 
@@ -265,8 +312,10 @@ class Tower(nn.Module, kw_only=True):
                 epsilon=self.epsilon,
                 initial=init,
                 dtype=self.dtype,
+                key_bias=self.key_bias,
+                sub_norm=self.sub_norm,
                 name=f"block_{index}",
-            )(x, positions if index == self.depth - 1 else None)
+            )(x, positions if index == self.depth - 1 else None, rotation)
         return x
 
     def _norm(self, name: str) -> nn.LayerNorm:

@@ -1,7 +1,8 @@
 """The architectures by name: a family (what its members share) and a row of sizes.
 
 Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
-and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision.
+and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
+EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build it.
 tests/models/test_variants.py holds the published parameter counts.
 """
 
@@ -53,6 +54,27 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "image": {"patch_bias": True, "pooling": "map", "projection": None},
         "clip": {"logit_scale_init": 10.0, "logit_bias_init": -10.0},
     },
+    "eva02": {
+        "towers": {"initialisation": "clip"},
+        "text": {
+            "activation": "gelu",
+            "epsilon": 1e-5,
+            "vocab_size": 49408,
+            "context_length": 77,
+            "eos_id": 49407,
+        },
+        "image": {
+            "activation": "swiglu",
+            "epsilon": 1e-6,
+            "patch_bias": True,
+            "projection_bias": True,
+            "key_bias": False,
+            "sub_norm": True,
+            "rope": "qk_2d",
+            "rope_span": 16,  # the pretraining grid, 224 / 14, at every patch size and resolution
+        },
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
 }
 
 VARIANTS: dict[str, Sizes] = {
@@ -76,6 +98,10 @@ VARIANTS: dict[str, Sizes] = {
     "SigLIP-SO400M/14-384": Sizes(
         "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
+    # EVA02-E/14 has other blocks: post-norm, no rotary embedding, no SwiGLU
+    "EVA02-B/16": Sizes("eva02", 512, 224, 16, (768, 12, 12, 2048), (512, 12, 8)),
+    "EVA02-L/14": Sizes("eva02", 768, 224, 14, (1024, 24, 16, 2730), (768, 12, 12)),
+    "EVA02-L/14-336": Sizes("eva02", 768, 336, 14, (1024, 24, 16, 2730), (768, 12, 12)),
 }
 
 

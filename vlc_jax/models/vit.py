@@ -9,7 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from vlc_jax import errors, types
-from vlc_jax.models import layers
+from vlc_jax.models import layers, rope
 
 
 def sincos2d(grid: int, width: int, temperature: float = 10_000.0) -> np.ndarray:
@@ -70,6 +70,8 @@ class ImageTower(layers.Tower, kw_only=True):
     pre_norm: a layer norm before the first block (CLIP's ln_pre).
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
     positions: learned | sincos2d (a start; both are trained), the latter times `amplitude`.
+    rope: none | qk_2d (queries and keys of the patches are turned by row and column, in every
+      block), with `rope_span` units from one side of the image to the other; None: one per patch.
     """
 
     image_size: int
@@ -80,6 +82,8 @@ class ImageTower(layers.Tower, kw_only=True):
     pooling: Literal["cls", "mean", "map"] = "cls"
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
+    rope: Literal["none", "qk_2d"] = "none"
+    rope_span: int | None = None
 
     @property
     def grid(self) -> int:
@@ -113,7 +117,11 @@ class ImageTower(layers.Tower, kw_only=True):
             x = self._norm("pre_norm")(x)
         only_class_token = self.pooling == "cls" and not tokens
         first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
-        x = self._blocks(types.pin_batch(x), is_causal=False, positions=first)
+        rotation = None
+        if self.rope == "qk_2d":
+            angles = rope.grid_angles(self.grid, self.width // self.heads // 2, self.rope_span)
+            rotation = rope.table(angles, unturned=x.shape[1] - len(angles))
+        x = self._blocks(types.pin_batch(x), is_causal=False, positions=first, rotation=rotation)
         x = self._norm("norm")(x)
         project = self._projection()
         pooled = layers.unit_length(project(self._pool(x)))

@@ -2,7 +2,7 @@
 
   python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
-hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP).
+hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP).   peft: the adapter alone, for the transformers weights it was
 trained on; the others get an adapter merged. Where the library that a folder is for is installed,
 it must load the folder and give the same scores (to 1e-4), or nothing is written.
@@ -34,11 +34,11 @@ from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
 from vlc_jax.workdir import read_json
 
-TARGETS = {  # --to -> format of a CLIP and of a SigLIP model
-    "hf": ("hf_clip", "hf_siglip"),
-    "open_clip": ("openai", None),
-    "big_vision": (None, "big_vision"),
-    "peft": ("hf_clip", "hf_siglip"),
+TARGETS = {  # --to -> kind of model -> format
+    "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
+    "open_clip": {"CLIP": "openai", "EVA02-CLIP": "open_clip_eva02"},
+    "big_vision": {"SigLIP": "big_vision"},
+    "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
 }
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
@@ -86,9 +86,10 @@ def export(
     task = build.task(config)
     params, step = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
-    name = TARGETS[target][is_siglip]
+    is_eva02 = task.model.image.activation == "swiglu"
+    kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
+    name = TARGETS[target].get(kind)
     if name is None:
-        kind = "SigLIP" if is_siglip else "CLIP"
         raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
     architecture = pretrained.architecture(task.model)
     if target == "peft":

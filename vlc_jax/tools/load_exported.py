@@ -58,6 +58,9 @@ def main():
         with np.load(inputs) as given:
             image = torch.from_numpy(given["image"]).permute(0, 3, 1, 2)
             text = torch.from_numpy(given["text"].astype(np.int64))
+        # of torch 2.13's first sines in a process some may have four digits only, and rotary tables
+        # are such sines
+        torch.ones(1 << 20).sin()
         with torch.no_grad():
             results = [np.asarray(result) for result in load(folder, image, text)]
     except ModuleNotFoundError as error:

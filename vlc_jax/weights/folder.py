@@ -102,28 +102,24 @@ def _processor(model: Model) -> dict[str, Any]:
 def open_clip(model: Model) -> dict[str, Any]:
     """File name -> JSON of a folder that open_clip loads as "local-dir:FOLDER".
 
-    Raises WeightsError for SigLIP models: open_clip builds them from timm's table of names.
+    Raises WeightsError for SigLIP and for EVA02-CLIP of sizes of one's own: open_clip builds these
+    image towers from timm's table of names.
     """
     if model.is_siglip:
         raise WeightsError(
             "open_clip builds SigLIP from timm's named models, not from sizes: export to hf"
         )
-    activations = {model.image.activation, model.text.activation}
+    is_eva02 = model.image.activation == "swiglu"
+    activations = {model.text.activation} | (set() if is_eva02 else {model.image.activation})
     if len(activations) > 1 or "gelu_tanh" in activations:
         raise WeightsError(f"open_clip has quick_gelu or gelu for both towers; got {activations}")
-    vision, text = model.image, model.text
+    text = model.text
     config = {
         "model_cfg": {
             "embed_dim": model.embed,
             "quick_gelu": activations == {"quick_gelu"},
-            "vision_cfg": {
-                "image_size": model.image_size,
-                "patch_size": model.patch_size,
-                "width": vision.width,
-                "layers": vision.depth,
-                "head_width": vision.width // vision.heads,
-                "mlp_ratio": vision.mlp_width / vision.width,
-            },
+            **({"custom_text": True} if is_eva02 else {}),
+            "vision_cfg": _eva02(model) if is_eva02 else _transformer(model),
             "text_cfg": {
                 "context_length": model.context_length,
                 "vocab_size": model.vocab_size,
@@ -141,6 +137,43 @@ def open_clip(model: Model) -> dict[str, Any]:
         },
     }
     return {"open_clip_config.json": config}
+
+
+def _transformer(model: Model) -> dict[str, Any]:
+    vision = model.image
+    return {
+        "image_size": model.image_size,
+        "patch_size": model.patch_size,
+        "width": vision.width,
+        "layers": vision.depth,
+        "head_width": vision.width // vision.heads,
+        "mlp_ratio": vision.mlp_width / vision.width,
+    }
+
+
+# timm's image towers: width, depth, heads, MLP width; patch and image size.
+_EVA02 = {
+    ((768, 12, 12, 2048), 16, 224): "eva02_base_patch16_clip_224",
+    ((1024, 24, 16, 2730), 14, 224): "eva02_large_patch14_clip_224",
+    ((1024, 24, 16, 2730), 14, 336): "eva02_large_patch14_clip_336",
+}
+
+
+def _eva02(model: Model) -> dict[str, Any]:
+    sizes = (model.image[:4], model.patch_size, model.image_size)
+    if sizes not in _EVA02:
+        raise WeightsError(
+            "open_clip builds EVA02 from timm's named models, not from sizes: it has "
+            f"{', '.join(_EVA02.values())}, not (width, depth, heads, MLP width), patch and image "
+            f"size {sizes}"
+        )
+    return {
+        "image_size": model.image_size,
+        "timm_model_name": _EVA02[sizes],
+        "timm_model_pretrained": False,
+        "timm_pool": "token",
+        "timm_proj": "",  # its own linear head; left out it would be another one
+    }
 
 
 def without_none(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The names of open_clip's SigLIP models: a timm vision transformer and open_clip's text tower.
+"""The names of open_clip's SigLIP and EVA02 models: timm's image towers and its own text tower.
 
 Its CLIP models have OpenAI's names (`openai.rules`).
 """
@@ -10,23 +10,15 @@ from vlc_jax.weights.rename import Rule, rule
 
 def siglip_rules(patch_size: int) -> list[Rule]:
     """SigLIP and SigLIP 2 of fixed resolution."""
-    trunk, block, pool = "visual.trunk", "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
+    block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
     kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
     biases = (f"{ours}/attention/query/bias", f"{ours}/attention/key_value/bias")
-    patches = rename.convolution(patch_size)
     return [
-        rule(f"{trunk}.patch_embed.proj.weight", "image/patch_embedding/kernel", patches),
-        rule(f"{trunk}.patch_embed.proj.bias", "image/patch_embedding/bias"),
-        rule(f"{trunk}.pos_embed", "image/position_embedding", rename.LEADING_ONE),
-        *norm(f"{block}.norm1", f"{ours}/attention_norm"),
+        *_image_tower(patch_size),
         rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
         rule(f"{block}.attn.qkv.bias", biases, rename.PACKED_BIAS),
-        *dense(f"{block}.attn.proj", f"{ours}/attention/out"),
-        *norm(f"{block}.norm2", f"{ours}/mlp_norm"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
-        *dense(f"{block}.mlp.fc2", f"{ours}/mlp/down"),
-        *norm(f"{trunk}.norm", "image/norm"),
         rule(f"{pool}.latent", f"{pooling}/probe", rename.LEADING_ONE),
         *dense(f"{pool}.q", f"{pooling}/attention/query"),
         *dense(f"{pool}.kv", f"{pooling}/attention/key_value"),
@@ -38,4 +30,43 @@ def siglip_rules(patch_size: int) -> list[Rule]:
         *dense("text.text_projection", "text/projection"),
         rule("logit_scale", "logit_scale", rename.SCALAR),
         rule("logit_bias", "logit_bias", rename.SCALAR),
+    ]
+
+
+def eva02_rules(patch_size: int) -> list[Rule]:
+    """EVA02-CLIP of B and L size; the rotary table is no parameter."""
+    block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
+    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
+    parts = tuple(f"{block}.attn.{part}_proj.weight" for part in "qkv")
+    return [
+        *_image_tower(patch_size),
+        rule("visual.trunk.cls_token", "image/class_embedding", rename.LEADING_ONES),
+        rule(parts, kernels, rename.SEPARATE_WEIGHT),
+        rule(f"{block}.attn.q_proj.bias", f"{ours}/attention/query/bias"),
+        rule(f"{block}.attn.v_proj.bias", f"{ours}/attention/value_bias"),
+        *norm(f"{block}.attn.norm", f"{ours}/attention/norm"),
+        *dense(f"{block}.mlp.fc1_g", f"{ours}/mlp/gate"),
+        *dense(f"{block}.mlp.fc1_x", f"{ours}/mlp/up"),
+        *norm(f"{block}.mlp.norm", f"{ours}/mlp/norm"),
+        *dense("visual.trunk.head", "image/projection"),
+        *openai.text_tower("text."),
+        rule("text.text_projection", "text/projection/kernel"),
+        rule("logit_scale", "logit_scale", rename.SCALAR),
+        rule("logit_bias", "logit_bias", rename.SCALAR),  # of models trained with the sigmoid loss
+    ]
+
+
+def _image_tower(patch_size: int) -> list[Rule]:
+    """What timm's vision transformers and EVA share."""
+    trunk, block, ours = "visual.trunk", "visual.trunk.blocks.{i}", "image/block_{i}"
+    patches = rename.convolution(patch_size)
+    return [
+        rule(f"{trunk}.patch_embed.proj.weight", "image/patch_embedding/kernel", patches),
+        rule(f"{trunk}.patch_embed.proj.bias", "image/patch_embedding/bias"),
+        rule(f"{trunk}.pos_embed", "image/position_embedding", rename.LEADING_ONE),
+        *norm(f"{block}.norm1", f"{ours}/attention_norm"),
+        *dense(f"{block}.attn.proj", f"{ours}/attention/out"),
+        *norm(f"{block}.norm2", f"{ours}/mlp_norm"),
+        *dense(f"{block}.mlp.fc2", f"{ours}/mlp/down"),
+        *norm(f"{trunk}.norm", "image/norm"),
     ]

@@ -41,6 +41,7 @@ SCALAR = _one(lambda x: x.reshape(()), lambda x: x.reshape(()))
 SCALAR_OF_ONE = _one(lambda x: x.reshape(()), lambda x: x.reshape(1))
 # A parameter with a leading axis of size 1, such as a position embedding (1, length, width).
 LEADING_ONE = _one(lambda x: x[0], lambda x: x[None])
+LEADING_ONES = _one(lambda x: x[0, 0], lambda x: x[None, None])
 # torch.nn.MultiheadAttention: query, key and value below each other.
 PACKED_WEIGHT = Codec(
     lambda w: (w[: len(w) // 3].T, w[len(w) // 3 :].T),
