@@ -11,7 +11,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     """OpenAI's and open_clip's CLIP; tokenizer: bpe_simple_vocab_16e6.txt.gz or tokenizer.json.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
-    ones of open_clip gelu: the variants have OpenAI's.
+    ones of open_clip gelu: the variants have OpenAI's. EVA02-CLIP's come with its variants.
     """
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"

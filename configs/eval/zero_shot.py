@@ -4,10 +4,11 @@
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,path=DATA/captions.json
 
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family (clip
-or siglip); variant (vlc_jax/models/variants.py); tokenizer (its file, which comes with the
-weights); size (pixels); path, image_folder (a table of images and captions for retrieval, all of
-its rows). Of weights that are not OpenAI's, say the activation: --config.model.activation=gelu.
-What the files beside the weights say is compared with the config, and a contradiction refused.
+for CLIP and EVA02-CLIP, or siglip); variant (vlc_jax/models/variants.py); tokenizer (its file,
+which comes with the weights); size (pixels); path, image_folder (a table of images and captions for
+retrieval, all of its rows). Of CLIP weights that are not OpenAI's, say the activation:
+--config.model.activation=gelu; EVA02-CLIP's come with the variant. What the files beside the
+weights say is compared with the config, and a contradiction refused.
 """
 
 from ml_collections import ConfigDict
