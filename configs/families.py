@@ -13,7 +13,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     file or folder; if not given, that beside the weights, or of an installed open_clip or clip.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
-    ones of open_clip gelu: the variants have OpenAI's.
+    ones of open_clip gelu: the variants have OpenAI's. EVA02-CLIP's come with its variants.
     """
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"

@@ -32,7 +32,7 @@ ARGUMENTS = dict.fromkeys(
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 
-def load(path: Path, folder: Path) -> ConfigDict:
+def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     tokenizer = folder / "tokenizer.json"
     words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
@@ -41,7 +41,7 @@ def load(path: Path, folder: Path) -> ConfigDict:
     get_config = importlib.import_module(name).get_config
     if identifier(path) not in ARGUMENTS:
         return get_config()
-    config = get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer))
+    config = get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer) + more)
     if config.text.tokenizer == "clip":
         config.text.clip.path = str(folder / "clip.txt.gz")
         config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
@@ -110,6 +110,16 @@ def test_config_trains_two_steps(path, tmp_path):
     assert len(helpers.rows(workdir.path / "metrics.jsonl")) == 1
     for name in config.evals:
         assert (workdir.path / "evals" / name / "2.json").exists()
+
+
+@pytest.mark.parametrize(("variant", "size"), [("EVA02-B/16", 224), ("EVA02-L/14-336", 336)])
+def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
+    path = helpers.ROOT / "configs/eval/zero_shot.py"
+    config = load(path, tmp_path, f",variant={variant},size={size}")
+    model = build.task(config).model
+    assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
+    assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
+    assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
 
 
 def test_arguments_are_parsed_by_the_types_of_their_defaults():

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding
 from vlc_jax import models, types
 from vlc_jax.models import clip
 
-FAMILIES = ("clip", "siglip", "mini")
+FAMILIES = ("clip", "siglip", "eva02", "mini")
 
 
 def start(model, batch):
@@ -95,9 +95,10 @@ def test_bfloat16_computes_with_float32_parameters_and_scores(make, compiled):
     assert 1e-6 < np.abs(rounded.scores - exact.scores).max() < 0.05
 
 
-def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, assert_close):
-    model, params, batch = make("clip")
-    remat = make("clip", remat=True)[0]
+@pytest.mark.parametrize("family", ["clip", "eva02"])
+def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, assert_close, family):
+    model, params, batch = make(family)
+    remat = make(family, remat=True)[0]
     plain_value, remat_value = mean_score(model, batch), mean_score(remat, batch)
     assert_close(
         compiled(jax.value_and_grad(remat_value))(params),
@@ -109,7 +110,7 @@ def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, asse
     assert "remat2[" not in str(jax.make_jaxpr(plain_value)(params))
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip"])
+@pytest.mark.parametrize("family", ["clip", "siglip", "eva02"])
 def test_work_left_out_for_pooled_features_changes_no_gradient(
     make, compiled, family, assert_close
 ):
@@ -143,9 +144,10 @@ def test_the_batch_axis_is_pinned_before_and_after_every_block(make):
     assert shapes == [(4, 10, 16), (4, 10, 16), (4, 1, 16), (4, 7, 16), (4, 7, 16), (4, 1, 16)]
 
 
-def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled):
+@pytest.mark.parametrize("family", ["clip", "eva02"])
+def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, family):
     """No reshape or gather of a forward or backward pass crosses examples."""
-    model, params, _ = make("clip")
+    model, params, _ = make(family)
     mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
     split, whole = NamedSharding(mesh, jax.P("data")), NamedSharding(mesh, jax.P())
     params = jax.device_put(params, whole)

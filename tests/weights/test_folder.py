@@ -1,0 +1,54 @@
+"""Config files of exported folders; tests/parity loads them where they are meant to be loaded."""
+
+import pytest
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import folder
+
+TEXT = folder.Tower(512, 12, 8, 2048, "gelu", 1e-5)
+BASE = folder.Tower(768, 12, 12, 2048, "swiglu", 1e-6)
+
+
+def model(image=BASE, text=TEXT, patch_size=16, image_size=224):
+    return folder.Model(
+        image,
+        text,
+        embed=512,
+        image_size=image_size,
+        patch_size=patch_size,
+        context_length=77,
+        vocab_size=49408,
+        bos_id=49406,
+        eos_id=49407,
+        pad_id=0,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+        crop="centre",
+        is_siglip=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "patch_size", "image_size", "name"),
+    [
+        ((768, 12, 12, 2048), 16, 224, "eva02_base_patch16_clip_224"),
+        ((1024, 24, 16, 2730), 14, 336, "eva02_large_patch14_clip_336"),
+    ],
+)
+def test_eva02_is_named_as_timm_does(image, patch_size, image_size, name):
+    tower = folder.Tower(*image, "swiglu", 1e-6)
+    files = folder.open_clip(model(tower, patch_size=patch_size, image_size=image_size))
+    config = files["open_clip_config.json"]["model_cfg"]
+    assert config["custom_text"]
+    assert not config["quick_gelu"]
+    assert config["vision_cfg"]["timm_model_name"] == name
+    assert folder.without_none(config) == config  # nothing of it is left out when written
+
+
+def test_sizes_that_timm_has_no_name_for_are_refused():
+    with pytest.raises(
+        WeightsError, match=r"eva02_base_patch16_clip_224.*\(768, 12, 12, 2048\), 16, 256"
+    ):
+        folder.open_clip(model(image_size=256))
+    with pytest.raises(WeightsError, match="quick_gelu or gelu"):
+        folder.open_clip(model(text=TEXT._replace(activation="gelu_tanh")))
