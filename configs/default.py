@@ -107,6 +107,9 @@ def _input() -> ConfigDict:
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
             "crop": "none",  # centre | random_resized (training only) | none: squashed to a square
+            "eval_crop": placeholder(
+                str
+            ),  # centre | none; None: as crop, centre for random_resized
             "crop_scale": (0.9, 1.0),  # area range of random_resized
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet

@@ -62,13 +62,19 @@ def test_a_config_that_has_what_the_weights_say_is_taken(folder):
     check(siglip(folder))
 
 
+def test_training_may_crop_at_random_where_evaluation_does_as_the_weights_say(folder):
+    config = siglip(folder)
+    config.input.crop, config.input.eval_crop = "random_resized", "none"
+    check(config)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input.crop": "centre"}, "crop is none, here centre (config.input.crop)"),
+        ({"input.crop": "centre"}, "crop is none, here centre (config.input.eval_crop)"),
         (
             {"input.crop": "random_resized"},
-            "crop is none, here centre (config.input.crop)",
+            "crop is none, here centre (config.input.eval_crop)",
         ),
         ({"input.interpolation": "bilinear"}, "interpolation is bicubic, here bilinear (config.i"),
         ({"input.normalisation": "clip"}, "mean is (0.5, 0.5, 0.5), here (0.48"),

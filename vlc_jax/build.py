@@ -113,10 +113,11 @@ def source_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTransform:
-    """Random crops belong to training; evaluation centres them."""
+    """Random crops belong to training; evaluation centres them, unless eval_crop says otherwise."""
     crop = config.input.crop
-    if crop == "random_resized" and not is_training:
-        crop = "centre"
+    if not is_training:
+        crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
+        known("crop of evaluation", crop, ("centre", "none"))
     with usage_errors():
         return image_ops.ImageTransform(
             size=config.input.image_size,

@@ -154,7 +154,7 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
         pad_id=tokenizer.pad_id,
         mean=mean,
         std=std,
-        crop="none" if config.input.crop == "none" else "centre",
+        crop=build.image_transform(config, is_training=False).crop,
         is_siglip=is_siglip,
         interpolation=config.input.interpolation,
     )
