@@ -135,6 +135,8 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
         ("none", ("--config.model.vocab_size=300",), 2, ["vocab_size is 260, here 300"]),
         ("none", ("--config.text.context_length=80",), 2, ["context_length is 77, here 80"]),
         ("bare", ("--config.model.vocab_size=300",), 3, ["text/token_embedding", "(260, 16)"]),
+        ("bare", ("--config.model.image.depth=3",), 3, ["not in the file", "encoder.layers.2."]),
+        ("lacking", (), 3, ["1 not in the file: vision_model.post_layernorm.bias"]),
         (
             "tokenizer",
             (),
@@ -175,6 +177,8 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
         arrays = load_file(start / "hf/model.safetensors")
         if damage == "nan":
             arrays["vision_model.post_layernorm.weight"][0] = np.nan
+        if damage == "lacking":
+            del arrays["vision_model.post_layernorm.bias"]
         if damage == "extra":
             arrays["head.weight"] = np.ones(2, np.float32)
         path = start / name / "model.safetensors"
@@ -190,3 +194,13 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
     assert not (tmp_path / "run/checkpoints").exists() or not list(
         (tmp_path / "run/checkpoints").iterdir()
     )
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 the rest was lost", b"no weights\n"])
+def test_a_torch_file_that_was_cut_short_is_refused(start, tmp_path, content):
+    (tmp_path / "half.pt").write_bytes(content)
+    done = run(start, tmp_path / "run", weights=tmp_path / "half.pt")
+    assert done.returncode == 3, done.stderr
+    assert "half.pt" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
