@@ -77,6 +77,18 @@ def test_a_stopped_adapter_run_ends_as_an_unbroken_one(adapted, tmp_path):
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
 
 
+def test_eight_devices_train_the_adapter_that_one_trains(adapted, tmp_path):
+    workdir, flags = adapted
+    sharded = (*flags, "--config.mesh.fsdp=2", "--config.steps=3")
+    done = helpers.run(helpers.TINY, tmp_path / "run", *sharded, devices=8)
+    assert done.returncode == 0, done.stderr
+    one, eight = (
+        [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")[:3]]
+        for w in (workdir, tmp_path / "run")
+    )
+    np.testing.assert_allclose(eight, one, rtol=1e-5)
+
+
 def test_evaluation_merges_the_adapter(adapted):
     workdir, _ = adapted
     trained = retrieval(workdir, 6)
