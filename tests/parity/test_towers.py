@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import build, models, weights
+from vlc_jax import models, pretrained, weights
 from vlc_jax.models import layers, rope
 from vlc_jax.weights import files
 
@@ -59,7 +59,7 @@ CASES = {
 
 def load(model, path):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return weights.load(path, shapes, build.architecture(model))[0]
+    return weights.load(path, shapes, pretrained.architecture(model))[0]
 
 
 def differences(model, params, io):
@@ -109,7 +109,7 @@ def test_a_file_read_and_written_again_has_the_same_bytes(reference, case):
     path = folder / ("model" if case.startswith("hf") else "weights")
     theirs = files.read(path.with_suffix(".safetensors"))
     params = load(model, path.with_suffix(".safetensors"))
-    ours = weights.save(params, weights.detect(theirs), build.architecture(model))
+    ours = weights.save(params, weights.detect(theirs), pretrained.architecture(model))
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         assert ours[name].shape == array.shape
