@@ -62,11 +62,11 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
 def source_of(path: str, image_folder: str = "", table: str = "records") -> dict[str, str]:
     """The source that `path` names, and its options.
 
-    A folder (no suffix) holds shards of input_pipeline.prepare; else a file is a table of images
+    A folder holds shards of input_pipeline.prepare; else a file is a table of images
     and captions, or what is called `table`, and image names start in `image_folder`, if not in the
     folder of the file.
     """
-    if path and not os.path.splitext(path)[1]:
+    if path and (os.path.isdir(path) or not os.path.splitext(path)[1]):
         return {"source": "shards", "path": path}
     if table == "records":
         return {"source": table, "path": path} | (

@@ -5,13 +5,15 @@ file and of every shard, how many records, captions and different images there a
 records were left out and why.
 """
 
+import fcntl
 import hashlib
 import io
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +63,35 @@ def prepare(
         raise ValueError(f"{out} is a file; name a folder for the shards")
     if threads < 1:
         raise ValueError(f"threads must be at least 1; got {threads}")
+    if not 0 <= max_bad_share <= 1:
+        raise ValueError(f"max_bad_share is a share from 0 to 1; got {max_bad_share}")
     request = _whole_request(source, request or {}, size, image_format, shard_size)
     out.mkdir(parents=True, exist_ok=True)
+    with _locked(out):
+        return _prepare(source, out, request, max_bad_share, threads, advance)
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Raises ValueError where another process writes; an flock dies with its process."""
+    with (out / "lock.partial").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
+        yield
+        Path(file.name).unlink()
+
+
+def _prepare(
+    source: Source,
+    out: Path,
+    request: dict[str, Any],
+    max_bad_share: float,
+    threads: int,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    shard_size = request["shard_size"]
     manifest = _begin(out, request)
     limit = max_bad_share * len(source)
     if manifest["complete"]:
@@ -193,8 +222,12 @@ def _write_shard(
                 captions += made.captions
                 hashes.append(made.image_hash)
             advance(block.stop)
-    finally:
         writer.close()
+    except RuntimeError as error:
+        raise OSError(f"cannot write {partial}: {error}") from error
+    finally:
+        if writer.is_open():
+            writer.close()
     with partial.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())

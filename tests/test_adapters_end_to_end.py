@@ -158,7 +158,11 @@ def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
     ("flags", "code", "words"),
     [
         (("--config.lora.targets=.*/query/kernel",), 2, "set config.weights.path"),
-        (("--config.weights.path={base}", "--config.lora.targets=qeury"), 2, "matches nothing"),
+        (
+            ("--config.weights.path={base}", "--config.lora.targets=qeury"),
+            2,
+            "matches no whole name",
+        ),
         (("--config.weights.path={base}", "--config.model.activation=gelu"), 2, "activation is"),
         (("--config.weights.path={base}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
         (("--config.weights.path={base}", "--config.text.tokenizer=digits"), 2, "'digits' is not"),

@@ -85,13 +85,13 @@ class Checkpoints:
             error, self._error = self._error, None
             raise SaveError(f"could not save to {self.directory}: {error}") from error
 
-    def restore(self, shapes: Any) -> Any | None:
+    def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
         """The newest undamaged state, placed as `shapes` (ShapeDtypeStruct with sharding) says.
 
         None when nothing was ever saved. A damaged step is reported and the one before it taken.
         Raises CheckpointError when every step is damaged, ShapeMismatchError when the state does
-        not fit `shapes`. Nothing is ever deleted here: damaged steps newer than the one that is
-        restored are renamed to <step>.damaged, so that training can save them anew.
+        not fit `shapes`. Nothing is ever deleted here: with `set_aside`, damaged steps newer than
+        the one that is restored are renamed to <step>.damaged, so that training can save them anew.
         """
         damaged = {}
         for step in reversed(self.steps()):
@@ -101,7 +101,8 @@ class Checkpoints:
                 self._check_shapes(path, shapes)
                 state = self._orbax.restore(path, args=ocp.args.StandardRestore(shapes))
                 self.on_event("restore", step=step)
-                self._set_aside(damaged)
+                if set_aside:
+                    self._set_aside(damaged)
                 return state
             damaged[step] = problem
             self.on_event("corrupt_checkpoint", step=step, problem=problem)

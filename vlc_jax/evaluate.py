@@ -21,12 +21,13 @@ from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
 from vlc_jax import build, evaluators, models, pretrained, report, sharding
-from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.errors import PreemptedError, UsageError, known
 from vlc_jax.evaluators import EvalResult, Scorer
 from vlc_jax.preemption import StopSignal
 from vlc_jax.types import ImageFeatures, TextFeatures
-from vlc_jax.workdir import Workdir, write_json
+from vlc_jax.workdir import JUDGED, Workdir, write_json
 
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of WiSE-FT, where the config names none
 SOURCE_READERS = ("retrieval", "zeroshot")  # read the configured source, not files of their own
 
 
@@ -235,20 +236,35 @@ class _Functions:
         return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
 
 
-def evaluate_workdir(config: ConfigDict, workdir: Workdir, stop: StopSignal) -> None:
+def evaluate_workdir(
+    config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool
+) -> None:
     """`--mode eval`: the configured benchmarks on what `pretrained.newest` finds."""
+    shares = mixture_shares(config)
+    workdir.check_config(config.to_dict(), allow_change, fields=JUDGED)
     task = build.task(config)
     params, step = pretrained.newest(config, task, workdir.path, workdir.event)
     evaluation = Evaluation(config, task, workdir, stop)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
-        workdir.claim(config.to_dict())
+        workdir.claim({**config.to_dict(), "interpolate": {"other": None, "alpha": shares}})
         workdir.write_env(parameters=models.parameter_counts(params), input={})
-    if config.interpolate.other:
+    if config.interpolate.get("other"):
         interpolate(config, task, workdir, evaluation, params, step)
     else:
         evaluation.run(params, step, is_fresh=True)
         evaluation.publish(step)
+
+
+def mixture_shares(config: ConfigDict) -> tuple[float, ...]:
+    """config.interpolate.alpha. Raises UsageError for what are no shares."""
+    for name in config.interpolate:
+        known("field of config.interpolate", name, ("other", "alpha"))
+    shares = config.interpolate.get("alpha", SHARES)
+    is_list = isinstance(shares, tuple | list) and len(shares) > 0
+    if not is_list or not all(isinstance(x, int | float) and 0 <= x <= 1 for x in shares):
+        raise UsageError(f"config.interpolate.alpha lists shares from 0 to 1; got {shares!r}")
+    return tuple(shares)
 
 
 def interpolate(
@@ -264,21 +280,22 @@ def interpolate(
     WiSE-FT (Wortsman et al. 2022, equation 1), with the results of each alpha in a folder
     interpolate/<alpha> of the workdir. Earlier results there are replaced.
     """
-    shares = config.interpolate.alpha
-    if not shares or not all(0 <= share <= 1 for share in shares):
-        raise UsageError(f"config.interpolate.alpha lists shares from 0 to 1; got {shares}")
+    source = config.interpolate.other
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    other = pretrained.imported(config, task, shapes, path=config.interpolate.other)
-    other = sharding.put_like(other, shapes)
+    other = sharding.put_like(pretrained.imported(config, task, shapes, source), shapes)
     mix = jax.jit(
         lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
     )
+    names = {f"{share:g}": share for share in mixture_shares(config)}
+    for name, share in names.items():
+        judged = evaluation.into(f"interpolate/{name}")
+        judged.run(mix(share, other, params), step, is_fresh=True)
     if workdir.is_writer:
-        shutil.rmtree(workdir.path / "interpolate", ignore_errors=True)
-        workdir.add_env(interpolate={"other": str(config.interpolate.other), "step": step})
-    for share in shares:
-        evaluation.into(f"interpolate/{share:g}").run(mix(share, other, params), step)
-    if workdir.is_writer:
+        for earlier in (workdir.path / "interpolate").iterdir():
+            if earlier.is_dir() and earlier.name not in names:
+                shutil.rmtree(earlier)
+        facts = {"other": str(source), "step": step}
+        write_json(workdir.path / "interpolate" / "mixed.json", facts)
         report.print_mixtures(workdir.path)
         print(f"report: {report.write(workdir.path)}")
 

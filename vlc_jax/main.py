@@ -6,6 +6,7 @@ Running the same command again resumes. Any field of the config can be changed a
 the same command again), 130/143 second signal.
 """
 
+import errno
 import logging
 import os
 import sys
@@ -22,7 +23,7 @@ from vlc_jax import evaluate, sharding, train
 from vlc_jax.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.preemption import StopSignal
-from vlc_jax.workdir import Workdir, read_json
+from vlc_jax.workdir import Workdir, saved_config
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -50,12 +51,15 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (DivergedError, ExitCode.DIVERGED),
     (PreemptedError, ExitCode.PREEMPTED),
 )
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def exit_code(error: BaseException) -> ExitCode | None:
     """The exit code of an error a person or a supervisor can act on; None for a bug of ours."""
     if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
         return ExitCode.OUT_OF_MEMORY
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return ExitCode.INFRASTRUCTURE
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
@@ -84,7 +88,7 @@ def run(stop: StopSignal) -> int:
         if MODE.value == "train":
             train.train(config, workdir, stop, allow_change=ALLOW.value)
         else:
-            evaluate.evaluate_workdir(config, workdir, stop)
+            evaluate.evaluate_workdir(config, workdir, stop, allow_change=ALLOW.value)
         return ExitCode.DONE
     except Exception as error:
         code = exit_code(error)
@@ -95,12 +99,20 @@ def run(stop: StopSignal) -> int:
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
                 workdir.event("preempted", signal=str(error))
-            elif code != ExitCode.USAGE:  # a refused request leaves a run as it was
-                workdir.fail(code, str(error))
+            elif code != ExitCode.USAGE and MODE.value == "train":  # else the run is as it was
+                fail(workdir, code, error)
         return code
     finally:
         if workdir is not None:
             workdir.close()
+
+
+def fail(workdir: Workdir, code: int, error: BaseException) -> None:
+    """Marks the run as failed, if the disk has room for that."""
+    try:
+        workdir.fail(code, str(error))
+    except OSError as another:
+        print(f"cannot mark the run as failed: {another}", file=sys.stderr)
 
 
 def _config() -> ConfigDict:
@@ -113,7 +125,7 @@ def _config() -> ConfigDict:
         return CONFIG.value
     saved = Path(WORKDIR.value) / "config.json"
     if MODE.value == "eval" and saved.exists():
-        return ConfigDict(read_json(saved)).lock()
+        return saved_config(saved.parent)
     raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
 
 

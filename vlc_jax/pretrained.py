@@ -5,6 +5,7 @@ a run, whose newest state is taken.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from vlc_jax import build, sharding, specification, weights
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.workdir import read_json
+from vlc_jax.workdir import read_json, saved_config
 
 
 def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = None) -> Any:
@@ -28,7 +29,7 @@ def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = Non
     the config has, WeightsError if the numbers do not fit the model.
     """
     source = Path(path or config.weights.path)
-    if (source / "checkpoints").is_dir():
+    if (source / "checkpoints").is_dir() or (source / "env.json").exists():
         return _of_workdir(source, config, task, shapes)
     specification.check_files(config, task, source)
     params, _ = weights.load(source, shapes, architecture(task.model))
@@ -36,25 +37,31 @@ def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = Non
 
 
 def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
-    saved = ConfigDict(read_json(path / "config.json"))
+    saved = saved_config(path)
     tokenizer = build.tokenizer(saved)
     model = build.model(saved, tokenizer.eos_id)
     mesh = sharding.make_mesh(data=-1, fsdp=1)  # every process reads all of it
     other = Task(mesh, tokenizer, model, build.normaliser(saved.input.normalisation))
     specification.check_tokenizer(config, task, tokenizer.vocabulary(), path)
     specification.check_facts(config, task, specification.facts(saved, other), path)
-    params, _ = newest(saved, other, path)
+    params, step = newest(saved, other, path)
+    logging.info("weights of %s, step %d", path, step)
     try:
         return weights.fitted(jax.tree.map(np.asarray, params), shapes, architecture(task.model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
 
 
+def _warn(event: str, **facts: Any) -> None:
+    if event == "corrupt_checkpoint":
+        logging.warning("%s %s", event, facts)
+
+
 def newest(
     config: ConfigDict,
     task: Task,
     workdir: Path,
-    on_event: Callable[..., None] = lambda event, **facts: None,
+    on_event: Callable[..., None] = _warn,
 ) -> tuple[Any, int]:
     """Parameters and step of the newest undamaged state of a workdir, an adapter merged; if nothing
     was ever saved, what config.weights.path holds, as step 0.
@@ -80,7 +87,7 @@ def newest_state(
     task: Task,
     workdir: Path,
     frozen: Any,
-    on_event: Callable[..., None] = lambda event, **facts: None,
+    on_event: Callable[..., None] = _warn,
 ) -> State | None:
     """The newest undamaged state of a workdir; None if nothing was ever saved."""
     folder = workdir / "checkpoints"
@@ -88,9 +95,8 @@ def newest_state(
         return None
     steps = config.optimizer.warmup_steps + 1  # any number: the schedule is not in the state
     init = build.init_state(config, task.model, steps, frozen)
-    return Checkpoints(folder, on_event=on_event).restore(
-        build.state_shapes(task.mesh, init, frozen)
-    )
+    shapes = build.state_shapes(task.mesh, init, frozen)
+    return Checkpoints(folder, on_event=on_event).restore(shapes, set_aside=False)
 
 
 def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
@@ -99,7 +105,10 @@ def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
         return {}, {}
     if not config.weights.path:
         raise UsageError("config.lora adapts pretrained weights: set config.weights.path")
+    if not 0 < config.lora.alpha < float("inf"):
+        raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
+    build.init_state(config, task.model, config.optimizer.warmup_steps + 1, shapes)  # or refuses
     params = imported(config, task, shapes)
     digest = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
@@ -110,7 +119,7 @@ def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
 
 def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
     path = workdir / "env.json"
-    saved = read_json(path)["input"].get("weights") if path.exists() else None
+    saved = read_json(path).get("input", {}).get("weights") if path.exists() else None
     if fingerprint and saved not in (None, fingerprint["weights"]):
         raise WeightsError(
             f"the adapter in {workdir} was trained on other weights ({saved}) than those at "

@@ -31,7 +31,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM
     or SIGINT once the state is saved.
     """
-    if config.interpolate.other:
+    if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     task = build.task(config)
     source = build.source(config, "train")

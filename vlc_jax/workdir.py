@@ -10,11 +10,12 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax
+from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
 
@@ -24,6 +25,12 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "nump
 RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
     *("input.loader", "input.max_bad_share", "input.preview"),
+)
+# Config fields that change what a trained state computes.
+JUDGED = (
+    *("model", "text", "lora"),
+    *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
+    "input.normalisation",
 )
 
 
@@ -89,16 +96,26 @@ class Workdir:
                     row = "\n" + row  # a killed run left half a row
                 file.write(row.encode() + b"\n")
 
-    def check_config(self, config: Mapping[str, Any], allow_change: bool) -> None:
-        """Compares `config` with that of the run which is to be resumed.
+    def check_config(
+        self,
+        config: Mapping[str, Any],
+        allow_change: bool,
+        fields: Sequence[str] | None = None,
+    ) -> None:
+        """Compares `config` with that of the run which is to be resumed or judged.
 
         Raises UsageError with the differing fields when the config changed in a way that changes
-        what is computed, unless `allow_change`. A run that saved nothing is not resumed.
+        what is computed, unless `allow_change`. Of a run to be judged these are `fields`. A run
+        that saved nothing is not resumed.
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
             differences = config_diff(read_json(path), config)
-            refused = [d for d in differences if not _is_resumable(d.split(":")[0])]
+            names = {difference: difference.split(":")[0] for difference in differences}
+            if fields is None:
+                refused = [d for d, name in names.items() if not _is_below(name, RESUMABLE)]
+            else:
+                refused = differences = [d for d, name in names.items() if _is_below(name, fields)]
             if refused and not allow_change:
                 raise UsageError(
                     f"workdir {self.path} holds a run with another config:\n  "
@@ -135,12 +152,6 @@ class Workdir:
         """env.json: what ran, on what, with which versions."""
         if self.is_writer:
             write_json(self.path / "env.json", {**environment(), **facts})
-
-    def add_env(self, **facts: Any) -> None:
-        """Adds to what env.json says, if there is one."""
-        path = self.path / "env.json"
-        if self.is_writer:
-            write_json(path, {**(read_json(path) if path.exists() else {}), **facts})
 
     def finish(self, **facts: Any) -> None:
         """Marks the run as complete."""
@@ -193,6 +204,38 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
     return lines
 
 
+class SavedConfig(ConfigDict):
+    """A config.json. A field that it lacks raises UsageError: another version wrote it."""
+
+    def __init__(self, content: Mapping[str, Any], path: Path):
+        super().__init__(
+            {k: SavedConfig(v, path) if isinstance(v, Mapping) else v for k, v in content.items()}
+        )
+        object.__setattr__(self, "_path", path)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+            raise UsageError(
+                f"{self._path} has no field {name!r}: it is no config of a run, or another version "
+                "of vlc_jax wrote it"
+            ) from None
+
+
+def saved_config(workdir: Path) -> ConfigDict:
+    """The config of a run. Raises UsageError where there is none."""
+    path = workdir / "config.json"
+    if not path.exists():
+        raise UsageError(f"{workdir} is not a workdir: it has no config.json")
+    content = read_json(path)
+    if not isinstance(content, Mapping):
+        raise UsageError(f"{path} is no config: it holds no JSON object")
+    return SavedConfig(content, path).lock()
+
+
 def read_json(path: Path) -> Any:
     """Raises UsageError naming the file when it is not JSON."""
     try:
@@ -208,8 +251,8 @@ def write_json(path: Path, value: Any) -> None:
     temporary.replace(path)
 
 
-def _is_resumable(field: str) -> bool:
-    return any(field == free or field.startswith(f"{free}.") for free in RESUMABLE)
+def _is_below(field: str, groups: Sequence[str]) -> bool:
+    return any(field == group or field.startswith(f"{group}.") for group in groups)
 
 
 def _ends_with_newline(file: BinaryIO) -> bool:

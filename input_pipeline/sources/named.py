@@ -172,6 +172,7 @@ class NegclipSource(NamedSource):
     """
 
     _kind = "negclip"
+    _only_lists = True
     _wanted = (
         "train_neg_clip.tsv or valid_neg_clip.tsv with the columns title, filepath, neg_caption "
         "and neg_image (temp_data of github.com/mertyg/vision-language-models-are-bows, MIT)"

@@ -43,6 +43,7 @@ class RecordsSource:
 
     _kind = "records"  # what fingerprints begin with
     _folder_option = "image_folder"
+    _only_lists = False  # whether a cell of several texts or ids must be a list
     _split_advice = (
         "say which rows that is with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
@@ -97,9 +98,9 @@ class RecordsSource:
             id=self._record_id(row, row_index),
             image=self._locate(self._image_name(row, name)),
             captions=captions,
-            negatives=_per_caption(row, self._negatives, len(captions), name),
-            positives=_per_caption(row, self._positives, len(captions), name),
-            hard_images=[str(other) for other in _list(row, self._hard_images, name)],
+            negatives=self._per_caption(row, self._negatives, len(captions), name),
+            positives=self._per_caption(row, self._positives, len(captions), name),
+            hard_images=[str(other) for other in self._list(row, self._hard_images, name)],
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
         )
@@ -257,28 +258,39 @@ class RecordsSource:
                     f"{self._folder_option} to where the image names start"
                 )
 
+    def _list(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
+        """A list-valued cell; where the format allows it, one value stands for a list of one."""
+        value = _literal(row, column, name)
+        if value is None or value == "":
+            return []
+        if isinstance(value, list):
+            return value
+        if self._only_lists:
+            raise DataError(f"{name}: {column!r} is a list such as ['a', 'b']; got {value!r:.80}")
+        return [value]
 
-def _list(row: dict[str, Any], column: str | None, name: str) -> list[Any]:
-    """A list-valued cell: a JSON list, or in CSV and TSV the text of one (JSON or Python)."""
+    def _per_caption(
+        self, row: dict[str, Any], column: str | None, captions: int, name: str
+    ) -> list[list[str]]:
+        """One list of texts per caption; a flat list holds for each of them."""
+        return _texts(self._list(row, column, name), column, captions, name)
+
+
+def _literal(row: dict[str, Any], column: str | None, name: str) -> Any:
+    """A cell; in CSV and TSV a list is the text of one (JSON or Python)."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            value = ast.literal_eval(value.strip())
+            return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             try:
-                value = json.loads(value)
-            except ValueError as error:
+                return json.loads(value)
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{name}: {column!r} is not a list: {error}") from error
-    if value is None or value == "":
-        return []
-    return value if isinstance(value, list) else [value]
+    return value
 
 
-def _per_caption(
-    row: dict[str, Any], column: str | None, captions: int, name: str
-) -> list[list[str]]:
-    """One list of texts per caption; a flat list holds for each of them."""
-    value = _list(row, column, name)
+def _texts(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
     if all(isinstance(text, str) for text in value):
         return [[text for text in value if text.strip()]] * captions if value else []
     if len(value) != captions or not all(isinstance(texts, list) for texts in value):

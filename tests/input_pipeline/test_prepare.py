@@ -1,5 +1,6 @@
 """Shards: what goes in comes out, a stopped run continues, damage is found."""
 
+import fcntl
 import io
 import json
 import os
@@ -229,3 +230,19 @@ def test_wrong_requests_exit_with_2_and_bad_data_with_3(photos, tmp_path, capsys
 def test_an_unwritable_folder_exits_with_2(photos, tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
     assert prepare.main(command(photos, tmp_path / "locked" / "out", "--size", "8")) == 2
+
+
+@pytest.mark.parametrize("share", [-1.0, float("nan"), 5.0])
+def test_a_share_that_is_none_is_refused_before_anything_is_written(tmp_path, share):
+    with pytest.raises(ValueError, match="max_bad_share is a share from 0 to 1"):
+        writer.prepare(Pictures(), tmp_path / "out", size=64, max_bad_share=share)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_processes_cannot_write_one_folder(tmp_path):
+    with (tmp_path / "lock.partial").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match=f"another process writes to {tmp_path}"):
+            writer.prepare(Pictures(), tmp_path, size=64)
+    writer.prepare(Pictures(), tmp_path, size=64)
+    assert not list(tmp_path.glob("*.partial"))

@@ -146,13 +146,13 @@ def test_published_adapter_sizes():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"targets": ".*/qeury/kernel"}, "matches nothing"),
+        ({"targets": ".*/qeury/kernel"}, "matches no whole name"),
         ({"targets": "("}, "no regular expression"),
         ({"targets": ".*/(query|query_key_value)/kernel"}, "the same matrix"),
         ({"targets": ".*/query/kernel", "rank": 17}, "from 1 to 16"),
         ({"targets": ".*/query/kernel", "rank": 0}, "from 1 to 16"),
         ({"targets": ".*/query/kernel", "full": ".*/query/kernel"}, "choose one"),
-        ({"targets": ".*/query/kernel", "full": "logit_sclae"}, "matches nothing"),
+        ({"targets": ".*/query/kernel", "full": "logit_sclae"}, "matches no whole name"),
         ({"targets": ".*/query/kernel", "initialisation": "xavier"}, "gaussian"),
     ],
 )

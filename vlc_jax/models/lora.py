@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from vlc_jax.errors import UsageError, known
 
+SHOWN = 8  # names in an error message
 LORA = "lora"  # the branch of the trained tree that holds the adapters
 INITIALISATIONS = {  # of a, as peft names them; b starts at zero
     # up to 1 / sqrt(inputs)
@@ -156,8 +157,8 @@ def _matching(regex: str, names: Mapping[str, Any], field: str) -> dict[str, Any
     except re.error as error:
         raise UsageError(f"{field} {regex!r} is no regular expression: {error}") from error
     if not found:
-        listing = "\n  ".join(list(names)[:40])
-        raise UsageError(f"{field} {regex!r} matches nothing; there are:\n  {listing}")
+        listing = ", ".join(list(names)[:SHOWN])
+        raise UsageError(f"{field} {regex!r} matches no whole name of {len(names)}: {listing}, ...")
     return found
 
 

@@ -83,7 +83,7 @@ def make_context(run: Run) -> dict[str, Any]:
         "interval": table.interval,
         "mixture_rows": (mixture := [row for rows in table.mixed(run.mixtures) for row in rows]),
         "mixture_markdown": table.to_markdown(mixture) if mixture else "",
-        "mixed_with": facts.mapping(run.env.get("interpolate")).get("other", ""),
+        "mixed": run.mixed,
         "steps": sorted({row.step for row in headlines}),
         "pictures": {
             "bars": [plot.bars("benchmarks", headlines)] if headlines else [],

@@ -54,6 +54,7 @@ class Run:
     evaluations: list[Evaluation] = field(default_factory=list)
     # share of this run's parameters -> results of their mixture with other ones
     mixtures: dict[float, list[dict[str, Any]]] = field(default_factory=dict)
+    mixed: dict[str, Any] = field(default_factory=dict)  # what was mixed: other, step
     done: dict[str, Any] | None = None
     failed: dict[str, Any] | None = None
     last_write: float | None = None  # seconds since the epoch
@@ -77,6 +78,8 @@ def read(path: Path) -> Run:
     run.events = list(_lines(run, path / "events.jsonl"))
     run.evaluations = _in_order(run.config, _evaluations(run))
     run.mixtures = mixtures(path)
+    if run.mixtures:
+        run.mixed = _object(run, "interpolate/mixed.json")
     if (path / "default_config.json").exists():
         run.default_config = _object(run, "default_config.json")
     _outcome(run)
@@ -98,6 +101,8 @@ def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
     folder = path / "interpolate"
     config = _object(Run(path), "config.json")
     for one in folder.iterdir() if folder.is_dir() else []:
+        if not one.is_dir():
+            continue
         results = _in_order(config, _evaluations(Run(one), examples=False))
         found[float(one.name)] = [evaluation.newest for evaluation in results]
     return dict(sorted(found.items()))

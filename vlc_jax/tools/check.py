@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vlc_jax.errors import WeightsError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.tools import load_exported
 
 TOLERANCE = 1e-4  # of cosines, float32
@@ -34,18 +34,21 @@ def check(
         inputs, outputs = Path(name) / "inputs.npz", Path(name) / "outputs.npz"
         np.savez(inputs, image=image, text=text)
         script = Path(load_exported.__file__)
-        done = subprocess.run(
-            [python, script, target, folder, inputs, outputs],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        )
+        try:
+            done = subprocess.run(
+                [python, script, target, folder, inputs, outputs],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            )
+        except OSError as error:
+            raise UsageError(f"cannot run --python {python}: {error.strerror}") from error
         if done.returncode == load_exported.NOT_INSTALLED:
             missing = done.stderr.strip().splitlines()[-1]
             return f"not checked: {missing} ({LIBRARIES[target]} is needed; see --python)"
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        if done.returncode or not outputs.exists():
+            last = (done.stderr.strip().splitlines() or [f"{python} said nothing"])[-1]
             raise WeightsError(f"{LIBRARIES[target]} cannot load what was written: {last}")
         with np.load(outputs) as found:
             theirs, scale = found["image"] @ found["text"].T, found["scale"].item()

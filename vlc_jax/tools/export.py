@@ -6,12 +6,14 @@ hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLD
 big_vision: one .npz (SigLIP).   peft: the adapter alone, for the transformers weights it was
 trained on; the others get an adapter merged. Where the library that a folder is for is installed,
 it must load the folder and give the same scores (to 1e-4), or nothing is written.
-Exit code 0: done; 2: the model has no such form, or wrong request.
+Exit code 0: done; 2: wrong request, or the model has no such form; 3: damaged checkpoints, or a
+folder that gives other scores; 30: the disk is full; 130: interrupted. Then nothing is written.
 """
 
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,18 +23,20 @@ from typing import Any
 import jax
 import numpy as np
 from ml_collections import ConfigDict
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import input_pipeline
 from input_pipeline import image as image_ops
+from input_pipeline.record import DataError
 from vlc_jax import build, pretrained, weights
 from vlc_jax.checkpoint import CheckpointError
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
 from vlc_jax.tools import check
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
-from vlc_jax.workdir import read_json
+from vlc_jax.workdir import saved_config
 
 TARGETS = {  # --to -> kind of model -> format
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
@@ -40,6 +44,7 @@ TARGETS = {  # --to -> kind of model -> format
     "big_vision": {"SigLIP": "big_vision"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
 }
+EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.DATA)
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
 
@@ -59,11 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="an interpreter with the library that the folder is for, to check it; default: this",
     )
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up first
     try:
         names, verdict = export(options.workdir, options.to, options.out, options.python)
-    except (UsageError, WeightsError, CheckpointError, OSError) as error:
+    except (UsageError, WeightsError, CheckpointError, DataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return EXIT_CODES.get(type(error), ExitCode.USAGE)
+    except SafetensorError as error:
+        print(f"error: cannot write {options.out}: {error}", file=sys.stderr)
+        return ExitCode.INFRASTRUCTURE
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written", file=sys.stderr)
+        return 130
     print(f"{options.out}: {', '.join(names)}\n{verdict}")
     return 0
 
@@ -80,9 +92,7 @@ def export(
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
-    if not (workdir / "config.json").exists():
-        raise UsageError(f"{workdir} is not a workdir: it has no config.json")
-    config = ConfigDict(read_json(workdir / "config.json")).lock()
+    config = saved_config(workdir)
     task = build.task(config)
     params, step = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
@@ -90,7 +100,8 @@ def export(
     kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
     name = TARGETS[target].get(kind)
     if name is None:
-        raise WeightsError(f"{target} has no {kind} format; choose another of {list(TARGETS)}")
+        others = [other for other, kinds in TARGETS.items() if kind in kinds]
+        raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
     architecture = pretrained.architecture(task.model)
     if target == "peft":
         arrays = adapter_arrays(config, task, workdir, weights.FORMATS[name].rules(architecture))
@@ -120,6 +131,12 @@ def adapter_arrays(
     if not config.lora.targets:
         raise UsageError(
             f"{workdir} trained no adapter (config.lora.targets is empty): use --to hf"
+        )
+    base = Path(config.weights.path)
+    if not (base / "config.json").exists() or (base / "env.json").exists():
+        raise UsageError(
+            f"PEFT puts an adapter on a transformers folder, but this one was trained on {base}; "
+            "export the merged weights with --to hf"
         )
     frozen, _ = pretrained.frozen_params(config, task)
     state = pretrained.newest_state(config, task, workdir, frozen)
@@ -174,7 +191,8 @@ def write(
         return
     if target == "peft":
         lora_config = weights.peft.config(
-            arrays, config.lora.rank, config.lora.alpha, config.weights.path
+            *(arrays, config.lora.rank, config.lora.alpha),
+            str(Path(config.weights.path).absolute()),
         )
         (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
         save_arrays(arrays, out / "adapter_model.safetensors")

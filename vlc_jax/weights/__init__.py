@@ -111,7 +111,10 @@ def load(
     brought to the model's resolution and context (`position.fit`).
     """
     arrays = files.read(path)
-    name = detect(arrays)
+    try:
+        name = detect(arrays)
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
     wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         flat = rename.load(FORMATS[name].rules(architecture), arrays, wanted, FORMATS[name].ignored)

@@ -67,6 +67,8 @@ def read(path: str | Path) -> dict[str, Any]:
         if where is not None and (where / name).exists():
             try:
                 facts |= reader(json.loads((where / name).read_text("utf-8")))
+            except WeightsError as error:
+                raise WeightsError(f"{where / name}: {error}") from error
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise WeightsError(f"{where / name} is damaged: {error!r}") from error
     return facts
@@ -84,7 +86,7 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     defaults = _DEFAULTS.get(str(config.get("model_type")).removesuffix("2"))
     if defaults is None:
         raise WeightsError(
-            f"config.json is of model_type {config.get('model_type')!r}; known: {list(_DEFAULTS)}"
+            f"it is of model_type {config.get('model_type')!r}; known: {list(_DEFAULTS)}"
         )
     image = {**defaults, **(config.get("vision_config") or {})}
     text = {**defaults, **(config.get("text_config") or {})}

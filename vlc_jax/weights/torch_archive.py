@@ -39,6 +39,8 @@ def read(path: Path) -> dict[str, np.ndarray]:
     Raises WeightsError for a file that is damaged, in the format torch had before 1.6, or asks for
     anything but tensors.
     """
+    if not path.stat().st_size:
+        raise WeightsError(f"{path} is empty")
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -168,6 +168,12 @@ def test_negclip_says_file_row_and_field_of_what_is_wrong(folder):
     path.write_text(text.replace("[6, 7, 8]", "[6, 7, 8"))
     with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is not a list"):
         negclip(folder)[5]
+    path.write_text(text.replace("[6, 7, 8]", "(6, 7, 8)"))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is a list such as .* got"):
+        negclip(folder)[5]
+    path.write_text(text.replace("[6, 7, 8]", "[" * 50_000))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is not a list"):
+        negclip(folder)[5]
     path.write_text(text.replace("\t[6, 7, 8]", ""))
     with pytest.raises(DataError, match=r"row 6 of .*tsv .* 4 fields where the header has 5"):
         negclip(folder)[5]
