@@ -77,6 +77,15 @@ def multipliers(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
     return jax.tree.map(factor, names)
 
 
+def without_frozen_gradients(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
+    """`params` whose frozen leaves (a factor of 0) have no gradient, so that none is computed."""
+    return jax.tree.map(
+        lambda p, factor: p if factor else jax.lax.stop_gradient(p),
+        params,
+        multipliers(params, rules),
+    )
+
+
 def decay_mask(params: Any, exclude: str = "") -> Any:
     """True where weight decay applies: matrices and larger, no bias, norm or logit scale.
 

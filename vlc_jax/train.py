@@ -156,6 +156,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
     }
 
     def loss(trained: Any, frozen: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+        trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
         params = build.merged(config, frozen, trained)
         image = task.normalise(batch["image"])
         with sharding.pinning(task.mesh):

@@ -5,11 +5,12 @@
 
 Must reproduce the row CLIP-COCO of Kamath et al. 2024 (table 10): COCO R@1 image / text 50.3 / 66.8
 and Flickr30k 68.5 / 83.4, from 30.5 / 50.1 and 58.8 / 77.4 before; ImageNet falls from 63.3 to
-53.2. The authors took about 3 hours on 4 A100; not yet run at full size here.
+53.2. The authors took about 3 hours on 4 A100. Not yet run at full size here; an estimate: at 41
+GFLOPs a pair 22 minutes of one A100 at 30 % of its bfloat16 peak, if the data come that fast.
 
 The paper gives model, data (train2017), 5 epochs and hardware, not learning rate, batch, decay or
 warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC); that code's 10,000
-steps of warmup would be more than the 5,775 of the run, so a tenth of these is taken here.
+steps of warmup would be more than the 5,777 of the run, so a tenth of these is taken here.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
 path (COCO captions JSON, a table, or a folder that input_pipeline.prepare wrote); image_folder;
@@ -33,6 +34,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         families.use_clip(config, args)
         families.five_epochs(config, args)
+        # 5 times over 591,753 captions; a record here is an image with its five captions, of which
+        # an epoch draws one. For a table with a row per caption: --config.epochs=5
+        config.epochs = 25.0
         config.input.crop = "random_resized"
         config.optimizer.warmup_steps = 577
         config.optimizer.learning_rate = 5e-6

@@ -5,7 +5,8 @@
 
 Must reproduce "FT" of SigLIP-L/16-384 in the left / right study on What'sUp (ACL 2025): individual
 and pairs 49.0 and 1.0 on subset A, 51.0 and 3.9 on B, which is no change (50.0 and 1.9, 51.5 and
-5.9 before). The authors used 4 GPUs; not yet run at full size here, so no time is given.
+5.9 before). The authors used 4 GPUs. Not yet run at full size here; an estimate: at 500 GFLOPs a
+pair (image tower locked) 100,000 pairs take 9 minutes on one A100 at 30 % of its bfloat16 peak.
 
 Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
 tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path (a

@@ -1,0 +1,77 @@
+"""One step of training on a tiny model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from configs import default
+from vlc_jax import build, losses, models, sharding, train
+
+pytestmark = pytest.mark.slow
+
+SMALL = {"width": 16, "heads": 2, "depth": 2, "projection": 8}
+LOCKED = (("image/.*", 0.0),)
+
+
+@pytest.fixture(scope="module")
+def start():
+    model = models.build(
+        "clip",
+        "B/32",
+        image={**SMALL, "image_size": 16, "patch_size": 4},
+        text={**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2},
+    )
+    task = build.Task(sharding.make_mesh(batch_size=8), None, model, lambda image: image)
+    params = models.init(model, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    batch = {
+        "image": jnp.asarray(rng.normal(size=(8, 16, 16, 3)), jnp.float32),
+        "text": jnp.asarray(rng.integers(3, 30, (8, 7))).at[:, -1].set(2),
+        "mask": jnp.ones(8, bool),
+        "stop": jnp.zeros(8, bool),
+    }
+    return task, params, batch
+
+
+def configured(rules):
+    config = default.get_config()
+    config.batch_size = 8
+    config.optimizer.warmup_steps = 1
+    config.optimizer.multipliers = rules
+    return config
+
+
+def stepped(start, rules):
+    task, params, batch = start
+    config = configured(rules)
+    tx = build.transformation(config, params, 10)
+    state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
+    step = jax.jit(train.make_step(config, task, steps=10)).lower(state, {}, batch).compile()
+    return *step(state, {}, batch), step.cost_analysis()["flops"]
+
+
+@pytest.mark.parametrize("rules", [(), LOCKED])
+def test_a_step_is_the_gradient_of_the_loss_through_the_optimizer(start, rules):
+    task, params, batch = start
+    config = configured(rules)
+
+    def loss(params):
+        outputs = task.model.apply({"params": params}, batch)
+        return losses.total({"infonce": {"weight": 1.0}}, outputs, batch, task.mesh)[0]
+
+    tx = build.transformation(config, params, 10)
+    updates, _ = tx.update(jax.grad(loss)(params), tx.init(params), params)
+    expected = optax.apply_updates(params, updates)
+    state, _, _ = stepped(start, rules)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=5e-6), state.params, expected)
+
+
+def test_a_locked_tower_costs_no_backward_pass(start):
+    _, params, _ = start
+    state, metrics, locked = stepped(start, LOCKED)
+    _, _, unlocked = stepped(start, ())
+    assert locked < 0.6 * unlocked  # 16 patches and a class token against 7 tokens
+    jax.tree.map(np.testing.assert_array_equal, state.params["image"], params["image"])
+    assert metrics["grad_norm"] > 0
