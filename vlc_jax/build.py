@@ -140,15 +140,7 @@ def normaliser(name: str) -> Callable[[Array], Array]:
 
 
 def total_steps(config: ConfigDict, examples: int) -> int:
-    """Steps of the whole run; the one place where epochs and examples become steps.
-
-    Raises UsageError also for a batch that no `examples` fill: pairs would be their own negatives.
-    """
-    if config.batch_size > examples:
-        raise UsageError(
-            f"config.batch_size={config.batch_size} is more than the {examples} records of the "
-            "source, so that pairs would be their own negatives; lower it"
-        )
+    """Steps of the whole run; the one place where epochs and examples become steps."""
     given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
     if len(given) != 1:
         raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")

@@ -243,7 +243,7 @@ def evaluate_workdir(
     shares = mixture_shares(config)
     workdir.check_config(config.to_dict(), allow_change, fields=JUDGED)
     task = build.task(config)
-    params, step = pretrained.newest(config, task, workdir.path, workdir.event)
+    params, step, _ = pretrained.newest(config, task, workdir.path, workdir.event)
     evaluation = Evaluation(config, task, workdir, stop)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here

@@ -8,7 +8,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -44,10 +44,11 @@ def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
     other = Task(mesh, tokenizer, model, build.normaliser(saved.input.normalisation))
     specification.check_tokenizer(config, task, tokenizer.vocabulary(), path)
     specification.check_facts(config, task, specification.facts(saved, other), path)
-    params, step = newest(saved, other, path)
-    logging.info("weights of %s, step %d", path, step)
+    found = newest(saved, other, path)
+    logging.info("weights of %s, step %d", path, found.step)
+    params = jax.tree.map(np.asarray, found.params)
     try:
-        return weights.fitted(jax.tree.map(np.asarray, params), shapes, architecture(task.model))
+        return weights.fitted(params, shapes, architecture(task.model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
 
@@ -57,39 +58,45 @@ def _warn(event: str, **facts: Any) -> None:
         logging.warning("%s %s", event, facts)
 
 
+class Newest(NamedTuple):
+    """The newest parameters of a workdir, an adapter merged, their step, and what was trained of
+    them: all, an adapter, or, at step 0, nothing (None).
+    """
+
+    params: Any
+    step: int
+    trained: Any | None
+
+
 def newest(
     config: ConfigDict,
     task: Task,
     workdir: Path,
     on_event: Callable[..., None] = _warn,
-) -> tuple[Any, int]:
-    """Parameters and step of the newest undamaged state of a workdir, an adapter merged; if nothing
-    was ever saved, what config.weights.path holds, as step 0.
+) -> Newest:
+    """What the newest undamaged state of a workdir holds; if nothing was ever saved, what
+    config.weights.path holds. Nothing in the workdir is changed.
 
     Raises UsageError when there is neither.
     """
     frozen, fingerprint = frozen_params(config, task)
-    state = newest_state(config, task, workdir, frozen, on_event)
+    state = _restored(config, task, workdir, frozen, on_event)
     if state is not None:
         _check_unchanged(workdir, fingerprint)
         merge = jax.jit(lambda *trees: build.merged(config, *trees))
-        return merge(frozen, state.params) if frozen else state.params, int(state.step)
+        params = merge(frozen, state.params) if config.lora.targets else state.params
+        return Newest(params, int(state.step), state.params)
     if not config.weights.path:
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.weights.path")
-    if frozen:
-        return frozen, 0
+    if config.lora.targets:
+        return Newest(frozen, 0, None)
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    return sharding.put_like(imported(config, task, shapes), shapes), 0
+    return Newest(sharding.put_like(imported(config, task, shapes), shapes), 0, None)
 
 
-def newest_state(
-    config: ConfigDict,
-    task: Task,
-    workdir: Path,
-    frozen: Any,
-    on_event: Callable[..., None] = _warn,
+def _restored(
+    config: ConfigDict, task: Task, workdir: Path, frozen: Any, on_event: Callable[..., None]
 ) -> State | None:
-    """The newest undamaged state of a workdir; None if nothing was ever saved."""
     folder = workdir / "checkpoints"
     if not folder.exists():
         return None
@@ -132,5 +139,5 @@ def architecture(model: nn.Module) -> weights.Architecture:
     return weights.Architecture(
         patch_size=model.image.patch_size or 0,
         heads={"image": model.image.heads, "text": model.text.heads},
-        may_cut_text=model.text.is_causal and model.text.pooling == "eos",
+        may_cut_text=specification.may_cut_text(model),
     )

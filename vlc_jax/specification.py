@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -58,7 +59,7 @@ def check_facts(
     where it is set.
     """
     ours = facts(config, task)
-    if _may_cut_text(task) and "context_length" in theirs:
+    if may_cut_text(task.model) and "context_length" in theirs:
         ours["context_length"] = max(ours["context_length"], theirs["context_length"])
     differing = [
         f"{name} is {theirs[name]}, here {ours[name]} ({_field(config, name)})"
@@ -108,13 +109,14 @@ def _text_facts(task: Task) -> dict[str, Any]:
     names = {index: token for token, index in tokenizer.vocabulary().items()}
     if tokenizer.eos_id in names:
         found["eos_token"] = names[tokenizer.eos_id]
-    if tokenizer.pad_id in names and not _may_cut_text(task):
+    if tokenizer.pad_id in names and not may_cut_text(task.model):
         found["pad_token"] = names[tokenizer.pad_id]
     return found
 
 
-def _may_cut_text(task: Task) -> bool:
-    return task.model.text.is_causal and task.model.text.pooling == "eos"
+def may_cut_text(model: nn.Module) -> bool:
+    """Whether a text never reads what follows its end."""
+    return model.text.is_causal and model.text.pooling == "eos"
 
 
 def _field(config: ConfigDict, fact: str) -> str:

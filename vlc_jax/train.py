@@ -55,6 +55,8 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.claim(config.to_dict())
     workdir.write_env(parameters=count_parameters(config, frozen, state), input=fingerprints)
     workdir.event("resume" if start else "start", step=start, steps=steps)
+    if config.batch_size > len(source):  # pairs become their own negatives
+        workdir.event("batch_beyond_source", batch_size=config.batch_size, records=len(source))
     data = make_loader(config, task, source, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
     run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)

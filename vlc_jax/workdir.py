@@ -165,7 +165,12 @@ class Workdir:
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
 
 
-LOUD = frozenset({"corrupt_checkpoint", "bad_record", "nonfinite", "preempted", "config_change"})
+LOUD = frozenset(
+    {
+        *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
+        *("nonfinite", "preempted"),
+    }
+)
 
 
 def environment() -> dict[str, Any]:

@@ -94,7 +94,7 @@ def export(
         raise UsageError(f"{out} exists already; name a new folder")
     config = saved_config(workdir)
     task = build.task(config)
-    params, step = pretrained.newest(config, task, workdir)
+    found = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
     is_eva02 = task.model.image.activation == "swiglu"
     kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
@@ -104,18 +104,18 @@ def export(
         raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
     architecture = pretrained.architecture(task.model)
     if target == "peft":
-        arrays = adapter_arrays(config, task, workdir, weights.FORMATS[name].rules(architecture))
+        arrays = adapter_arrays(config, found, weights.FORMATS[name].rules(architecture))
     else:
-        arrays = weights.save(jax.tree.map(np.asarray, params), name, architecture)
+        arrays = weights.save(jax.tree.map(np.asarray, found.params), name, architecture)
     facts = describe(config, task, is_siglip)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         write(partial, target, arrays, facts, config, task.tokenizer)
-        card = model_card(config, workdir, target, step)
+        card = model_card(config, workdir, target, found.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = task.tokenizer(CHECKED_ON)
-        verdict = check.check(partial, target, task.model, params, text, python)
+        verdict = check.check(partial, target, task.model, found.params, text, python)
         partial.chmod(0o755)
         partial.rename(out)
     except BaseException:
@@ -125,30 +125,24 @@ def export(
 
 
 def adapter_arrays(
-    config: ConfigDict, task: build.Task, workdir: Path, rules: Sequence[Rule]
+    config: ConfigDict, found: pretrained.Newest, rules: Sequence[Rule]
 ) -> dict[str, np.ndarray]:
-    """The newest adapter of a workdir as PEFT names it."""
-    if not config.lora.targets:
-        raise UsageError(
-            f"{workdir} trained no adapter (config.lora.targets is empty): use --to hf"
-        )
+    """The adapter of a workdir as PEFT names it."""
+    if not config.lora.targets or found.trained is None:
+        raise UsageError("there is no trained adapter (config.lora.targets): use --to hf")
     base = Path(config.weights.path)
     if not (base / "config.json").exists() or (base / "env.json").exists():
         raise UsageError(
             f"PEFT puts an adapter on a transformers folder, but this one was trained on {base}; "
             "export the merged weights with --to hf"
         )
-    frozen, _ = pretrained.frozen_params(config, task)
-    state = pretrained.newest_state(config, task, workdir, frozen)
-    if state is None:
-        raise UsageError(f"no checkpoint in {workdir}: train first")
-    if full := sorted(weights.flatten({k: v for k, v in state.params.items() if k != lora.LORA})):
-        raise WeightsError(
-            f"the run also trained {full[0]} in full, which a PEFT adapter has no place for; use "
+    full = weights.flatten({k: v for k, v in found.trained.items() if k != lora.LORA})
+    if full:
+        raise UsageError(
+            f"the run also trained {min(full)} in full, which a PEFT adapter has no place for; use "
             "--to hf"
         )
-    adapters = jax.tree.map(np.asarray, lora.adapters(state.params))
-    return weights.peft.save(adapters, rules)
+    return weights.peft.save(jax.tree.map(np.asarray, lora.adapters(found.trained)), rules)
 
 
 def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Model:
