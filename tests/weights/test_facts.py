@@ -119,6 +119,16 @@ def open_clip(text, **pixels):
 
 
 @pytest.mark.parametrize(
+    ("text", "activation"),
+    [({}, "gelu"), ({"act_kwargs": {"approximate": "tanh"}}, "gelu_tanh")],
+)
+def test_open_clips_siglip_has_the_exact_gelu_in_its_image_tower(tmp_path, text, activation):
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(open_clip(text)))
+    said = facts.read(tmp_path)
+    assert (said["image_activation"], said["text_activation"]) == ("gelu", activation)
+
+
+@pytest.mark.parametrize(
     ("text", "lower_case", "strips_punctuation"),
     [
         ({"tokenizer_kwargs": {"clean": "canonicalize"}, "vocab_size": 32_000}, True, True),

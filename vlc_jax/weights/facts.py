@@ -135,6 +135,13 @@ def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
         activation = "quick_gelu" if model.get("quick_gelu", False) else "gelu"
         facts |= {"image_activation": activation, "text_activation": activation}
         facts |= {"image_epsilon": 1e-5, "text_epsilon": 1e-5}
+    elif "siglip" in model["vision_cfg"]["timm_model_name"]:
+        # timm's image towers have the exact GELU, though the authors' have tanh's
+        is_tanh = model["text_cfg"].get("act_kwargs", {}).get("approximate") == "tanh"
+        facts |= {
+            "image_activation": "gelu",
+            "text_activation": "gelu_tanh" if is_tanh else "gelu",
+        }
     for key in ("mean", "std"):
         if key in pixels:
             facts[key] = tuple(pixels[key])
