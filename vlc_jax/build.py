@@ -1,6 +1,7 @@
 """A config becomes the things of a run: data, tokenizer, model, optimizer, sharded state.
 
-Only this module, train and evaluate see a ConfigDict; everything they call gets keyword arguments.
+Only this module, train, evaluate, pretrained, specification and the tools see a ConfigDict;
+everything they call gets keyword arguments.
 """
 
 from collections.abc import Callable, Iterator

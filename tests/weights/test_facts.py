@@ -119,13 +119,23 @@ def open_clip(text, **pixels):
 
 
 @pytest.mark.parametrize(
-    ("text", "activation"),
-    [({}, "gelu"), ({"act_kwargs": {"approximate": "tanh"}}, "gelu_tanh")],
+    ("name", "text", "activations"),
+    [
+        ("vit_base_patch16_siglip_224", {}, ("gelu", "gelu")),
+        ("vit_large_patch16_siglip_384", {"act_kwargs": {"approximate": "tanh"}}, ("gelu", "tanh")),
+        ("vit_so400m_patch14_siglip_384", {}, ("gelu", "gelu")),
+        ("vit_so400m_patch16_siglip_256", {}, ("tanh", "gelu")),
+        ("vit_base_patch32_siglip_256", {"act_kwargs": {"approximate": "tanh"}}, ("tanh", "tanh")),
+        ("vit_large_patch16_siglip_512", {}, ("tanh", "gelu")),
+    ],
 )
-def test_open_clips_siglip_has_the_exact_gelu_in_its_image_tower(tmp_path, text, activation):
-    (tmp_path / "open_clip_config.json").write_text(json.dumps(open_clip(text)))
+def test_the_gelu_of_open_clips_siglip_is_that_of_timms_tower(tmp_path, name, text, activations):
+    config = open_clip(text)
+    config["model_cfg"]["vision_cfg"]["timm_model_name"] = name
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     said = facts.read(tmp_path)
-    assert (said["image_activation"], said["text_activation"]) == ("gelu", activation)
+    found = (said["image_activation"], said["text_activation"])
+    assert found == tuple(a.replace("tanh", "gelu_tanh") for a in activations)
 
 
 @pytest.mark.parametrize(

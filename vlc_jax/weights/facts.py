@@ -5,6 +5,7 @@ numbers), so what a folder says is compared with the config before anything runs
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ _DEFAULTS = {
         "max_position_embeddings": 64,
     },
 }
+# timm's SigLIP towers with the authors' GELU (timm 1.0.31); its others have the exact one.
+_TIMM_TANH = re.compile(
+    "vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip|vit_large_patch16_siglip_512"
+)
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 # Hugging Face's class -> what it means. GemmaTokenizer is SigLIP 2's: its folders ask for
 # do_lower_case, which that class ignores; its authors lower.
@@ -135,11 +140,10 @@ def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
         activation = "quick_gelu" if model.get("quick_gelu", False) else "gelu"
         facts |= {"image_activation": activation, "text_activation": activation}
         facts |= {"image_epsilon": 1e-5, "text_epsilon": 1e-5}
-    elif "siglip" in model["vision_cfg"]["timm_model_name"]:
-        # timm's image towers have the exact GELU, though the authors' have tanh's
+    elif "siglip" in (name := model["vision_cfg"]["timm_model_name"]):
         is_tanh = model["text_cfg"].get("act_kwargs", {}).get("approximate") == "tanh"
         facts |= {
-            "image_activation": "gelu",
+            "image_activation": "gelu_tanh" if _TIMM_TANH.match(name) else "gelu",
             "text_activation": "gelu_tanh" if is_tanh else "gelu",
         }
     for key in ("mean", "std"):
