@@ -1,5 +1,6 @@
 """What a user types wrong ends in one line that says the rule, the value and the cure."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from input_pipeline.sources.records import RecordsSource
 from tests import helpers
+from vlc_jax import main
+from vlc_jax.errors import ExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +116,9 @@ def test_help_lists_the_flags(tmp_path):
     done = helpers.run(helpers.TINY, tmp_path / "run", "--help")
     assert "--workdir" in done.stdout
     assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_or_broken_disk_is_for_the_supervisor(number):
+    assert main.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
+    assert main.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None

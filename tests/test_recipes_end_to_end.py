@@ -154,6 +154,21 @@ RECIPES = {  # recipe -> its weights, dataset, annotations, options of prepare
 }
 
 
+def train_with_a_stop(config, workdir, flags):
+    """SIGTERM after two steps, then the same command to the end."""
+    job = helpers.start(config, workdir, *flags)
+    metrics = workdir / "metrics.jsonl"
+    deadline = time.monotonic() + 240
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 2):
+        assert job.poll() is None, job.stderr.read()
+        assert time.monotonic() < deadline
+    job.send_signal(signal.SIGTERM)
+    _, stderr = job.communicate(timeout=120)
+    assert job.returncode == 75, stderr
+    done = helpers.run(config, workdir, *flags)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path, recipe):
     write, dataset, annotations, options = RECIPES[recipe]
@@ -173,19 +188,10 @@ def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path
     )
 
     workdir = tmp_path / "run"
-    job = helpers.start(config, workdir, *flags)
-    metrics = workdir / "metrics.jsonl"
-    deadline = time.monotonic() + 240
-    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 2):
-        assert job.poll() is None, job.stderr.read()
-        assert time.monotonic() < deadline
-    job.send_signal(signal.SIGTERM)
-    _, stderr = job.communicate(timeout=120)
-    assert job.returncode == 75, stderr
-    done = helpers.run(config, workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    train_with_a_stop(config, workdir, flags)
     events = [row["event"] for row in helpers.rows(workdir / "events.jsonl")]
     assert {"weights", "preempted", "resume", "done"} <= set(events)
+    metrics = workdir / "metrics.jsonl"
     steps = [row["step"] for row in helpers.rows(metrics)]
     count = PARTS["train"] + PARTS["restval"] * (recipe == "siglip_ft")
     assert steps == list(range(1, 5 * count // 8 + 1))
