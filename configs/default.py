@@ -25,9 +25,12 @@ def get_config() -> ConfigDict:
     config.model = _model()
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
-    config.weights = ConfigDict({"path": placeholder(str)})
+    config.init_from = placeholder(str)
+    # A whole config of another run: it is trained first, in the folder `pretrain` of the workdir,
+    # and this run starts from it. None, or init_from given: there is none.
+    config.pretrain = placeholder(ConfigDict)
     config.lora = _lora()
-    # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as weights.path.
+    # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as init_from.
     config.interpolate = ConfigDict(
         {"other": placeholder(str), "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)}
     )
@@ -60,6 +63,19 @@ def get_config() -> ConfigDict:
 def loss(weight: float) -> dict:
     """The options every loss has."""
     return {"weight": weight, "implementation": "dense", "chunk": placeholder(int)}
+
+
+def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
+    """How many texts each example gets, of which kinds, and what stands in for missing ones."""
+    return {
+        "count": count,  # per caption; 0: the batch has none
+        # kind -> share. "given": what the records hold, of any kind; else what a generator of that
+        # name (input_pipeline.text) makes of the caption at each reading, or made when the data
+        # were prepared. A kind of share 0 only stands in for others.
+        "kinds": kinds or {"given": 1.0},
+        "missing": missing,  # skip (masked) | replace (another kind) | self (the caption; positives)
+        "options": {},  # generator -> its options
+    }
 
 
 def _input() -> ConfigDict:
@@ -113,6 +129,9 @@ def _input() -> ConfigDict:
             "crop_scale": (0.9, 1.0),  # area range of random_resized
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
+            "hard_images": 0,  # per example: confusable images, which are further rows of the batch
+            "negatives": texts(),  # hard negative captions of each example
+            "positives": texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled
             "loader": {

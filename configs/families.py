@@ -52,7 +52,7 @@ FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
 
 
 def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_length: int) -> None:
-    config.weights.path = args.weights or None
+    config.init_from = args.weights or None
     config.model.variant = args.variant
     config.input.image_size = image_size
     config.text.context_length = context_length

@@ -24,6 +24,8 @@ class Record:
 
     `negatives` and `positives` hold one list per caption (hard negatives that are wrong for the
     image, hard positives that are right for it); empty means: made on the fly or not used.
+    `negative_kinds` and `positive_kinds` say, in lists of the same shape, what each of them is
+    ("negclip", "replace", ...: the generator); empty means: not known.
     `hard_images` are ids of records whose images are easily confused with this one. `group` is
     any JSON value to split results by; `meta` anything else a reader of the source may want.
     """
@@ -33,6 +35,8 @@ class Record:
     captions: Sequence[str]
     negatives: Sequence[Sequence[str]] = ()
     positives: Sequence[Sequence[str]] = ()
+    negative_kinds: Sequence[Sequence[str]] = ()
+    positive_kinds: Sequence[Sequence[str]] = ()
     hard_images: Sequence[str] = ()
     group: Any = None
     meta: dict[str, Any] = field(default_factory=dict)
@@ -52,3 +56,12 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Record: ...
+
+
+@runtime_checkable
+class Findable(Protocol):
+    """A source whose records can be had by their id, as hard images need it."""
+
+    def find(self, record_id: str) -> Record:
+        """Raises DataError if there is no such record, or if it cannot be read."""
+        ...

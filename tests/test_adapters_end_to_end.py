@@ -43,7 +43,7 @@ def retrieval(workdir, step):
 def adapted(base, tmp_path_factory):
     """A run of six steps that saved an adapter of `base`, killed after three and started again."""
     workdir = tmp_path_factory.mktemp("adapted") / "run"
-    flags = (f"--config.weights.path={base}", *LORA, "--config.lora.dora=True")
+    flags = (f"--config.init_from={base}", *LORA, "--config.lora.dora=True")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
     assert done.returncode == 0, done.stderr
     return workdir, flags
@@ -104,7 +104,7 @@ def test_another_base_is_refused(base, adapted, tmp_path):
     assert done.returncode == 0, done.stderr
     moved = tmp_path / "moved"
     shutil.copytree(workdir, moved)
-    changed = (f"--config.weights.path={other}", *flags[1:])
+    changed = (f"--config.init_from={other}", *flags[1:])
     done = helpers.run(helpers.TINY, moved, "--mode=eval", *changed)
     assert done.returncode == 3
     assert "was trained on other weights" in done.stderr
@@ -115,7 +115,7 @@ def test_another_base_is_refused(base, adapted, tmp_path):
 
 def test_a_run_starts_from_all_parameters_of_a_workdir(base, tmp_path):
     workdir = tmp_path / "run"
-    flags = (f"--config.weights.path={base}", "--config.optimizer.learning_rate=0.0")
+    flags = (f"--config.init_from={base}", "--config.optimizer.learning_rate=0.0")
     done = helpers.run(helpers.TINY + ":steps=3", workdir, *flags)
     assert done.returncode == 0, done.stderr
     before, after = params(base, 4), params(workdir, 3)
@@ -124,7 +124,7 @@ def test_a_run_starts_from_all_parameters_of_a_workdir(base, tmp_path):
 
 def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
     workdir = tmp_path / "run"
-    flags = (f"--config.weights.path={base}", "--config.optimizer.learning_rate=0.01")
+    flags = (f"--config.init_from={base}", "--config.optimizer.learning_rate=0.01")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
     assert done.returncode == 0, done.stderr
     mixed = (f"--config.interpolate.other={base}", "--config.interpolate.alpha=(0.0,0.5,1.0)")
@@ -157,15 +157,15 @@ def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (("--config.lora.targets=.*/query/kernel",), 2, "set config.weights.path"),
+        (("--config.lora.targets=.*/query/kernel",), 2, "set config.init_from"),
         (
-            ("--config.weights.path={base}", "--config.lora.targets=qeury"),
+            ("--config.init_from={base}", "--config.lora.targets=qeury"),
             2,
             "matches no whole name",
         ),
-        (("--config.weights.path={base}", "--config.model.activation=gelu"), 2, "activation is"),
-        (("--config.weights.path={base}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
-        (("--config.weights.path={base}", "--config.text.tokenizer=digits"), 2, "'digits' is not"),
+        (("--config.init_from={base}", "--config.model.activation=gelu"), 2, "activation is"),
+        (("--config.init_from={base}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
+        (("--config.init_from={base}", "--config.text.tokenizer=digits"), 2, "'digits' is not"),
     ],
 )
 def test_what_does_not_fit_is_refused(base, tmp_path, flags, code, words):

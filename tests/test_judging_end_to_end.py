@@ -69,7 +69,7 @@ def test_a_config_of_another_version_is_named(run):
     config = json.loads((run / "config.json").read_text())
     del config["lora"]
     (run / "config.json").write_text(json.dumps(config))
-    done = helpers.run(helpers.TINY, run.parent / "new", f"--config.weights.path={run}")
+    done = helpers.run(helpers.TINY, run.parent / "new", f"--config.init_from={run}")
     assert done.returncode == 2, done.stderr
     assert "config.json has no field 'lora'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -80,7 +80,7 @@ def test_reading_a_damaged_workdir_says_so_and_changes_nothing_in_it(run):
     shutil.copytree(newest, run / "checkpoints/3")
     (newest / "manifest.json").write_text("{}")
     before = contents(run)
-    flags = (f"--config.weights.path={run}", "--config.optimizer.warmup_steps=1")
+    flags = (f"--config.init_from={run}", "--config.optimizer.warmup_steps=1")
     done = helpers.run(helpers.TINY + ":steps=2", run.parent / "new", *flags)
     assert done.returncode == 0, done.stderr
     log = (run.parent / "new/logs/host_000.log").read_text()

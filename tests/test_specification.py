@@ -41,7 +41,7 @@ def siglip(folder) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         config.platform = "cpu"
-        config.weights.path = str(folder)
+        config.init_from = str(folder)
         config.model.variant = "SigLIP-B/16"
         config.model.vocab_size = 16
         config.model.image = TOWER
@@ -55,7 +55,7 @@ def siglip(folder) -> ConfigDict:
 
 
 def check(config):
-    specification.check_files(config, build.task(config), config.weights.path)
+    specification.check_files(config, build.task(config), config.init_from)
 
 
 def test_a_config_that_has_what_the_weights_say_is_taken(folder):
@@ -170,7 +170,7 @@ def test_a_damaged_tokenizer_beside_the_weights_is_named(folder, tmp_path):
 
 def test_an_id_beyond_the_embedding_is_refused_without_any_weights(folder):
     config = siglip(folder)
-    config.weights.path = None
+    config.init_from = None
     config.model.vocab_size = 10
     with pytest.raises(UsageError, match=r"has 11 ids .* but the model embeds 10"):
         build.task(config)

@@ -80,7 +80,7 @@ def shapes(model):
 def run(start, workdir, *flags, weights="hf"):
     table = start / "captions.jsonl"
     config = f"{start / 'config.py'}:path={table},batch=4,steps=4,size=32,holdout=0"
-    return helpers.run(config, workdir, f"--config.weights.path={start / weights}", *flags)
+    return helpers.run(config, workdir, f"--config.init_from={start / weights}", *flags)
 
 
 def test_weights_are_evaluated_without_training(start, tmp_path):

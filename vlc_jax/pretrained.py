@@ -1,6 +1,6 @@
 """Where parameters come from that are not initialised here: weights of others, and workdirs.
 
-config.weights.path names a file or folder of another project (`vlc_jax.weights`) or the workdir of
+config.init_from names a file or folder of another project (`vlc_jax.weights`) or the workdir of
 a run, whose newest state is taken.
 """
 
@@ -23,12 +23,12 @@ from vlc_jax.workdir import read_json, saved_config
 
 
 def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = None) -> Any:
-    """The parameters at `path`, else at config.weights.path, numpy float32, a tree like `shapes`.
+    """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
 
     Raises UsageError if what is known of them (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
     """
-    source = Path(path or config.weights.path)
+    source = Path(path or config.init_from)
     if (source / "checkpoints").is_dir() or (source / "env.json").exists():
         return _of_workdir(source, config, task, shapes)
     specification.check_files(config, task, source)
@@ -75,7 +75,7 @@ def newest(
     on_event: Callable[..., None] = _warn,
 ) -> Newest:
     """What the newest undamaged state of a workdir holds; if nothing was ever saved, what
-    config.weights.path holds. Nothing in the workdir is changed.
+    config.init_from holds. Nothing in the workdir is changed.
 
     Raises UsageError when there is neither.
     """
@@ -86,8 +86,8 @@ def newest(
         merge = jax.jit(lambda *trees: build.merged(config, *trees))
         params = merge(frozen, state.params) if config.lora.targets else state.params
         return Newest(params, int(state.step), state.params)
-    if not config.weights.path:
-        raise UsageError(f"no checkpoint in {workdir}: train first, or set config.weights.path")
+    if not config.init_from:
+        raise UsageError(f"no checkpoint in {workdir}: train first, or set config.init_from")
     if config.lora.targets:
         return Newest(frozen, 0, None)
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
@@ -110,8 +110,8 @@ def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
     """The parameters that an adapter is trained on, and their fingerprint; empty without one."""
     if not config.lora.targets:
         return {}, {}
-    if not config.weights.path:
-        raise UsageError("config.lora adapts pretrained weights: set config.weights.path")
+    if not config.init_from:
+        raise UsageError("config.lora adapts pretrained weights: set config.init_from")
     if not 0 < config.lora.alpha < float("inf"):
         raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
@@ -130,7 +130,7 @@ def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
     if fingerprint and saved not in (None, fingerprint["weights"]):
         raise WeightsError(
             f"the adapter in {workdir} was trained on other weights ({saved}) than those at "
-            f"config.weights.path now ({fingerprint['weights']}): restore them"
+            f"config.init_from now ({fingerprint['weights']}): restore them"
         )
 
 

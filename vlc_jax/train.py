@@ -229,7 +229,7 @@ def restore_or_init(
     config: ConfigDict, task: Task, workdir: Workdir, steps: int, frozen: Any
 ) -> tuple[State, Checkpoints]:
     """The newest undamaged state of the workdir; if nothing was ever saved, a new one: an adapter
-    of the frozen parameters, or all of them, those of config.weights.path if that is set.
+    of the frozen parameters, or all of them, those of config.init_from if that is set.
     """
     init = build.init_state(config, task.model, steps, frozen)
     shapes = build.state_shapes(task.mesh, init, frozen)
@@ -242,13 +242,13 @@ def restore_or_init(
     state = checkpoints.restore(shapes)
     if state is None:
         imported = None
-        if config.weights.path and not frozen:  # read before anything is allocated
+        if config.init_from and not frozen:  # read before anything is allocated
             imported = pretrained.imported(config, task, shapes.params)
         state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))(frozen)
         if imported is not None:
             state = state._replace(params=sharding.put_like(imported, shapes.params))
-        if config.weights.path:
-            workdir.event("weights", path=str(config.weights.path))
+        if config.init_from:
+            workdir.event("weights", path=str(config.init_from))
     return state, checkpoints
 
 

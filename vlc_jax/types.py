@@ -36,9 +36,9 @@ class ImageFeatures(NamedTuple):
 class TextFeatures(NamedTuple):
     """What a text tower gives; `mask` is True on real tokens, the end-of-text token included."""
 
-    pooled: Float[Array, "texts embed"]
-    tokens: Float[Array, "texts length embed"] | None = None
-    mask: Bool[Array, "texts length"] | None = None
+    pooled: Float[Array, "*texts embed"]
+    tokens: Float[Array, "*texts length embed"] | None = None
+    mask: Bool[Array, "*texts length"] | None = None
 
 
 class Outputs(NamedTuple):
@@ -46,6 +46,10 @@ class Outputs(NamedTuple):
 
     `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`; both are
     in linear space: logits = logit_scale * scores + logit_bias.
+
+    Hard negatives and positives are texts with an axis more, `pooled` (texts, negatives, embed):
+    `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
+    k]` image i against its own. XLA drops the computation of those that no loss reads.
     """
 
     image: ImageFeatures
@@ -53,8 +57,12 @@ class Outputs(NamedTuple):
     scores: Float[Array, "images texts"] | None
     logit_scale: Float[Array, ""]
     logit_bias: Float[Array, ""] | None = None
-    negative_scores: Array | None = None
-    positive_scores: Array | None = None
+    negative_text: TextFeatures | None = None
+    negative_scores: Float[Array, "images texts negatives"] | None = None
+    own_negative_scores: Float[Array, "images negatives"] | None = None
+    positive_text: TextFeatures | None = None
+    positive_scores: Float[Array, "images texts positives"] | None = None
+    own_positive_scores: Float[Array, "images positives"] | None = None
 
 
 _pin_batch: ContextVar[Callable[[jax.Array], jax.Array]] = ContextVar(

@@ -130,7 +130,7 @@ def adapter_arrays(
     """The adapter of a workdir as PEFT names it."""
     if not config.lora.targets or found.trained is None:
         raise UsageError("there is no trained adapter (config.lora.targets): use --to hf")
-    base = Path(config.weights.path)
+    base = Path(config.init_from)
     if not (base / "config.json").exists() or (base / "env.json").exists():
         raise UsageError(
             f"PEFT puts an adapter on a transformers folder, but this one was trained on {base}; "
@@ -186,7 +186,7 @@ def write(
     if target == "peft":
         lora_config = weights.peft.config(
             *(arrays, config.lora.rank, config.lora.alpha),
-            str(Path(config.weights.path).absolute()),
+            str(Path(config.init_from).absolute()),
         )
         (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
         save_arrays(arrays, out / "adapter_model.safetensors")
@@ -228,7 +228,7 @@ def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str
         f"# {workdir.name}",
         "",
         f"{done}, exported as {target}. Architecture {config.model.variant}, started from "
-        f"{config.weights.path or 'random weights'}.",
+        f"{config.init_from or 'random weights'}.",
         "",
         "| benchmark | metric | value | 95 % interval | chance | n |",
         "|---|---|---|---|---|---|",
