@@ -73,7 +73,8 @@ def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
         # name (input_pipeline.text) makes of the caption at each reading, or made when the data
         # were prepared. A kind of share 0 only stands in for others.
         "kinds": kinds or {"given": 1.0},
-        "missing": missing,  # skip (masked) | replace (another kind) | self (the caption; positives)
+        # skip (masked) | replace (by another kind) | self (the caption itself, of positives)
+        "missing": missing,
         "options": {},  # generator -> its options
     }
 
