@@ -29,7 +29,7 @@ def identity(name: str) -> str:
 def read_list(path: Path) -> frozenset[str]:
     """The images of a text file with one per line: identities, or file names.
 
-    Raises ValueError for a missing file, DataError for one that is no UTF-8 text or holds nothing.
+    Raises ValueError for a missing file, DataError for one that is no UTF-8 text.
     """
     if not path.is_file():
         raise ValueError(f"exclude: no file {path}")
@@ -37,7 +37,4 @@ def read_list(path: Path) -> frozenset[str]:
         lines = [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error.reason}") from error
-    named = [line for line in lines if line]
-    if not named:
-        raise DataError(f"{path} names no image; leave out `exclude` to exclude none")
-    return frozenset(line if line.startswith(_KINDS) else identity(line) for line in named)
+    return frozenset(line if line.startswith(_KINDS) else identity(line) for line in lines if line)

@@ -147,6 +147,12 @@ def test_bad_hard_images_give_way_to_other_hard_images_first():
         assert batches.bad == {}
 
 
+def test_halves_of_ids_are_as_different_as_the_ids():
+    ids = np.array([1, 2**32 + 1, 2**32, 5 * 2**32 + 7], np.uint64)
+    assert contract.split_ids(ids).tolist() == [[1, 0], [1, 1], [0, 1], [7, 5]]
+    assert contract.split_ids(ids).dtype == np.uint32
+
+
 def test_record_ids_name_hard_images_too():
     with loader() as batches:
         ids = batches.record_ids(1)
