@@ -189,6 +189,12 @@ def test_the_stream_of_a_text_is_the_seed_and_the_position():
     assert (first["negative_text"][order[0]] != later["negative_text"][order[1]]).any()
 
 
+def test_no_two_rows_share_their_draws():
+    batches = take(5, Neighbours(caption="n1"), negatives=made())
+    drawn = np.concatenate([batch["negative_text"][:, :, 2] for batch in batches])
+    assert len(np.unique(drawn, axis=0)) > 50  # of 60 rows, each with 2 of 30 numbers
+
+
 def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():
     refusing = made(kind="prefix", options={"prefix": {"prefix": "n1 ", "refused": "n7"}})
     with loader(hard_images=0, negatives=refusing) as batches:
