@@ -26,9 +26,9 @@ def get_config() -> ConfigDict:
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
     config.init_from = placeholder(str)
-    # A whole config of another run: it is trained first, in the folder `pretrain` of the workdir,
-    # and this run starts from it. None, or init_from given: there is none.
-    config.pretrain = placeholder(ConfigDict)
+    # A whole config: that run comes first, in the folder `pretrain` of the workdir, and this one
+    # starts from it. Empty, or init_from given: nothing comes first.
+    config.pretrain = ConfigDict()
     config.lora = _lora()
     # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as init_from.
     config.interpolate = ConfigDict(

@@ -26,13 +26,15 @@ POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked a
 
 
 def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
-    """Trains from the newest checkpoint of `workdir`, or from the start, to the end.
+    """Trains from the newest checkpoint of `workdir`, or from the start, to the end; the run that
+    config.pretrain describes comes first.
 
     Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM
     or SIGINT once the state is saved.
     """
     if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
+    config = pretrain(config, workdir, stop, allow_change)
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
@@ -72,6 +74,27 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.event("done", step=steps)
     workdir.finish(step=steps)
     evaluation.publish(steps)
+
+
+def pretrain(
+    config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool
+) -> ConfigDict:
+    """The config of a run that starts from weights, those of config.pretrain having been trained in
+    the folder `pretrain` of the workdir, or gone on with, where that is due.
+    """
+    if not config.pretrain or config.init_from:
+        return config
+    first = Workdir(workdir.path / "pretrain")
+    try:
+        first.check_config(config.pretrain.to_dict(), allow_change)
+        if not (first.path / "DONE").exists():
+            train(config.pretrain, first, stop, allow_change)
+    finally:
+        first.close()
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.init_from = str(first.path)
+    return config.lock()
 
 
 class Run:
