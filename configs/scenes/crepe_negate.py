@@ -3,8 +3,8 @@ denied.
 
   python -m vlc_jax.main --config configs/scenes/crepe_negate.py --workdir runs/crepe_negate
 
-As the models crepe_ft_negate of Hsieh et al. (2023) and Kamath et al. (2024), whose training code is
-not public. Arguments: those of configs/finetuning.py.
+As the models crepe_ft_negate of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
+is not public. Arguments: those of configs/finetuning.py.
 """
 
 from ml_collections import ConfigDict

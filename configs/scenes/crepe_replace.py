@@ -3,8 +3,8 @@ relation replaced by another one.
 
   python -m vlc_jax.main --config configs/scenes/crepe_replace.py --workdir runs/crepe_replace
 
-As the models crepe_ft_replace of Hsieh et al. (2023) and Kamath et al. (2024), whose training code is
-not public. Arguments: those of configs/finetuning.py.
+As the models crepe_ft_replace of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
+is not public. Arguments: those of configs/finetuning.py.
 """
 
 from ml_collections import ConfigDict

@@ -3,8 +3,8 @@ objects, exchanged.
 
   python -m vlc_jax.main --config configs/scenes/crepe_swap.py --workdir runs/crepe_swap
 
-As the models crepe_ft_swap of Hsieh et al. (2023) and Kamath et al. (2024), whose training code is
-not public. Arguments: those of configs/finetuning.py.
+As the models crepe_ft_swap of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
+is not public. Arguments: those of configs/finetuning.py.
 """
 
 from ml_collections import ConfigDict
