@@ -86,6 +86,12 @@ def _input() -> ConfigDict:
             "scenes": {
                 "world": "scenes-mini",  # named world of input_pipeline/scenes/world.py
                 "count": 64_000,  # different training scenes
+                "captions": 4,  # per picture; one of them is drawn at each reading
+                "world_options": {},  # fields of World in the same file -> other values
+                "caption_options": {},  # fields of Style in grammar.py beside it -> other values
+                # ((kind, share), ...): each picture gets a hard image, in which two objects changed
+                # places ("relation") or colours ("attribute"); captions is then 1.
+                "hard_images": (),
             },
             "records": {
                 "path": "",  # .jsonl, .tsv, .csv or COCO captions .json

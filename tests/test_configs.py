@@ -138,3 +138,16 @@ def test_arguments_are_parsed_by_the_types_of_their_defaults():
 def test_a_wrong_argument_is_an_error(argument, words):
     with pytest.raises(ValueError, match=words):
         arguments.parse(argument, steps=1, flag=False)
+
+
+def test_options_of_scenes_reach_the_source():
+    config = importlib.import_module("configs.default").get_config()
+    with config.unlocked():
+        config.input.scenes.captions = 1
+        config.input.scenes.world_options = {"colour_jitter": 20.0}
+        config.input.scenes.caption_options = {"colour": 1.0, "relation": 1.0}
+        config.input.scenes.hard_images = (("relation", 1.0),)
+    source = build.source(config, "train")
+    assert source.world.colour_jitter == 20.0
+    assert source.style.colour == 1.0
+    assert [source.find(id).id for id in source[0].hard_images] == [f"{source[0].id}~relation"]

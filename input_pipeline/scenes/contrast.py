@@ -22,6 +22,8 @@ SHUFFLES = (
     "trigrams",
 )
 ATTRIBUTES = ("colour", "size", "texture")
+ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
+SYNONYM_SETS = ("a", "b", "ab")
 _SHUFFLE_TRIES = 20
 
 
@@ -99,7 +101,7 @@ def synonym(
     caption: Caption, role: str, stream: Stream, sets: str = "ab", phrase: int | None = None
 ) -> Caption | None:
     """A positive: one word replaced by a synonym from set A, set B or ("ab") either."""
-    worlds.check_known("synonym set", [sets], ("a", "b", "ab"))
+    worlds.check_known("synonym set", [sets], SYNONYM_SETS)
     old = _word(caption, role, phrase, stream)
     if old is None:
         return None
@@ -173,7 +175,7 @@ def _word(
     caption: Caption, role: str, phrase: int | None, stream: Stream
 ) -> tuple[str, int] | None:
     """The word to change and its phrase (-1 for the caption's link), or None if it is not said."""
-    worlds.check_known("role", [role], ("shape", *ATTRIBUTES, "relation", "place", "number"))
+    worlds.check_known("role", [role], ROLES)
     if role in ("relation", "place", "number"):
         kind = "count" if role == "number" else role
         return (caption.link, -1) if caption.kind == kind else None
