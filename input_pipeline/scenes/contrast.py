@@ -52,6 +52,14 @@ def reverse(caption: Caption, scene: Scene) -> Caption | None:
     return _negative(caption._replace(phrases=caption.phrases[::-1]), scene)
 
 
+def negate(caption: Caption, scene: Scene) -> Caption | None:
+    """A negative: an object that is there denied, "X and Y" or "X left of Y" -> "X and no Y"."""
+    if caption.kind not in ("list", "relation"):
+        return None
+    said, denied = caption.phrases[:2]
+    return _negative(Caption("negation", (said, denied), "", caption.prefix), scene)
+
+
 def replace(
     caption: Caption,
     scene: Scene,

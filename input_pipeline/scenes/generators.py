@@ -111,6 +111,41 @@ class Reverse(_Contrast):
         yield contrast.reverse(caption, scene)
 
 
+class Negate(_Contrast):
+    """A negative: an object that is there denied, "X and Y" -> "X and no Y"."""
+
+    name = "scenes_negate"
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        yield contrast.negate(caption, scene)
+
+
+class Describe(_Contrast):
+    """Positives: other true captions of the picture, in the style of `caption_options`, so that
+    many of them describe it densely (the bags of DAC).
+    """
+
+    name = "scenes_describe"
+
+    def __init__(
+        self,
+        caption_options: Mapping[str, Any] | None = None,
+        world: str = "scenes-mini",
+        world_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(world, world_options)
+        self.style = grammar.style_of(self.world, **(caption_options or {}))
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        for _ in range(_TRIES * count):
+            made = grammar.describe(scene, stream, self.style)
+            yield None if made.text == caption.text else made
+
+
 class Reorder(_Contrast):
     """A positive: the same in another order, "X and Y" -> "Y and X", "X left of Y" -> "Y right of
     X".
@@ -209,8 +244,8 @@ class Synonym(_OneWord):
 
 
 SCENES_NEGATIVES: dict[str, Callable[..., Generator]] = {
-    each.name: each for each in (Swap, Reverse, Replace)
+    each.name: each for each in (Swap, Reverse, Replace, Negate)
 }
 SCENES_POSITIVES: dict[str, Callable[..., Generator]] = {
-    each.name: each for each in (Synonym, Reorder)
+    each.name: each for each in (Synonym, Reorder, Describe)
 }

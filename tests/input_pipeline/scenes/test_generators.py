@@ -77,6 +77,8 @@ def test_word_lists_make_some_negatives_that_are_true():
         ("scenes_swap", PAIR, {"roles": ["size", "shape"]},
          {"a small red circle and a big blue square", "a big red square and a small blue circle"}),
         ("scenes_swap", "a circle and a square", {}, set()),
+        ("scenes_negate", PAIR, {}, {"a big red circle and no small blue square"}),
+        ("scenes_negate", "a red circle", {}, set()),
         ("scenes_reverse", LEFT, {}, {"a blue square left of a red circle"}),
         ("scenes_reverse", PAIR, {}, set()),
         ("scenes_reorder", LEFT, {}, {"a blue square right of a red circle"}),
