@@ -107,7 +107,9 @@ class NegClip:
         if self._drops:
             pairs = [p for p in pairs if not edit.is_conjunction(caption[p[0][1] : p[1][0]])]
         if self._is_clean:
-            pairs = [p for p in pairs if caption[slice(*p[0])].lower() != caption[slice(*p[1])].lower()]
+            pairs = [
+                p for p in pairs if caption[slice(*p[0])].lower() != caption[slice(*p[1])].lower()
+            ]
         return pairs[int(rng.integers(len(pairs)))] if pairs else None
 
 

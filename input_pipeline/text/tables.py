@@ -213,13 +213,13 @@ REPLACE: Mapping[str, Mapping[str, str]] = {
         "young": "youthful",
     },
     "spatial_relation": {
-        "in": "within", "behind": "to the rear of", "on top of": "on", "near": "next to",
+        "in": "within", "IN": "within", "behind": "to the rear of", "on top of": "on", "near": "next to",
         "next to": "near", "under": "beneath", "by": "near", "above": "on top of",
     },
     "action_relation": {
-        "wearing": "in", "holding": "grasping", "sitting": "seated", "wears": "in",
-        "hanging": "dangling", "walking": "strolling", "riding on": "traveling on",
-        "riding": "traveling on",
+        "WEARING": "in", "wearing": "in", "holding": "grasping", "sitting": "seated",
+        "wears": "in", "hanging": "dangling", "walking": "strolling",
+        "riding on": "traveling on", "riding": "traveling on",
     },
 }  # fmt: skip
 

@@ -94,7 +94,9 @@ class SpacyTagger:
         tokens = [
             Token(each.text, each.tag_, each.pos_, each.idx, each.idx + len(each)) for each in kept
         ]
-        chunks = [[place[each.i] for each in chunk if each.i in place] for chunk in found.noun_chunks]
+        chunks = [
+            [place[each.i] for each in chunk if each.i in place] for chunk in found.noun_chunks
+        ]
         return Tagged(tuple(tokens), tuple((each[0], each[-1] + 1) for each in chunks if each))
 
 
