@@ -20,7 +20,10 @@ _ATTRIBUTES = ("color", "size", "material", "state")
 
 
 class Atom(NamedTuple):
-    """A word of the tables in a caption, and the words that would contradict it there."""
+    """A word of the tables in a caption, and the words that would contradict it there.
+
+    kind: its class; of nouns in the plural "objects".
+    """
 
     start: int
     stop: int
@@ -29,19 +32,28 @@ class Atom(NamedTuple):
 
 
 def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Word -> its class and all other words of its groups; nouns in the plural, too."""
+    """Word -> its class and all words of its groups that contradict it; nouns in the plural, too.
+
+    A word of two classes is of the first: "orange" the fruit.
+    """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for kind, groups in tables.CREPE_GROUPS.items():
-        forms = [list(group) for group in groups]
-        if kind == "object":
-            forms += [[tables.plural(noun) for noun in group] for group in groups]
-        for group in forms:
+        for group in groups:
             for word in group:
-                others = [w for w in group if w != word and not tables.same_meaning(w, word)]
-                known_kind, known = found.setdefault(word, (kind, ()))
-                if known_kind == kind:  # "orange": the fruit; a colour elsewhere
-                    found[word] = (kind, (*known, *[w for w in others if w not in known]))
+                foils = tuple([each for each in group if not tables.same_meaning(each, word)])
+                _add(found, word, kind, foils)
+                if kind == "object":
+                    many = tuple([tables.plural(foil) for foil in foils])
+                    _add(found, tables.plural(word), "objects", many)
     return found
+
+
+def _add(
+    found: dict[str, tuple[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
+) -> None:
+    known_kind, known = found.get(word, (kind, ()))
+    if known_kind == kind:
+        found[word] = kind, tuple(edit.distinct([*known, *foils], word))
 
 
 class _Crepe:
@@ -63,7 +75,7 @@ class _Crepe:
         found = []
         for match in self._pattern.finditer(caption):
             kind, foils = self._foils[match[0].lower()]
-            if kind in self._classes:
+            if kind in self._classes or (kind == "objects" and "object" in self._classes):
                 found.append(Atom(*match.span(), kind, foils))
         return found
 
@@ -99,7 +111,7 @@ class CrepeReplace(_Crepe):
 class CrepeSwap(_Crepe):
     """Two words of one class exchanged: "a red car and a blue bus" -> "a blue car and a red bus".
 
-    Never two that "and" joins: that would mean the same.
+    Never two that "and", a list or "next to" joins: that would mean the same.
     """
 
     name = "crepe_swap"
@@ -119,7 +131,7 @@ class CrepeSwap(_Crepe):
             for b in atoms[i + 1 :]
             if a.kind == b.kind
             and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
-            and not edit.is_conjunction(caption[a.stop : b.start])
+            and not edit.is_symmetric(caption[a.stop : b.start])
         ]
         chosen = edit.choose(rng, pairs, count)
         texts = [edit.exchange(caption, (a.start, a.stop), (b.start, b.stop)) for a, b in chosen]
@@ -193,12 +205,13 @@ def _negated(caption: str, atom: Atom, after: Atom | None, kind: str) -> str | N
         if before is None:
             return None
         return edit.apply(caption, [(*before.span(1), edit.like("no", before[1]))])
-    if after is None or after.kind != "object" or caption[atom.stop : after.start].strip():
+    if (
+        after is None
+        or after.kind not in ("object", "objects")
+        or caption[atom.stop : after.start].strip()
+    ):
         return None
     noun = caption[after.start : after.stop]
-    verb = "is" if noun.lower() in _SINGULAR else "are"
+    verb = "is" if after.kind == "object" else "are"
     new = f"{noun} that {verb} not {word.lower()}"
     return edit.repaired(caption, [(atom.start, after.stop, new)])
-
-
-_SINGULAR = frozenset(noun for group in tables.CREPE_GROUPS["object"] for noun in group)

@@ -22,7 +22,12 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _ARTICLE_BEFORE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
 _SPELT_A = re.compile(r"uni(?!n|m)|us[aeiu]|eu|ewe|one\b|once|uk\b|ut[ei]", re.IGNORECASE)
 _SPELT_AN = re.compile(r"[aeiou]|hour|honest|hono|heir|8|11\b|18\b", re.IGNORECASE)
-_AND = re.compile(r"\s*,?\s*(?:and|&)\s+(?:(?:an?|the)\s+)?", re.IGNORECASE)
+_ITEM = r"(?:[\w'-]+\s+){0,2}[\w'-]+"
+_SYMMETRIC = re.compile(
+    rf"(?:\s*,(?:\s*{_ITEM}\s*,)*(?:\s*{_ITEM})?)?"  # a list before the "and"
+    r"\s*(?:(?:,|and|or|&|next\s+to|near|beside|close\s+to)\s+)?(?:(?:an?|the)\s+)?",
+    re.IGNORECASE,
+)
 
 
 def check_mode(mode: str) -> None:
@@ -119,11 +124,12 @@ def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()
     return repaired(caption, [(*first, late), (*second, early)])
 
 
-def is_conjunction(between: str) -> bool:
-    """Whether what stands between two spans is "and" with or without an article: exchanged, "the
-    red and the blue car" means what it meant, so that the result is no negative.
+def is_symmetric(between: str) -> bool:
+    """Whether what stands between two spans says the same of both: "and", a list, "next to".
+
+    Exchanged, "a dog and a cat" means what it meant: such a text is no negative.
     """
-    return _AND.fullmatch(between) is not None
+    return _SYMMETRIC.fullmatch(between) is not None and bool(between.strip())
 
 
 def treebank(caption: str) -> list[str]:

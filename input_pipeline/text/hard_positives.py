@@ -5,6 +5,7 @@ section 3: REPLACE and SWAP. Their training texts were written by a language mod
 rules of their benchmark, as far as the published captions show them.
 """
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,21 +19,17 @@ from input_pipeline.text.taggers import make_tagger
 RELATIONS = ("spatial_relation", "action_relation")
 CATEGORIES = tuple(tables.REPLACE)
 
-# "in front of" is no "in": what follows "in" or "on top of" where it names a part of a thing.
-_PLACES = (
-    "front|back|rear|background|foreground|middle|center|centre|corner|side|between|top|bottom"
-)
+# "in front of" is no "in": what follows "in" where "within" is not said.
+_PLACES = "front|back|rear|background|foreground|middle|center|centre|corner|side|between"
 _NOT_IN = re.compile(rf"\s+(?:the\s+)?(?:far\s+|very\s+)?(?:{_PLACES})\b", re.IGNORECASE)
 
 _WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
-_WHOLE_CLEAN = re.compile(
-    r"^\W*(?P<first>(?:an?|the)\s+[\w' -]+?)\s+and\s+(?P<second>(?:an?|the)\s+[\w' -]+?)\W*$",
-    re.IGNORECASE,
-)
+_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer ones are sentences
+_WHOLE_CLEAN = re.compile(rf"^\W*(?P<first>{_SIDE})\s+and\s+(?P<second>{_SIDE})\W*$", re.IGNORECASE)
 _RELATION = edit.whole(
     [
         *[phrase for group in tables.CREPE_GROUPS["relation"] for phrase in group],
-        *[phrase for phrase in tables.SVLC_CLASSES["action"]],
+        *tables.SVLC_CLASSES["action"],
         *("at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"),
     ]
 )
@@ -161,6 +158,6 @@ def _joined_chunks(caption: str, tagged: Tagged) -> list[tuple[edit.Span, edit.S
     spans = [(tokens[a].start, tokens[b - 1].stop) for a, b in tagged.noun_chunks]
     return [
         (first, second)
-        for first, second in zip(spans, spans[1:], strict=False)
+        for first, second in itertools.pairwise(spans)
         if caption[first[1] : second[0]].strip().lower() == "and"
     ]

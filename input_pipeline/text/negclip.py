@@ -35,9 +35,9 @@ class NegClip:
 
     verbs      phrases: as published; tokens: two verbs are exchanged like nouns, as in the tables
                of negatives that the authors released (which another version made)
-    conjuncts  drop pairs joined by "and" alone: exchanged, they mean the same ("yellow and blue
-               hydrant": 3.7 % of the released negatives); default: keep in mode authors, drop in
-               mode clean
+    conjuncts  drop pairs joined by "and", "next to" and the like alone: exchanged, they mean the
+               same ("yellow and blue hydrant": 3.7 % of the released negatives have such an
+               "and"); default: keep in mode authors, drop in mode clean
     """
 
     name = "negclip"
@@ -105,7 +105,7 @@ class NegClip:
             return spans[first], spans[second]
         pairs = [(a, b) for i, a in enumerate(spans) for b in spans[i + 1 :]]
         if self._drops:
-            pairs = [p for p in pairs if not edit.is_conjunction(caption[p[0][1] : p[1][0]])]
+            pairs = [p for p in pairs if not edit.is_symmetric(caption[p[0][1] : p[1][0]])]
         if self._is_clean:
             pairs = [
                 p for p in pairs if caption[slice(*p[0])].lower() != caption[slice(*p[1])].lower()
