@@ -168,7 +168,7 @@ class CrepeNegate(_Crepe):
     ) -> Sequence[str]:
         """Up to `count` texts, drawn if there are more; a kind of negation is drawn first."""
         kinds: dict[str, list[str]] = {}
-        if "caption" in self._negations and caption.strip():
+        if "caption" in self._negations and any(map(str.isalpha, caption)):
             kinds["caption"] = [_there_is_no(caption)]
         atoms = self.atoms(caption)
         for i, atom in enumerate(atoms):

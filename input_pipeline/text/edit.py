@@ -24,7 +24,7 @@ _SPELT_A = re.compile(r"uni(?!n|m)|us[aeiu]|eu|ewe|one\b|once|uk\b|ut[ei]", re.I
 _SPELT_AN = re.compile(r"[aeiou]|hour|honest|hono|heir|8|11\b|18\b", re.IGNORECASE)
 _ITEM = r"(?:[\w'-]+\s+){0,2}[\w'-]+"
 _SYMMETRIC = re.compile(
-    rf"(?:\s*,(?:\s*{_ITEM}\s*,)*(?:\s*{_ITEM})?)?"  # a list before the "and"
+    rf"(?:\s*,(?:\s*{_ITEM}\s*,)*(?:\s*{_ITEM}(?=\s+(?:and|or)\b))?)?"
     r"\s*(?:(?:,|and|or|&|next\s+to|near|beside|close\s+to)\s+)?(?:(?:an?|the)\s+)?",
     re.IGNORECASE,
 )

@@ -57,7 +57,7 @@ class SpacyTagger:
         self._loaded: Any = None
         if importlib.util.find_spec("spacy") is None:
             raise ValueError(
-                f"tagger {self.name!r} needs spaCy: pip install 'vlc_jax[text]', then "
+                f"tagger {self.name!r} needs spaCy: pip install spacy, then "
                 f"python -m spacy download {pipeline}; or use precomputed:FILE"
             )
         meta = Path(pipeline) / "meta.json"
@@ -145,7 +145,7 @@ class PrecomputedTagger:
     """
 
     def __init__(self, path: str) -> None:
-        self._path, self._file = Path(path), None
+        self._path = Path(path)
         keys, offsets, digest, offset = [], [], hashlib.sha256(), 0
         try:
             with self._path.open("rb") as file:
@@ -170,18 +170,14 @@ class PrecomputedTagger:
         self.name = f"precomputed:{head['tagger']}"
         self.version = f"{head['version']}/{digest.hexdigest()[:12]}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None}
-
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption that the file lacks, and for a broken row."""
         place = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
         if place < len(self._keys) and self._keys[place] == np.uint64(_key(caption)):
-            offset = int(self._offsets[place])
-            if self._file is None:
-                self._file = self._path.open("rb")
-            self._file.seek(offset)
-            row = self._parse(self._file.readline(), None, ("caption", "tokens", "noun_chunks"))
+            with self._path.open("rb") as file:
+                file.seek(int(self._offsets[place]))
+                line = file.readline()
+            row = self._parse(line, None, ("caption", "tokens", "noun_chunks"))
             if row["caption"] == caption:
                 return self._tagged(row)
         raise DataError(
