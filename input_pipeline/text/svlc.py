@@ -72,19 +72,17 @@ class SvlcRule:
         if not present:
             return []
         index = present[int(rng.integers(len(present)))]
-        matches = found[index]
-        said = {match[0].lower() for match in matches}
+        places: dict[str, list[Any]] = {}
+        for match in found[index]:
+            places.setdefault(match[0].lower(), []).append(match)
         texts = []
         for i in rng.permutation(len(self._classes[index])):
+            if len(texts) == count:
+                break
             new = self._classes[index][i]
-            fits = [
-                match
-                for match in matches
-                if new not in said and not tables.same_meaning(new, match[0].lower())
-            ]
-            if fits and len(texts) < count:
-                old = fits[int(rng.integers(len(fits)))][0].lower()
-                texts.append(_replaced(caption, [m for m in matches if m[0].lower() == old], new))
+            old = [word for word in places if not tables.same_meaning(new, word)]
+            if old and new not in places:
+                texts.append(_replaced(caption, places[old[int(rng.integers(len(old)))]], new))
         return texts
 
 

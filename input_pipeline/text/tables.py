@@ -1,5 +1,6 @@
 """Words and phrases that the generators exchange."""
 
+import functools
 from collections.abc import Mapping
 
 
@@ -254,4 +255,9 @@ def plural(noun: str) -> str:
 
 def same_meaning(first: str, second: str) -> bool:
     """Whether the two words do not contradict each other."""
-    return first == second or any(first in group and second in group for group in SAME_MEANING)
+    return first == second or not _meanings(first).isdisjoint(_meanings(second))
+
+
+@functools.cache
+def _meanings(word: str) -> frozenset[int]:
+    return frozenset(i for i, group in enumerate(SAME_MEANING) if word in group)
