@@ -60,14 +60,14 @@ def get_config() -> ConfigDict:
     return config.lock()
 
 
-def loss(weight: float) -> dict:
+def loss(weight: float, duplicates: str = "keep") -> dict:
     """The options every loss has."""
     return {
         "weight": weight,
         "implementation": "dense",
         "chunk": placeholder(int),
         # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
-        "duplicates": "keep",
+        "duplicates": duplicates,
     }
 
 
@@ -145,7 +145,9 @@ def _input() -> ConfigDict:
             "normalisation": "clip",  # clip | siglip | imagenet
             # Per record: confusable images, which are further rows of the batch.
             "hard_images": 0,
-            "negatives": texts(),  # hard negative captions of each example
+            # Hard negative captions of each example; of_positives: as many more of each of its hard
+            # positives, behind those of the caption.
+            "negatives": texts() | {"of_positives": 0},
             "positives": texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled

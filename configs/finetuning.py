@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import arguments
 from configs.scenes import clip
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
@@ -55,14 +55,19 @@ def pretrain(base: str) -> ConfigDict:
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:
-    """`count` hard negatives per caption, of these kinds, each as rule-based methods draw them."""
-    options = {"scenes_replace": WORD_LIST} if "scenes_replace" in kinds else {}
-    config.input.negatives = ConfigDict(default.texts(count, "replace", **kinds))
-    config.input.negatives.options.update(options)
+    """`count` hard negatives per caption, of these kinds, drawn as rule-based methods draw them."""
+    _use(config.input.negatives, count, "replace", kinds, {"scenes_replace": WORD_LIST})
 
 
-def use_positives(config: ConfigDict, missing: str, **kinds: float) -> None:
-    """One hard positive per caption, of these kinds."""
-    options = {"scenes_synonym": SYNONYMS} if "scenes_synonym" in kinds else {}
-    config.input.positives = ConfigDict(default.texts(1, missing, **kinds))
-    config.input.positives.options.update(options)
+def use_positives(config: ConfigDict, count: int, missing: str, **kinds: float) -> None:
+    """`count` hard positives per caption, of these kinds."""
+    _use(config.input.positives, count, missing, kinds, {"scenes_synonym": SYNONYMS})
+
+
+def _use(
+    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], options: dict[str, dict]
+) -> None:
+    texts.count = count
+    texts.missing = "skip" if missing == "replace" and len(kinds) == 1 else missing
+    texts.kinds = ConfigDict(kinds)
+    texts.options = ConfigDict({kind: options[kind] for kind in kinds if kind in options})

@@ -145,9 +145,18 @@ def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.Texts]:
     """What every caption gets: "negatives" and "positives", their generators made."""
     with usage_errors():
         return {
-            side: input_pipeline.make_texts(side, **config.input[side].to_dict())
+            side: input_pipeline.make_texts(side, **_text_options(config, side))
             for side in ("negatives", "positives")
         }
+
+
+def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
+    """Generators of the scenes are made for the world that the pictures are of."""
+    asked, scenes = config.input[side].to_dict(), config.input.scenes
+    world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
+    of_scenes = [kind for kind in asked["kinds"] if kind.startswith("scenes_")]
+    options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
+    return asked | {"options": asked["options"] | options}
 
 
 def records_per_step(config: ConfigDict) -> int:
@@ -246,7 +255,8 @@ def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str,
 
 def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
     """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
-    texts = 1 + config.input.negatives.count + config.input.positives.count
+    negatives, positives = config.input.negatives, config.input.positives
+    texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
     frozen = []
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))

@@ -18,7 +18,7 @@ from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
 from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
-from vlc_jax.models import clip, flops
+from vlc_jax.models import clip
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 

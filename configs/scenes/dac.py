@@ -21,13 +21,14 @@ def get_config(argument: str | None = None) -> ConfigDict:
             {
                 "infonce": default.loss(weight=1.0),
                 "dac_mil": default.loss(weight=1.0),
-                "dac_negative_bag": default.loss(weight=1.0),
-                "svlc_negative": default.loss(weight=1.0),
+                # the first negative is the caption's, the others are those of the bag
+                "dac_negative_bag": default.loss(weight=1.0) | {"slots": (1, None)},
+                "svlc_negative": default.loss(weight=1.0) | {"slots": (0, 1)},
             }
         )
         finetuning.use_negatives(config, scenes_replace=1.0)
         config.input.negatives.of_positives = 1
-        config.input.positives = ConfigDict(default.texts(args.bag, scenes_describe=1.0))
+        finetuning.use_positives(config, args.bag, "skip", scenes_describe=1.0)
         if args.lora:
             svlc.use_lora(config)
     return config

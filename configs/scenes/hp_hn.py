@@ -34,5 +34,5 @@ def make(args: SimpleNamespace, hn_weight: float, positives: dict[str, float]) -
             )
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
-            finetuning.use_positives(config, "replace", **positives)
+            finetuning.use_positives(config, 1, "replace", **positives)
     return config

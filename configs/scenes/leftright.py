@@ -31,7 +31,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses = ConfigDict({loss: default.loss(weight=1.0)})
         config.input.scenes.caption_options.update({**finetuning.CAPTIONS, "place": 0.5})
         finetuning.use_negatives(config, left_right=1.0)
-        config.input.negatives.missing = "skip"
         if args.image_tower == "locked":
             config.optimizer.multipliers = (("image/.*", 0.0),)
     return config

@@ -21,5 +21,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         analogy = "analogy_symmetric" if args.symmetric else "analogy"
         config.losses[analogy] = default.loss(weight=1.0)
         # without a positive, the authors take the caption itself
-        finetuning.use_positives(config, "self", scenes_synonym=0.5, scenes_reorder=0.5)
+        finetuning.use_positives(config, 1, "self", scenes_synonym=0.5, scenes_reorder=0.5)
     return config
