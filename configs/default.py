@@ -216,7 +216,10 @@ def _lora() -> ConfigDict:
             "rank": 8,
             "alpha": 8.0,  # what an adapter adds is multiplied by alpha / rank
             "dora": False,  # also train the length of each column (DoRA)
-            "initialisation": "uniform",  # uniform | gaussian
+            "initialisation": "uniform",  # of the first factor; uniform | gaussian
+            # of the second one; zeros | xavier: both factors of query_key_value are drawn, as SVLC
+            # does, which changes the model from the start
+            "b_initialisation": "zeros",
             "full": "",  # regex of parameters trained beside the adapters, such as "logit_scale"
         }
     )
