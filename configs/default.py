@@ -62,7 +62,13 @@ def get_config() -> ConfigDict:
 
 def loss(weight: float) -> dict:
     """The options every loss has."""
-    return {"weight": weight, "implementation": "dense", "chunk": placeholder(int)}
+    return {
+        "weight": weight,
+        "implementation": "dense",
+        "chunk": placeholder(int),
+        # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
+        "duplicates": "keep",
+    }
 
 
 def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:

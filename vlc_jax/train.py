@@ -187,7 +187,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         with sharding.pinning(task.mesh):
             outputs = task.model.apply({"params": params}, {**batch, "image": image})
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
-        parts = {name: total / count for name, (total, count) in sums.items()}
+        parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
 
     def step(
@@ -283,6 +283,18 @@ def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str,
     return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
 
 
+def flops_per_example(config: ConfigDict, task: Task) -> int:
+    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
+    texts = 1 + config.input.negatives.count + config.input.positives.count
+    frozen = []
+    if not config.lora.targets:
+        params = jax.eval_shape(build.init_params(config, task.model))
+        factors = optimizer.multipliers(params, config.optimizer.multipliers)
+        towers = {name: jax.tree.leaves(factors[name]) for name in ("image", "text")}
+        frozen = [name for name, of_tower in towers.items() if not any(of_tower)]
+    return flops.train_step(task.model, texts=texts, frozen=frozen)
+
+
 def check_data(config: ConfigDict, task: Task, source: input_pipeline.Source) -> None:
     """Reads the first records as training will: bad data stops the run before it compiles."""
     input_pipeline.preview(
@@ -334,7 +346,7 @@ class StepLog:
     ):
         self.config, self.task, self.workdir, self.data = config, task, workdir, data
         self.checkpoints, self.steps = checkpoints, steps
-        per_example = float(flops.train_step(task.model))
+        per_example = float(flops_per_example(config, task))
         peak, self.peak_source = sharding.peak_flops()
         self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
