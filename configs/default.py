@@ -4,6 +4,8 @@ A placeholder has no value (None) until one is given. The command line changes a
   python -m vlc_jax.main --config configs/scenes/clip.py --config.steps=200 --workdir runs/short
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
@@ -60,14 +62,15 @@ def get_config() -> ConfigDict:
     return config.lock()
 
 
-def loss(weight: float) -> dict:
-    """The options every loss has."""
+def loss(weight: float, **options: Any) -> dict:
+    """The options every loss has, and further ones that some have (vlc_jax/losses)."""
     return {
         "weight": weight,
         "implementation": "dense",
         "chunk": placeholder(int),
         # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
         "duplicates": "keep",
+        **options,
     }
 
 

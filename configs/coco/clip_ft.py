@@ -14,19 +14,25 @@ folder that input_pipeline.prepare wrote); image_folder; validation (a table or 
 retrieval); batch; variant.
 """
 
+from types import SimpleNamespace
+
 from ml_collections import ConfigDict
 
 from configs import arguments, default, families
 
+ARGUMENTS = {
+    **families.ARGUMENTS,
+    "validation": "",
+    "batch": 256,  # NegCLIP's README, like epochs, warmup and learning rate
+    "variant": "B/32",
+}
+
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(
-        argument,
-        **families.ARGUMENTS,
-        validation="",
-        batch=256,  # NegCLIP's README, like epochs, warmup and learning rate
-        variant="B/32",
-    )
+    return make(arguments.parse(argument, **ARGUMENTS))
+
+
+def make(args: SimpleNamespace) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         families.use_clip(config, args)
