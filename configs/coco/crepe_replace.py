@@ -1,4 +1,5 @@
-"""NegCLIP's loss with negatives of the CREPE kind "replace": the caption with one word replaced by another of its kind.
+"""NegCLIP's loss with negatives of the CREPE kind "replace": one word replaced by another of
+its kind.
 
   python -m vlc_jax.main --workdir runs/crepe_replace \\
     --config configs/coco/crepe_replace.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions.json
@@ -10,6 +11,7 @@ texts each take 6 minutes of one A100 at 30 % of its bfloat16 peak.
 The models crepe_ft_replace of Hsieh et al. (2023): neither the training code nor the generator is
 public. The negatives are made in the style of CREPE (Ma et al. 2023), from word lists; the rest is
 NegCLIP's without hard images, of which nothing is said.
+
 Arguments: those of configs/coco/clip_ft.py.
 """
 

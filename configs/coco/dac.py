@@ -2,18 +2,18 @@
 together describe it densely, and a bag of their negatives.
 
   python -m vlc_jax.main --workdir runs/dac \\
-    --config configs/coco/dac.py:weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=distilroberta-base
+    --config configs/coco/dac.py:weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=FOLDER
 
 Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) with captions of a
 language model (DAC-LLM) REPLACE 87.6 / 48.9 / 40.1, SWAP 72.0 / 61.1 / 21.6; with captions of the
-parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69.5 / 56.5 / 25.6. Not yet run at full
-size here; an estimate: five times over 2.9 million images, 22 texts each, take 17 hours of one A100
-at 30 % of its bfloat16 peak.
+parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69.5 / 56.5 / 25.6. Not yet run at
+full size here; an estimate: five times over 2.9 million images, 22 texts each, take 17 hours of one
+A100 at 30 % of its bfloat16 peak.
 
-The dense captions are the column "positives" of a JSONL table (any number per image), or what shards
-made of it hold; its captions are, with the authors, those of BLIP-2. The authors draw the bag with
-repetition from dense captions and caption, here without, from the dense captions; an absent sentence
-or negative is left out, where theirs is an empty text.
+The dense captions are the column "positives" of a JSONL table (any number per image), or what
+shards made of it hold; with the authors its captions are those of BLIP-2. They draw the bag with
+repetition from dense captions and caption, here without, from the dense captions; a sentence or
+negative that is not there is left out, with them it is an empty text.
 
 Arguments: those of configs/coco/svlc.py; bag (sentences per image).
 """

@@ -1,16 +1,15 @@
-"""HP+HN with hard positives of one kind (Kamath et al. 2024): a word
-replaced by a synonym.
+"""HP+HN with hard positives of one kind (Kamath et al. 2024): a word replaced by a
+synonym.
 
   python -m vlc_jax.main --workdir runs/replace_only \\
     --config configs/coco/hp_hn_replace_only.py:weights=ViT-B-32.pt,path=captions_train2017.json
 
-Must reproduce (original, augmented, brittleness) REPLACE 70.9 / 59.0 / 17.8,
-SWAP 69.7 / 55.6 / 26.5.
-The authors took about 3 hours on 4 A100. Not yet run at full size here; an estimate: 39 minutes of
-one A100 at 30 % of its bfloat16 peak.
+Must reproduce (table 1: original, augmented, brittleness) REPLACE 70.9 / 59.0 / 17.8, SWAP
+69.7 / 55.6 / 26.5. Hardware and time are those of configs/coco/hp_hn.py.
 
-A caption without a replaceable word has no part in their loss (--config.input.positives.missing=self
-takes the caption itself, as SVLC's code does).
+A caption without such a word has no part in their loss (--config.input.positives.missing=self takes
+the caption itself, as SVLC's code does).
+
 Arguments: those of configs/coco/hp_hn.py, but for hn_weight and swap_hp.
 """
 

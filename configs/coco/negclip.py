@@ -4,7 +4,7 @@ image must not choose, and similar images are further images.
   python -m vlc_jax.main --workdir runs/negclip \\
     --config configs/coco/negclip.py:weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv
 
-Must reproduce (tables 2, 3 and 6) VG-Relation .81, VG-Attribution .71, COCO-PRC .86, Flickr30k-PRC
+Must reproduce (paper) VG-Relation .81, VG-Attribution .71, COCO-PRC .86, Flickr30k-PRC
 .91, COCO R@1 image / text .41 / .56, and (Kamath et al. 2024, table 1) REPLACE 68.6 / 52.1 / 21.5,
 SWAP 70.9 / 56.7 / 26.4. The authors trained on one GPU. Not yet run at full size here; an estimate:
 1.1 million images and 2.3 million texts take 12 minutes of one A100 at 30 % of its bfloat16 peak.

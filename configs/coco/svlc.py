@@ -19,7 +19,7 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import arguments, default
 from configs.coco import clip_ft
 
 ARGUMENTS = {
@@ -38,10 +38,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
-    config = clip_ft.make(args)
+    config = clip_ft.make(args, table="cc3m")
     with config.unlocked():
-        if args.path.endswith((".tsv", ".csv")):
-            families.read(config, families.source_of(args.path, args.image_folder, "cc3m"))
         config.losses = ConfigDict(
             {
                 "negclip" if args.in_batch else "infonce": default.loss(weight=1.0),
