@@ -126,7 +126,7 @@ def table(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> s
 
 def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     """Markdown: mean cosine of caption, negative and positive."""
-    metrics = ("score_caption", "score_negative", "score_positive")
+    metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
     lines = ["| model | caption | negative | positive |", "|---|---|---|---|"]
     for run in filter(results.has, runs):
         values = [results.value(run, benchmark, metric) for metric in metrics]

@@ -29,3 +29,13 @@ def test_mean_is_over_the_examples_the_loss_is_about(batch, per_example, total, 
         assert 10 < mask.sum() < 18
     expected = np.asarray(per_example(name, batch))[mask].mean()
     np.testing.assert_allclose(total(name, batch), expected, rtol=1e-5)
+
+
+def test_slots_choose_hard_negatives_by_their_place(batch, total):
+    every = float(total("svlc_negative", batch))
+    for slots, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
+        keys = ("negative", "negative_text", "negative_mask")
+        fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
+        some = float(total("svlc_negative", batch, slots=slots))
+        np.testing.assert_allclose(some, total("svlc_negative", fewer), rtol=1e-6)
+        assert abs(some - every) > 1e-3
