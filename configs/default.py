@@ -18,8 +18,8 @@ def get_config() -> ConfigDict:
     # How long: exactly one of the three is set.
     config.steps = 1000  # optimizer steps
     config.epochs = placeholder(float)  # passes over the training source
-    config.examples = placeholder(int)  # image-text pairs
-    config.batch_size = 256  # pairs per step, over all devices
+    config.examples = placeholder(int)  # image-text pairs; hard images do not count
+    config.batch_size = 256  # pairs per step, over all devices, those of hard images included
 
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})  # devices per axis; -1: all that are left
     config.input = _input()
@@ -79,8 +79,8 @@ def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
     return {
         "count": count,  # per caption; 0: the batch has none
         # kind -> share. "given": what the records hold, of any kind; else what a generator of that
-        # name (input_pipeline.text) makes of the caption at each reading, or made when the data
-        # were prepared. A kind of share 0 only stands in for others.
+        # name (input_pipeline.text) made when the data were prepared, or makes of the caption at
+        # each reading. A kind of share 0 only stands in for others.
         "kinds": kinds or {"given": 1.0},
         # skip (masked) | replace (by another kind) | self (the caption itself, of positives)
         "missing": missing,
@@ -110,6 +110,7 @@ def _input() -> ConfigDict:
                 "id_column": placeholder(str),  # None: image name and row number
                 "negatives_column": placeholder(str),  # hard negative captions
                 "positives_column": placeholder(str),  # hard positive captions
+                "hard_images_column": placeholder(str),  # ids of records with confusable images
                 "group_column": placeholder(str),  # any value to split results by
                 "split_column": placeholder(str),  # rows whose value is the split; None: holdout
                 "holdout": 0.0,  # share of images, chosen by a hash of their names, to validate on
@@ -145,7 +146,8 @@ def _input() -> ConfigDict:
             "crop_scale": (0.9, 1.0),  # area range of random_resized
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
-            "hard_images": 0,  # per example: confusable images, which are further rows of the batch
+            # Per record: confusable images, which are further rows of the batch.
+            "hard_images": 0,
             "negatives": texts(),  # hard negative captions of each example
             "positives": texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import batch as batch_contract
-from vlc_jax import build, evaluate, losses, models, optimizer, pretrained, sharding
+from vlc_jax import build, evaluate, losses, optimizer, pretrained, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
@@ -40,9 +40,11 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     steps = build.total_steps(config, len(source))
     workdir.check_config(config.to_dict(), allow_change)
     frozen, of_frozen = pretrained.frozen_params(config, task)
+    texts = build.hard_texts(config)
     fingerprints = {"train": source.fingerprint, **of_frozen}
+    fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
-    check_data(config, task, source)
+    check_data(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
     evaluation.read()
 
@@ -55,11 +57,11 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         )
     evaluation.forget_after(start)
     workdir.claim(config.to_dict())
-    workdir.write_env(parameters=count_parameters(config, frozen, state), input=fingerprints)
+    workdir.write_env(parameters=build.count_parameters(config, frozen, state), input=fingerprints)
     workdir.event("resume" if start else "start", step=start, steps=steps)
-    if config.batch_size > len(source):  # pairs become their own negatives
+    if build.records_per_step(config) > len(source):  # pairs become their own negatives
         workdir.event("batch_beyond_source", batch_size=config.batch_size, records=len(source))
-    data = make_loader(config, task, source, workdir, start_step=start)
+    data = make_loader(config, task, source, texts, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
     run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)
     try:
@@ -295,21 +297,28 @@ def flops_per_example(config: ConfigDict, task: Task) -> int:
     return flops.train_step(task.model, texts=texts, frozen=frozen)
 
 
-def check_data(config: ConfigDict, task: Task, source: input_pipeline.Source) -> None:
+def check_data(
+    config: ConfigDict,
+    task: Task,
+    source: input_pipeline.Source,
+    texts: dict[str, input_pipeline.Texts],
+) -> None:
     """Reads the first records as training will: bad data stops the run before it compiles."""
-    input_pipeline.preview(
+    report = input_pipeline.preview(
         source,
         task.tokenizer,
         build.image_transform(config, is_training=True),
         count=config.input.preview,
         max_bad_share=config.input.max_bad_share,
     )
+    report.check_given(texts)
 
 
 def make_loader(
     config: ConfigDict,
     task: Task,
     source: input_pipeline.Source,
+    texts: dict[str, input_pipeline.Texts],
     workdir: Workdir,
     start_step: int,
 ) -> input_pipeline.Loader:
@@ -327,6 +336,8 @@ def make_loader(
             process_count=jax.process_count(),
             max_bad_share=config.input.max_bad_share,
             known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
+            hard_images=config.input.hard_images,
+            **texts,
             **config.input.loader,
         )
 
@@ -368,7 +379,7 @@ class StepLog:
         for record_id in self.data.bad.keys() - self._bad:
             self._bad.add(record_id)
             self.workdir.event("bad_record", id=record_id, reason=self.data.bad[record_id])
-        rows = {key: value for key, value in batch.items() if key != "id"}
+        rows = {**batch, "id": batch["id"].view(np.uint32).reshape(-1, 2)}  # jax has no uint64
         rows["stop"] = np.full(len(batch["id"]), stop.is_set)
         return sharding.put_batch(self.task.mesh, rows)
 
@@ -423,6 +434,8 @@ class StepLog:
         )
 
     def close(self) -> None:
+        if self.data.stand_ins:  # of this process
+            self.workdir.event("hard_images_missing", step=self.data.step, rows=self.data.stand_ins)
         if self.writer is not None:
             self.writer.close()
         self.progress.close()
