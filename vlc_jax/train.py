@@ -277,14 +277,6 @@ def restore_or_init(
     return state, checkpoints
 
 
-def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str, int]:
-    """Numbers of parameters of the towers, in total, and of those that are trained."""
-    full = jax.eval_shape(partial(build.merged, config), frozen, state.params)
-    factors = optimizer.multipliers(state.params, config.optimizer.multipliers)
-    sizes = jax.tree.map(lambda x, factor: x.size if factor else 0, state.params, factors)
-    return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
-
-
 def flops_per_example(config: ConfigDict, task: Task) -> int:
     """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
     texts = 1 + config.input.negatives.count + config.input.positives.count

@@ -37,6 +37,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.input.hard_images = args.hard_images
         # The authors drop rows without a negative; here such a row has part as a pair.
         config.input.negatives = ConfigDict(default.texts(1, "skip", **{args.negatives: 1.0}))
-        if args.negatives == "negclip":
+        if args.negatives == "given":
+            config.input.records.negatives_column = "negatives"  # of a table of your own
+        else:
             config.input.negatives.options.negclip = {"tagger": args.tagger, "mode": "authors"}
     return config
