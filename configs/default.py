@@ -4,6 +4,8 @@ A placeholder has no value (None) until one is given. The command line changes a
   python -m vlc_jax.main --config configs/scenes/clip.py --config.steps=200 --workdir runs/short
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
@@ -60,14 +62,15 @@ def get_config() -> ConfigDict:
     return config.lock()
 
 
-def loss(weight: float, duplicates: str = "keep") -> dict:
-    """The options every loss has."""
+def loss(weight: float, **options: Any) -> dict:
+    """The options every loss has, and further ones that some have (vlc_jax/losses)."""
     return {
         "weight": weight,
         "implementation": "dense",
         "chunk": placeholder(int),
         # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
-        "duplicates": duplicates,
+        "duplicates": "keep",
+        **options,
     }
 
 
@@ -226,7 +229,10 @@ def _lora() -> ConfigDict:
             "rank": 8,
             "alpha": 8.0,  # what an adapter adds is multiplied by alpha / rank
             "dora": False,  # also train the length of each column (DoRA)
-            "initialisation": "uniform",  # uniform | gaussian
+            "initialisation": "uniform",  # of the first factor; uniform | gaussian
+            # of the second one; zeros | xavier: both factors of query_key_value are drawn, as SVLC
+            # does, which changes the model from the start
+            "b_initialisation": "zeros",
             "full": "",  # regex of parameters trained beside the adapters, such as "logit_scale"
         }
     )
