@@ -127,12 +127,11 @@ class SvlcFillMask:
             token: Token = tokens[i]
             masked = edit.apply(caption, [(token.start, token.stop, self._mask())])
             old = token.text.lower()
-            fills = [fill["token_str"].strip() for fill in self._fill(masked)]
-            fills = [
-                fill
-                for fill in fills
-                if fill.isalpha() and not tables.same_meaning(fill.lower(), old)
-            ]
+            fills = [fill["token_str"] for fill in self._fill(masked)]
+            if token.start > 0 and any(fill.startswith(" ") for fill in fills):
+                fills = [fill for fill in fills if fill.startswith(" ")]  # others end a word
+            fills = [fill.strip() for fill in fills]
+            fills = [f for f in fills if f.isalpha() and not tables.same_meaning(f.lower(), old)]
             if fills:
                 new = edit.like(fills[int(rng.integers(len(fills)))], token.text)
                 texts.append(edit.repaired(caption, [(token.start, token.stop, new)]))

@@ -106,7 +106,7 @@ class ScenesTagger:
     def __init__(self, world: str) -> None:
         worlds.check_known("world", [world], worlds.WORLDS)
         self.name, self.version = f"scenes:{world}", "1"
-        self._world = worlds.WORLDS[world]
+        self._world = worlds.named(world, depth=0.5)  # with the words for depth, whoever says them
 
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption that the grammar of the world cannot say."""
@@ -245,8 +245,25 @@ _FORMS = {
 }
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Runs the command; the exit code is 0, 2 for wrong arguments or 3 for unusable data."""
     if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    texts = json.loads(Path(sys.argv[2]).read_text("utf-8"))
-    write_tags(Path(sys.argv[3]), make_tagger(sys.argv[1]), texts)
+        print(__doc__, file=sys.stderr)
+        return 2
+    spec, captions, out = sys.argv[1:]
+    try:
+        texts = json.loads(Path(captions).read_text("utf-8"))
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"{captions} holds no JSON list of captions")
+        write_tags(Path(out), make_tagger(spec), texts)
+    except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
