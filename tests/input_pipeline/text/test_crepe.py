@@ -34,6 +34,11 @@ def test_replace_keeps_number_and_case_and_puts_articles_right():
     assert "CATS" in every(replace, "DOGS")
 
 
+def test_replace_brings_in_no_word_that_the_caption_has():
+    texts = every(crepe.CrepeReplace(["object"]), "a fork near a knife")
+    assert texts == {"a spoon near a knife", "a fork near a spoon"}
+
+
 def test_replace_takes_another_word_of_the_caption_for_each_text():
     caption = "a red car on a wooden table"
     texts = crepe.CrepeReplace()(caption, np.random.default_rng(0), 5)

@@ -60,6 +60,9 @@ def test_all_words_of_the_class_may_come_in_but_those_of_the_caption():
     for old in ("red", "blue"):
         new = {text.split()[1 if old == "red" else 5] for text in texts} - {old}
         assert new == set(tables.SVLC_CLASSES["color"]) - {"red", "blue"}
+    clean = every(SvlcRule(["color"], mode="clean"), "a red car by a blue bus", 3000)
+    assert {text.split()[1] for text in clean} >= {"red", "teal", "green"}
+    assert "a blue car by a blue bus" not in clean
 
 
 def test_clean_draws_no_word_that_means_about_the_same_and_puts_articles_right():
