@@ -32,6 +32,10 @@ TAGGED = {
         [[0, 3], [4, 7]],
     ),
     "a dog near a dog.": ("DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN ./PUNCT", [[0, 2], [3, 5]]),
+    "a dog near a dog by a cat": (
+        "DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN",
+        [[0, 2], [3, 5], [6, 8]],
+    ),
     "a dog": ("DT/DET NN/NOUN", [[0, 2]]),
 }
 

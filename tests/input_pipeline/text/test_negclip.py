@@ -131,6 +131,12 @@ def test_two_equal_words_are_no_pair(tags, mode):
     assert every(NegClip(tags, mode=mode, conjuncts="keep"), "a dog near a dog.") == set()
 
 
+def test_clean_draws_among_pairs_that_differ(tags):
+    generator = NegClip(tags, mode="clean")
+    for seed in range(30):
+        assert generator("a dog near a dog by a cat", np.random.default_rng(seed), 1)
+
+
 def test_names_keep_their_capitals_wherever_they_go():
     caption, anna, tom = "Anna sees a cat and Tom", (0, 4), (20, 23)
     assert edit.exchange(caption, anna, tom, names=[anna, tom]) == "Tom sees a cat and Anna"
