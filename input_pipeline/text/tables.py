@@ -55,8 +55,12 @@ SVLC_CLASSES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
 }
-# What mode "clean" has instead; "next" goes, because captions say "next to" with it.
-SVLC_REPAIRED = {"bamboo ": ("bamboo",), "stainedgood": ("good",), "next": ()}
+# What mode "clean" has instead, and phrases in which it sees no word of a class.
+SVLC_REPAIRED = {"bamboo ": "bamboo", "stainedgood": "good"}
+SVLC_PHRASES = (
+    *("next to", "on top of", "in back of", "because of", "out of", "in between", "as long as"),
+    *("to the right", "on the right", "at the right", "at first", "at last", "each other"),
+)
 
 # ---- Words of these groups do not contradict each other: none is a negative of another.
 SAME_MEANING: tuple[frozenset[str], ...] = tuple(

@@ -71,7 +71,13 @@ def test_swap_exchanges_words_of_one_class_in_one_number():
 
 @pytest.mark.parametrize(
     "caption",
-    ["a dog and a cat", "a red and blue car", "a dog next to a cat", "a cup, a bowl and a plate"],
+    [
+        "a dog and a cat",
+        "a red and blue car",
+        "a dog next to a cat",
+        "a cup, a bowl and a plate",
+        "it lays down on it",
+    ],
 )
 def test_swap_leaves_alone_what_would_mean_the_same(caption):
     assert every(crepe.CrepeSwap(), caption) == set()
