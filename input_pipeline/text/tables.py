@@ -58,7 +58,9 @@ SVLC_CLASSES: Mapping[str, tuple[str, ...]] = {
 # What mode "clean" has instead, and phrases in which it sees no word of a class.
 SVLC_REPAIRED = {"bamboo ": "bamboo", "stainedgood": "good"}
 SVLC_PHRASES = (
-    *("next to", "on top of", "in back of", "because of", "out of", "in between", "as long as"),
+    *(f"{word} top of" for word in SVLC_CLASSES["action"] if f" {word}".endswith(" on")),
+    *(f"{word} front of" for word in SVLC_CLASSES["action"] if word.endswith(" in")),
+    *("next to", "in back of", "because of", "out of", "in between", "as long as"),
     *("to the right", "on the right", "at the right", "at first", "at last", "each other"),
 )
 
