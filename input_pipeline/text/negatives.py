@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 
+from input_pipeline.scenes import generators as scenes
 from input_pipeline.text import crepe, fill_mask, left_right, negclip, shuffles, svlc
 from input_pipeline.text.generator import Generator
 
@@ -23,4 +24,5 @@ NEGATIVES: dict[str, Callable[..., Generator]] = {
     "svlc_rule": svlc.SvlcRule,
     "svlc_fill_mask": fill_mask.SvlcFillMask,
     "left_right": left_right.LeftRight,
+    **scenes.SCENES_NEGATIVES,
 }
