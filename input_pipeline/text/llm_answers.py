@@ -42,10 +42,10 @@ Input: {caption}
 Output:"""
 
 _SWAP = """\
-Below are captions of photographs, each with two parts joined by the word "and". Write the last one \
-again with the two parts in the opposite order. Everything that belongs to a part moves with it, so \
-that the new caption is true of exactly the same photographs, and no word is added or lost. Give \
-the new caption and nothing else.
+Below are captions of photographs, each with two parts joined by the word "and". Write the last \
+one again with the two parts in the opposite order. Everything that belongs to a part moves with \
+it, so that the new caption is true of exactly the same photographs, and no word is added or lost. \
+Give the new caption and nothing else.
 
 Input: A white horse and a brown cow on a hill.
 Output: A brown cow and a white horse on a hill.
