@@ -53,8 +53,8 @@ Output: A brown cow and a white horse on a hill.
 Input: a kitchen with a stove and a fridge
 Output: a kitchen with a fridge and a stove
 
-Input: An old and rusty truck is parked in a field.
-Output: A rusty and old truck is parked in a field.
+Input: A dusty and rusty truck is parked in a field.
+Output: A rusty and dusty truck is parked in a field.
 
 Input: A woman is sitting on a bench and reading a newspaper.
 Output: A woman is reading a newspaper and sitting on a bench.
@@ -111,7 +111,8 @@ def fill(prompt: str, caption: str) -> str:
 
 _THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of models that reason aloud
 _LABEL = re.compile(
-    r"^(?:output|answer|result|(?:the )?(?:new |rewritten |swapped )?(?:caption|sentence))\s*:\s*",
+    r"^\**(?:output|answer|result|(?:the )?(?:new |rewritten |swapped )?(?:caption|sentence))"
+    r"\s*\**\s*:\s*(?:\*\*)?\s*",
     re.IGNORECASE,
 )
 _NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
@@ -133,12 +134,12 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
     text = _THOUGHT.sub("", answer.text or "")
     if text.lstrip().startswith("<think>"):
         return None, "cut off"
-    lines = [line for line in map(_strip, text.splitlines()) if line and not line.endswith(":")]
+    is_cut = answer.finish == "length" and bool(text.strip())
+    whole = text.rpartition("\n")[0] if is_cut else text
+    lines = [line for line in map(_strip, whole.splitlines()) if line and not line.endswith(":")]
     if not lines:
-        return None, "cut off" if text.strip() and answer.finish == "length" else "empty"
+        return None, "cut off" if is_cut else "empty"
     found = lines[0]
-    if answer.finish == "length" and len(lines) == 1 and "\n" not in text.strip():
-        return None, "cut off"
     if _key(found) in ("none", "n/a"):
         return None, "answered None"
     if _REFUSAL.match(found.replace("’", "'")):
@@ -156,7 +157,10 @@ def _strip(line: str) -> str:
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text = text[len(mark) : -len(mark)].strip()
         if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
-            text = text[1:-1].strip()
+            inner = text[1:-1]
+            closes = re.escape(text[-1])
+            if not re.search(rf"{closes}\s|\s{closes}", inner):  # '"one" and "two"' is left alone
+                text = inner.strip()
     return text
 
 

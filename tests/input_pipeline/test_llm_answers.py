@@ -1,4 +1,4 @@
-"""Answers of language models as captions, captions that are asked about, requests that are wrong."""
+"""Answers of language models as captions; prompts; requests and files that are wrong."""
 
 import json
 import sys
