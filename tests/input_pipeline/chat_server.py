@@ -4,6 +4,7 @@ import collections
 import contextlib
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -88,6 +89,10 @@ def _handler(server: Server) -> type[http.server.BaseHTTPRequestHandler]:
 
 class _Listening(http.server.ThreadingHTTPServer):
     request_queue_size = 64  # a connection that is not taken at once is tried again after a second
+
+    def handle_error(self, *where: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # as of a client that was killed
+            super().handle_error(*where)
 
 
 @contextlib.contextmanager
