@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -218,7 +219,10 @@ class Meter:
             f"{len(self._log):,} of {self._total:,} answers, {rate:,.1f} per second, "
             f"{_duration(left)} left, {self._log.state()}"
         )
-        text = f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n"
+        if self._is_terminal:  # a line that wraps could not be written over
+            text = f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}"
+        else:
+            text += "\n"
         print(text, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -27,6 +27,7 @@ import hashlib
 import json
 import os
 import sys
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,11 +162,22 @@ def _sha256(text: str) -> str:
 
 
 def _endpoint(options: argparse.Namespace) -> llm_endpoint.Endpoint:
-    key = os.environ.get("OPENAI_API_KEY") or None
+    """Raises ValueError for an address or a key that cannot be; messages never show the key."""
+    try:
+        address = urllib.parse.urlsplit(options.base_url)
+        is_address = address.scheme in ("http", "https") and address.hostname
+        is_address = is_address and (address.port is None or address.port > 0)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ValueError(f"--base-url is an http address; got {options.base_url!r}")
+    if address.username or address.password:
+        raise ValueError("--base-url holds a name or password; a key belongs in OPENAI_API_KEY")
+    key = os.environ.get("OPENAI_API_KEY", "").strip() or None
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ValueError("OPENAI_API_KEY holds letters that no key has; was it copied whole?")
     if key is None and options.base_url == _OPENAI:
         raise ValueError(f"{_OPENAI} wants a key in OPENAI_API_KEY; or name another --base-url")
-    if not options.base_url.startswith(("http://", "https://")):
-        raise ValueError(f"--base-url is an http address; got {options.base_url!r}")
     return llm_endpoint.Endpoint(
         options.base_url, key, options.model, options.retries, options.timeout
     )

@@ -1,5 +1,6 @@
 """Answers of language models as captions; prompts; requests and files that are wrong."""
 
+import fcntl
 import json
 import sys
 
@@ -146,6 +147,9 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
         ("a.txt", "x", ("--option", "stream=true"), 2, "--option cannot set 'stream'"),
         ("a.txt", "x", ("--option", "top_k"), 2, "--option wants NAME=VALUE"),
         ("a.txt", "x", ("--base-url", "localhost:8000"), 2, "is an http address"),
+        ("a.txt", "x", ("--base-url", "http://"), 2, "is an http address"),
+        ("a.txt", "x", ("--base-url", "http://localhost:x/v1"), 2, "is an http address"),
+        ("a.txt", "x", ("--base-url", "http://me:secret@localhost/v1"), 2, "belongs in OPENAI_"),
         ("a.txt", "x", ("--base-url", "https://api.openai.com/v1"), 2, "key in OPENAI_API_KEY"),
         ("a.txt", "x", ("--out", "LICENSE"), 2, "is a file; name a folder"),
         ("a.txt", "x", ("--out", "docs"), 2, "docs is not empty"),
@@ -164,7 +168,17 @@ def test_a_wrong_request_or_file_ends_with_one_clear_line(
     assert said in error
     assert error.startswith("error: ")
     assert error.count("\n") == 1
+    assert "secret" not in error
     assert not (tmp_path / "hp").exists()
+
+
+def test_a_damaged_key_is_not_shown(tmp_path, captions, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret\nsk-secret")
+    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
+    assert llm_positives.main(fixed) == 2
+    error = capsys.readouterr().err
+    assert "OPENAI_API_KEY holds letters that no key has" in error
+    assert "secret" not in error
 
 
 @pytest.mark.parametrize(
@@ -186,3 +200,12 @@ def test_a_damaged_folder_is_said(tmp_path, captions, capsys, file, content, sai
     capsys.readouterr()
     assert llm_positives.main(fixed) == 3
     assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, captions, capsys):
+    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
+    (tmp_path / "hp").mkdir()
+    with (tmp_path / "hp" / "raw.jsonl").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert llm_positives.main(fixed) == 2
+    assert "another process writes to" in capsys.readouterr().err

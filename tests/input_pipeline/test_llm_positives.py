@@ -98,7 +98,7 @@ def test_swap_asks_only_about_short_captions_with_the_word_and(tmp_path):
 
 
 def test_what_is_sent(tmp_path, captions, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("Say {this} otherwise.\nInput: {caption}\n")
     options = ("--option", "top_k=50", "--option", "temperature=null", "--seed", "7")
