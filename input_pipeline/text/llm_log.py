@@ -56,7 +56,9 @@ class Log:
     def add(self, index: int, answer: Answer) -> None:
         """Stores an answer: once this returns, killing the process does not lose it."""
         line = json.dumps({"line": index + 1, **answer._asdict()}).encode() + b"\n"
-        if os.write(self._raw, line) != len(line):  # `open_log` cuts the piece off
+        written = os.write(self._raw, line)
+        if written != len(line):  # nothing may be appended to a piece of a line
+            os.ftruncate(self._raw, os.fstat(self._raw).st_size - written)
             raise OSError(f"cannot write all of an answer to {self._out / RAW}; is the disk full?")
         self._count(index, answer)
 
