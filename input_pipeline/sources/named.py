@@ -1,5 +1,6 @@
 """Datasets by name: the annotation files as their authors publish them, and a folder of images."""
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -168,7 +169,8 @@ class NegclipSource(NamedSource):
       neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,
       counted from 0).
     images: the folder where filepath ("coco/val2014/COCO_val2014_....jpg") or a tail of it begins.
-    Ids are row numbers, counted from 0, as `hard_images` needs them. `meta` keeps `filepath`.
+    Ids are row numbers, counted from 0, as `hard_images` needs them. The kind of the negatives is
+    "negclip". `meta` keeps `filepath`.
     """
 
     _kind = "negclip"
@@ -206,12 +208,21 @@ class NegclipSource(NamedSource):
     def __getitem__(self, index: int) -> Record:
         record = super().__getitem__(index)
         for other in record.hard_images:
-            if not (other.isdecimal() and int(other) < len(self._rows)):
+            if not self._is_row(other):
                 raise DataError(
                     f"{self._rows.name(index)}: 'neg_image' holds row numbers below "
                     f"{len(self._rows):,}; got {other}"
                 )
-        return record
+        kinds = [["negclip"] * len(texts) for texts in record.negatives]
+        return dataclasses.replace(record, negative_kinds=kinds)
+
+    def find(self, record_id: str) -> Record:
+        if not self._is_row(record_id):  # every row is a record
+            raise DataError(f"{self._rows.path} has no row {record_id!r}")
+        return self[int(record_id)]
+
+    def _is_row(self, record_id: str) -> bool:
+        return record_id.isdecimal() and int(record_id) < len(self._rows)
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         return str(row_index)

@@ -3,6 +3,7 @@
 import ast
 import collections
 import difflib
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import ids
 from input_pipeline.sources import rows as tables
 
 _LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
@@ -105,6 +107,25 @@ class RecordsSource:
             meta={column: row.get(column) for column in self._meta},
         )
 
+    def find(self, record_id: str) -> Record:
+        """Raises DataError if there is no such record, or if it cannot be read."""
+        for place in self._places_of_ids[record_id]:
+            record = self[place]
+            if record.id == record_id:
+                return record
+        raise DataError(f"{self._rows.path} has no record {record_id!r} in split {self._split!r}")
+
+    @functools.cached_property
+    def _places_of_ids(self) -> ids.Places:
+        """Reads every row, once, when the first record is looked for."""
+        found = []
+        for row_index in self._index:
+            try:
+                found.append(self._record_id(self._rows[int(row_index)], int(row_index)))
+            except DataError:
+                found.append("")  # cannot be read, so it cannot be found
+        return ids.Places(ids.hashes(found))
+
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         """The rows; columns that depend on the file are set here."""
         rows = tables.open_rows(path, quoting)
@@ -178,7 +199,7 @@ class RecordsSource:
         chosen = np.ones(len(self._rows), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         if by_split or self._id is not None:
-            ids: set[int] = set()
+            seen: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
             for index in range(len(self._rows)):
                 try:
@@ -189,7 +210,7 @@ class RecordsSource:
                 if by_split:
                     chosen[index] = self._belongs(row, splits)
                 if self._id is not None and chosen[index]:
-                    self._check_unique(row, index, ids)
+                    self._check_unique(row, index, seen)
             self._check_split(chosen, splits)
         return np.flatnonzero(chosen)
 
@@ -213,14 +234,14 @@ class RecordsSource:
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
-    def _check_unique(self, row: dict[str, Any], index: int, ids: set[int]) -> None:
+    def _check_unique(self, row: dict[str, Any], index: int, seen: set[int]) -> None:
         key = hash(str(row.get(self._id)))
-        if key in ids and row.get(self._id) is not None:
+        if key in seen and row.get(self._id) is not None:
             raise DataError(
                 f"{self._rows.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
             )
-        ids.add(key)
+        seen.add(key)
 
     def _fingerprint(self) -> str:
         options = [
