@@ -32,12 +32,12 @@ PARTS = {
 
 
 class Run(NamedTuple):
-    """A training run: its folder below OUT, config, the run it starts from, flags."""
+    """A training run: its folder below OUT, its config, the run it starts from, its seed."""
 
     name: str
     config: str
     base: str = ""
-    flags: tuple[str, ...] = ()
+    seed: int = 0
 
 
 def runs(part: str) -> list[Run]:
@@ -81,7 +81,7 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
         run._replace(
             name=f"{run.name}-{seed}",
             base=run.base and f"{run.base}-{seed}",
-            flags=(*run.flags, f"--config.seed={seed}"),
+            seed=seed,
         )
         for seed in seeds
         for run in chosen.values()
@@ -92,10 +92,11 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """What trains a run."""
     name, _, arguments = run.config.partition(":")
     arguments = ",".join(filter(None, (arguments, "split=test")))
-    flags = [f"--config.init_from={out / run.base}"] if run.base else []
+    flags = [f"--config.seed={run.seed}"]
+    flags += [f"--config.init_from={out / run.base}"] if run.base else []
     return [
         *(sys.executable, "-m", "vlc_jax.main", "--workdir", str(out / run.name)),
-        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *run.flags, *more),
+        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *more),
     ]
 
 

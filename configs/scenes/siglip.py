@@ -2,7 +2,8 @@
 
   python -m vlc_jax.main --config configs/scenes/siglip.py --workdir runs/siglip
 
-Arguments: steps=N; world as in clip.py. Scale and bias start as in Zhai et al. (2023), section 3: 10 and -10.
+Arguments: steps=N; world as in clip.py. Scale and bias start as in Zhai et al. (2023), section 3:
+10 and -10.
 """
 
 from ml_collections import ConfigDict
