@@ -4,6 +4,8 @@ A placeholder has no value (None) until one is given. The command line changes a
   python -m vlc_jax.main --config configs/scenes/clip.py --config.steps=200 --workdir runs/short
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
@@ -26,9 +28,9 @@ def get_config() -> ConfigDict:
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
     config.init_from = placeholder(str)
-    # A whole config of another run: it is trained first, in the folder `pretrain` of the workdir,
-    # and this run starts from it. None, or init_from given: there is none.
-    config.pretrain = placeholder(ConfigDict)
+    # A whole config: that run comes first, in the folder `pretrain` of the workdir, and this one
+    # starts from it. Empty, or init_from given: nothing comes first.
+    config.pretrain = ConfigDict()
     config.lora = _lora()
     # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as init_from.
     config.interpolate = ConfigDict(
@@ -60,9 +62,16 @@ def get_config() -> ConfigDict:
     return config.lock()
 
 
-def loss(weight: float) -> dict:
-    """The options every loss has."""
-    return {"weight": weight, "implementation": "dense", "chunk": placeholder(int)}
+def loss(weight: float, **options: Any) -> dict:
+    """The options every loss has, and further ones that some have (vlc_jax/losses)."""
+    return {
+        "weight": weight,
+        "implementation": "dense",
+        "chunk": placeholder(int),
+        # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
+        "duplicates": "keep",
+        **options,
+    }
 
 
 def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
@@ -86,6 +95,12 @@ def _input() -> ConfigDict:
             "scenes": {
                 "world": "scenes-mini",  # named world of input_pipeline/scenes/world.py
                 "count": 64_000,  # different training scenes
+                "captions": 4,  # per picture; one of them is drawn at each reading
+                "world_options": {},  # fields of World in the same file -> other values
+                "caption_options": {},  # fields of Style in grammar.py beside it -> other values
+                # ((kind, share), ...): each picture gets a hard image, in which two objects changed
+                # places ("relation") or colours ("attribute"); captions is then 1.
+                "hard_images": (),
             },
             "records": {
                 "path": "",  # .jsonl, .tsv, .csv or COCO captions .json
@@ -147,7 +162,9 @@ def _input() -> ConfigDict:
             "normalisation": "clip",  # clip | siglip | imagenet
             # Per record: confusable images, which are further rows of the batch.
             "hard_images": 0,
-            "negatives": texts(),  # hard negative captions of each example
+            # Hard negative captions of each example; of_positives: as many more of each of its hard
+            # positives, behind those of the caption.
+            "negatives": texts() | {"of_positives": 0},
             "positives": texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled
@@ -226,7 +243,10 @@ def _lora() -> ConfigDict:
             "rank": 8,
             "alpha": 8.0,  # what an adapter adds is multiplied by alpha / rank
             "dora": False,  # also train the length of each column (DoRA)
-            "initialisation": "uniform",  # uniform | gaussian
+            "initialisation": "uniform",  # of the first factor; uniform | gaussian
+            # of the second one; zeros | xavier: both factors of query_key_value are drawn, as SVLC
+            # does, which changes the model from the start
+            "b_initialisation": "zeros",
             "full": "",  # regex of parameters trained beside the adapters, such as "logit_scale"
         }
     )

@@ -94,6 +94,7 @@ def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
+    config.optimizer.clip_norm = None  # open_clip's default, which all of them keep
     config.checkpoint.every = 500
     config.eval.every = 500
     if args.validation:

@@ -8,6 +8,7 @@ A record that cannot be used gives its place to the next usable one of the sourc
 image that is missing: there are fewer, or they cannot be used; these rows are marked.
 """
 
+import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -62,6 +63,7 @@ class Examples:
         self.seed = seed
         self.hard_images = hard_images
         self.negatives = negatives
+        self._of_one = dataclasses.replace(negatives, count=negatives.of_positives)  # positive
         self.positives = positives
         self.limit = limit
         self.known_bad = known_bad
@@ -133,21 +135,27 @@ class Examples:
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
         pixels = self.image_transform(record.image, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
-        hard = [
+        rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
+        negatives, positives = (
             contrasts.draw(
                 texts,
                 text,
                 given[caption] if given else (),
                 kinds[caption] if kinds else (),
-                self._generator(position, stream),
+                rng[side],
                 scene,
             )
-            for texts, given, kinds, stream in (
-                (self.negatives, record.negatives, record.negative_kinds, "negatives"),
-                (self.positives, record.positives, record.positive_kinds, "positives"),
+            for side, texts, given, kinds in (
+                ("negatives", self.negatives, record.negatives, record.negative_kinds),
+                ("positives", self.positives, record.positives, record.positive_kinds),
             )
-        ]
-        return Example(record, text, pixels, *hard)
+        )
+        if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
+            negatives += [""] * (self.negatives.count - len(negatives))
+            for positive in positives:
+                more = contrasts.draw(self._of_one, positive, (), (), rng["negatives"], scene)
+                negatives += [*more, *[""] * (self._of_one.count - len(more))]
+        return Example(record, text, pixels, negatives, positives)
 
     @functools.cached_property
     def _order(self) -> Sequence[int]:

@@ -75,7 +75,8 @@ class Batches:
             "mask": np.ones(self.rows, np.bool_),
         }
         examples = self.examples
-        result |= self._texts("negative", [row.negatives for row in rows], examples.negatives.count)
+        slots = contrasts.slots(examples.negatives, examples.positives)
+        result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
         stand_ins = sum(row.is_stand_in for row in rows)
         return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins}
@@ -91,7 +92,7 @@ class Batches:
             return {}
         filled = [text for row in texts for text in (*row, *[""] * (count - len(row)))]
         tokens = self.tokenizer(filled).reshape(self.rows, count, self.tokenizer.context_length)
-        mask = np.arange(count) < np.array([len(row) for row in texts])[:, None]
+        mask = np.array([text != "" for text in filled]).reshape(self.rows, count)
         return {f"{kind}_text": tokens, f"{kind}_mask": mask}
 
 

@@ -1,6 +1,7 @@
 """Every shipped config is built, evaluated by shape, and trained for two shrunken steps."""
 
 import importlib
+import json
 from pathlib import Path
 
 import jax
@@ -10,25 +11,22 @@ from ml_collections import ConfigDict
 
 from configs import arguments
 from tests import helpers
-from vlc_jax import build, evaluators, models, train
+from vlc_jax import build, evaluators, train
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name not in ("__init__.py", "arguments.py", "families.py")
+    if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py")
 )
 
-
-# Arguments of configs that name files, {tokenizer} being one that the test writes.
-ARGUMENTS = dict.fromkeys(
-    (
-        *("configs/eval/zero_shot.py", "configs/coco/clip_ft.py", "configs/coco/clip_coco.py"),
-        "configs/coco/siglip_ft.py",
-    ),
-    "tokenizer={tokenizer}",
-)
+# What configs are given beside a tokenizer file, which those of coco and eval need.
+ARGUMENTS = {
+    "configs/coco/dac.py": ",negatives=rule",  # no language model
+    "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
+}
+CAPTION = "a red car and a blue dog on the left of a wet road, picture {number}"
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 
@@ -39,9 +37,9 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
     get_config = importlib.import_module(name).get_config
-    if identifier(path) not in ARGUMENTS:
+    if path.parent.name not in ("coco", "eval"):
         return get_config()
-    config = get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer) + more)
+    config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
     if config.text.tokenizer == "clip":
         config.text.clip.path = str(folder / "clip.txt.gz")
         config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
@@ -60,14 +58,51 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
         for options in config.evals.values():
             options.count = 8
         if config.input.source == "records":
-            names = helpers.write_photos(folder / "photos", 24)
-            config.input.records.path = str(helpers.write_jsonl(folder, names))
-            config.input.records.image_folder = str(folder / "photos")
+            config.input.records.path = str(write_records(folder))
         if config.model.variant != "mini":
             config.model.image, config.model.text = dict(SMALL), {**SMALL, "projection": 16}
             if not config.model.variant.startswith("SigLIP"):
                 config.model.image.projection = 16
     return config
+
+
+def write_records(folder: Path) -> Path:
+    """A table whose captions offer every generator something, with positives and negatives."""
+    rows = [
+        {
+            "image": name,
+            "caption": CAPTION.format(number=number),
+            "negatives": [CAPTION.format(number=-number)],
+            "positives": [f"picture {number} shows a car", f"photo {number}"],
+        }
+        for number, name in enumerate(helpers.write_photos(folder, 24))
+    ]
+    path = folder / "captions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """name of a config -> the workdir of a shrunken run of it, for others to start from."""
+    done: dict[str, Path] = {}
+
+    def trained(name: str) -> Path:
+        if name not in done:
+            folder = tmp_path_factory.mktemp("trained")
+            done[name] = run(shrink(load(helpers.ROOT / name, folder), folder), folder / "run")
+        return done[name]
+
+    return trained
+
+
+def run(config: ConfigDict, folder: Path) -> Path:
+    workdir = Workdir(folder)
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    return workdir.path
 
 
 def identifier(path: Path) -> str:
@@ -87,29 +122,36 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
     task = build.task(config)
-    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 1000, {}), {})
-    count = models.parameter_counts(shapes.params)["total"]
-    assert count == sum(x.size for x in jax.tree.leaves(shapes.params))
+    params = jax.eval_shape(build.init_params(config, task.model))
+    frozen = params if config.lora.targets else {}
+    init = build.init_state(config, task.model, 20_000, frozen)  # beyond any warmup
+    shapes = build.state_shapes(task.mesh, init, frozen)
+    count = build.count_parameters(config, frozen, shapes)
+    assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
+    expected = sum(x.size for x in jax.tree.leaves(shapes.params))
+    if config.optimizer.multipliers:  # "image/.*" is the only rule that configs have
+        expected -= sum(x.size for x in jax.tree.leaves(params["image"]))
+    assert count["trained"] == expected
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
-    frozen = sum(  # by "image/.*", the only rule that configs have
-        x.size for x in jax.tree.leaves(shapes.params["image"]) if config.optimizer.multipliers
-    )
-    assert sum(x.size for x in moments) >= 2 * (count - frozen - 10)
+    assert sum(x.size for x in moments) >= 2 * (expected - 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
-def test_config_trains_two_steps(path, tmp_path):
+def test_config_trains_two_steps(path, trained, tmp_path):
     config = shrink(load(path, tmp_path), tmp_path)
-    workdir = Workdir(tmp_path / "run")
-    try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    assert (workdir.path / "DONE").exists()
-    assert len(helpers.rows(workdir.path / "metrics.jsonl")) == 1
+    with config.unlocked():
+        if config.pretrain:
+            config.init_from = str(trained("configs/scenes/clip.py"))
+        if config.lora.targets:
+            config.init_from = str(trained("configs/coco/clip_ft.py"))
+    workdir = run(config, tmp_path / "run")
+    assert (workdir / "DONE").exists()
+    (row,) = helpers.rows(workdir / "metrics.jsonl")
+    for name in config.losses:
+        assert row[f"train/{name}"] > 0
     for name in config.evals:
-        assert (workdir.path / "evals" / name / "2.json").exists()
+        assert (workdir / "evals" / name / "2.json").exists()
 
 
 @pytest.mark.parametrize(("variant", "size"), [("EVA02-B/16", 224), ("EVA02-L/14-336", 336)])
@@ -138,3 +180,23 @@ def test_arguments_are_parsed_by_the_types_of_their_defaults():
 def test_a_wrong_argument_is_an_error(argument, words):
     with pytest.raises(ValueError, match=words):
         arguments.parse(argument, steps=1, flag=False)
+
+
+def test_the_world_of_clip_is_that_of_its_texts_and_benchmarks():
+    config = importlib.import_module("configs.scenes.clip").get_config("world=scenes-hues")
+    worlds = [config.input.scenes.world, config.text.scenes.world]
+    worlds += [options.world for options in config.evals.values()]
+    assert set(worlds) == {"scenes-hues"}
+
+
+def test_options_of_scenes_reach_the_source():
+    config = importlib.import_module("configs.default").get_config()
+    with config.unlocked():
+        config.input.scenes.captions = 1
+        config.input.scenes.world_options = {"colour_jitter": 20.0}
+        config.input.scenes.caption_options = {"colour": 1.0, "relation": 1.0}
+        config.input.scenes.hard_images = (("relation", 1.0),)
+    source = build.source(config, "train")
+    assert source.world.colour_jitter == 20.0
+    assert source.style.colour == 1.0
+    assert [source.find(id).id for id in source[0].hard_images] == [f"{source[0].id}~relation"]

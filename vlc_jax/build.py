@@ -23,7 +23,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.record import Source
 from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
-from vlc_jax.models import lora
+from vlc_jax.models import flops, lora
 
 
 class Task(NamedTuple):
@@ -147,9 +147,18 @@ def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.Texts]:
     """What every caption gets: "negatives" and "positives", their generators made."""
     with usage_errors():
         return {
-            side: input_pipeline.make_texts(side, **config.input[side].to_dict())
+            side: input_pipeline.make_texts(side, **_text_options(config, side))
             for side in ("negatives", "positives")
         }
+
+
+def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
+    """Generators of the scenes are made for the world that the pictures are of."""
+    asked, scenes = config.input[side].to_dict(), config.input.scenes
+    world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
+    of_scenes = [kind for kind in asked["kinds"] if kind.startswith("scenes_")]
+    options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
+    return asked | {"options": asked["options"] | options}
 
 
 def records_per_step(config: ConfigDict) -> int:
@@ -244,6 +253,19 @@ def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str,
     factors = optimizer.multipliers(state.params, config.optimizer.multipliers)
     sizes = jax.tree.map(lambda x, factor: x.size if factor else 0, state.params, factors)
     return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
+
+
+def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
+    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
+    negatives, positives = config.input.negatives, config.input.positives
+    texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
+    frozen = []
+    if not config.lora.targets:
+        params = jax.eval_shape(init_params(config, model))
+        factors = optimizer.multipliers(params, config.optimizer.multipliers)
+        towers = {name: jax.tree.leaves(factors[name]) for name in ("image", "text")}
+        frozen = [name for name, of_tower in towers.items() if not any(of_tower)]
+    return flops.train_step(model, texts=texts, frozen=frozen)
 
 
 def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:

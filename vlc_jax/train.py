@@ -13,12 +13,12 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import batch as batch_contract
-from vlc_jax import build, evaluate, losses, optimizer, pretrained, sharding
+from vlc_jax import build, evaluate, feed, losses, optimizer, pretrained, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
-from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
-from vlc_jax.models import clip, flops
+from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock
+from vlc_jax.models import clip
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
@@ -26,13 +26,15 @@ POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked a
 
 
 def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
-    """Trains from the newest checkpoint of `workdir`, or from the start, to the end.
+    """Trains from the newest checkpoint of `workdir`, or from the start, to the end; the run that
+    config.pretrain describes comes first.
 
     Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM
     or SIGINT once the state is saved.
     """
     if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
+    config = pretrain(config, workdir, stop, allow_change)
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
@@ -42,7 +44,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
-    check_data(config, task, source, texts)
+    feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
     evaluation.read()
 
@@ -59,7 +61,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.event("resume" if start else "start", step=start, steps=steps)
     if build.records_per_step(config) > len(source):  # pairs become their own negatives
         workdir.event("batch_beyond_source", batch_size=config.batch_size, records=len(source))
-    data = make_loader(config, task, source, texts, workdir, start_step=start)
+    data = feed.make_loader(config, task, source, texts, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
     run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)
     try:
@@ -74,6 +76,27 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.event("done", step=steps)
     workdir.finish(step=steps)
     evaluation.publish(steps)
+
+
+def pretrain(
+    config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool
+) -> ConfigDict:
+    """The config of a run that starts from weights, those of config.pretrain having been trained in
+    the folder `pretrain` of the workdir, or gone on with, where that is due.
+    """
+    if not config.pretrain or config.init_from:
+        return config
+    first = Workdir(workdir.path / "pretrain")
+    try:
+        first.check_config(config.pretrain.to_dict(), allow_change)
+        if not (first.path / "DONE").exists():
+            train(config.pretrain, first, stop, allow_change)
+    finally:
+        first.close()
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.init_from = str(first.path)
+    return config.lock()
 
 
 class Run:
@@ -166,7 +189,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         with sharding.pinning(task.mesh):
             outputs = task.model.apply({"params": params}, {**batch, "image": image})
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
-        parts = {name: total / count for name, (total, count) in sums.items()}
+        parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
 
     def step(
@@ -254,51 +277,6 @@ def restore_or_init(
     return state, checkpoints
 
 
-def check_data(
-    config: ConfigDict,
-    task: Task,
-    source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
-) -> None:
-    """Reads the first records as training will: bad data stops the run before it compiles."""
-    report = input_pipeline.preview(
-        source,
-        task.tokenizer,
-        build.image_transform(config, is_training=True),
-        count=config.input.preview,
-        max_bad_share=config.input.max_bad_share,
-    )
-    report.check_given(texts)
-
-
-def make_loader(
-    config: ConfigDict,
-    task: Task,
-    source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
-    workdir: Workdir,
-    start_step: int,
-) -> input_pipeline.Loader:
-    """Batches from `start_step` on; unusable records that earlier starts found still count."""
-    events = read_rows(workdir.path / "events.jsonl")
-    with build.usage_errors():
-        return input_pipeline.make_train(
-            source,
-            task.tokenizer,
-            build.image_transform(config, is_training=True),
-            batch_size=config.batch_size,
-            seed=config.seed,
-            start_step=start_step,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-            max_bad_share=config.input.max_bad_share,
-            known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
-            hard_images=config.input.hard_images,
-            **texts,
-            **config.input.loader,
-        )
-
-
 class StepLog:
     """What the loop sees of data and metrics: batches in, numbers out, one step late."""
 
@@ -314,7 +292,7 @@ class StepLog:
     ):
         self.config, self.task, self.workdir, self.data = config, task, workdir, data
         self.checkpoints, self.steps = checkpoints, steps
-        per_example = float(flops.train_step(task.model))
+        per_example = float(build.flops_per_example(config, task.model))
         peak, self.peak_source = sharding.peak_flops()
         self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None

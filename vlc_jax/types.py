@@ -49,7 +49,8 @@ class Outputs(NamedTuple):
 
     Hard negatives and positives are texts with an axis more, `pooled` (texts, negatives, embed):
     `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
-    k]` image i against its own. XLA drops the computation of those that no loss reads.
+    k]` image i against its own, `own_scores[i]` against its caption. XLA drops the computation of
+    those that no loss reads.
     """
 
     image: ImageFeatures
@@ -57,6 +58,7 @@ class Outputs(NamedTuple):
     scores: Float[Array, "images texts"] | None
     logit_scale: Float[Array, ""]
     logit_bias: Float[Array, ""] | None = None
+    own_scores: Float[Array, "images"] | None = None
     negative_text: TextFeatures | None = None
     negative_scores: Float[Array, "images texts negatives"] | None = None
     own_negative_scores: Float[Array, "images negatives"] | None = None

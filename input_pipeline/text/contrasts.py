@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import tables
+from input_pipeline import choice
 from input_pipeline.text.generator import Generator
 
 GIVEN = "given"  # the kind that means: what the record holds, of any kind
@@ -25,12 +25,15 @@ class Texts:
     missing: what becomes of a text whose kind has none (left): "skip" (masked), "replace" (another
       kind, chosen by the shares of the others, those of share 0 last) or "self" (the caption).
     generators: kind -> its generator, for every kind but "given".
+    of_positives: of negatives: how many more are made of each hard positive, as DAC has them of the
+      sentences of a bag. They stand behind those of the caption, in the order of the positives.
     """
 
     count: int = 0
     kinds: Mapping[str, float] = field(default_factory=lambda: {GIVEN: 1.0})
     missing: str = "skip"
     generators: Mapping[str, Generator] = field(default_factory=dict)
+    of_positives: int = 0
 
 
 def make(
@@ -40,6 +43,7 @@ def make(
     kinds: Mapping[str, float] | None = None,
     missing: str = "skip",
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    of_positives: int = 0,
     table: Mapping[str, Callable[..., Generator]] | None = None,
 ) -> Texts:
     """The texts of a side, "negatives" or "positives", with the generators that its kinds name.
@@ -49,14 +53,14 @@ def make(
     """
     kinds, options = dict(kinds or {GIVEN: 1.0}), options or {}
     made = {}
-    if count:
+    if count or of_positives:
         for name in options:
             if name not in kinds:
                 raise ValueError(f"{side}: options for {name!r}, which is not among {[*kinds]}")
         names = [kind for kind in kinds if kind != GIVEN]
         known = generators(side) if table is None and names else table or {}
         made = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
-    texts = Texts(count, kinds, missing, made)
+    texts = Texts(count, kinds, missing, made, of_positives)
     check(side, texts)
     return texts
 
@@ -74,7 +78,7 @@ def make_generator(
     options: Mapping[str, Any],
 ) -> Generator:
     """A generator by its name. Raises ValueError for unknown names and options."""
-    return tables.build(f"generator of {side}", table, name, **options)
+    return choice.build(f"generator of {side}", table, name, **options)
 
 
 def versions(sides: Mapping[str, Texts]) -> dict[str, str]:
@@ -90,6 +94,11 @@ def check(side: str, texts: Texts) -> None:
     """Raises ValueError for values that do not fit."""
     if not 0 <= texts.count < 1024:
         raise ValueError(f"{side}: count must be at least 0 and below 1024; got {texts.count}")
+    if not 0 <= texts.of_positives < 1024 or (texts.of_positives and side != "negatives"):
+        raise ValueError(
+            f"{side}: of_positives is for negatives, at least 0 and below 1024; got "
+            f"{texts.of_positives}"
+        )
     if texts.missing not in MISSING:
         raise ValueError(f"{side}: missing is one of {MISSING}; got {texts.missing!r}")
     if texts.missing == "self" and side != "positives":
@@ -104,6 +113,11 @@ def check(side: str, texts: Texts) -> None:
     lacking = [kind for kind in texts.kinds if kind != GIVEN and kind not in texts.generators]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for the kind {lacking[0]!r}")
+
+
+def slots(negatives: Texts, positives: Texts) -> int:
+    """How many hard negatives a row of the batch has room for."""
+    return negatives.count + negatives.of_positives * positives.count
 
 
 def draw(

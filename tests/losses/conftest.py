@@ -1,10 +1,13 @@
-"""Random embeddings, meshes and the three implementations of each loss."""
+"""Random embeddings, with hard negatives and positives too, meshes, and losses by their name."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
+
+from vlc_jax import losses, types
+from vlc_jax.losses import pairs
 
 
 def unit(x):
@@ -22,6 +25,89 @@ def arrays():
         "logit_bias": jnp.float32(-3.0),
         "mask": jnp.arange(24) < 19,
     }
+
+
+@pytest.fixture
+def batch(arrays):
+    """`arrays` with texts: 3 hard negatives and 2 hard positives, of which some are missing.
+
+    Examples 3 and 7 have neither, 4 and 20 (padding) have all.
+    """
+    rng = np.random.default_rng(2)
+    more = {}
+    for kind, count in (("negative", 3), ("positive", 2)):
+        mask = rng.random((24, count)) < 0.7
+        mask[[3, 7]], mask[[4, 20]] = False, True
+        more[kind] = jnp.asarray(unit(rng.normal(size=(24, count, 6))), jnp.float32)
+        more[f"{kind}_mask"] = jnp.asarray(mask)
+        more[f"{kind}_text"] = jnp.asarray(rng.integers(0, 99, (24, count, 5)), jnp.int32)
+    tokens = jnp.asarray(rng.integers(0, 99, (24, 5)), jnp.int32)
+    name = jnp.asarray(rng.integers(0, 2**32, (24, 2)), jnp.uint32)
+    return {**arrays, **more, "tokens": tokens, "id": name}
+
+
+EMBEDDINGS = ("image", "text", "negative", "positive")
+
+
+def outputs(batch):
+    """What a model would give: all scores are dot products."""
+    image, text, negative, positive = (batch[key] for key in EMBEDDINGS)
+    return types.Outputs(
+        image=types.ImageFeatures(image),
+        text=types.TextFeatures(text),
+        scores=image @ text.T,
+        logit_scale=batch["logit_scale"],
+        logit_bias=batch["logit_bias"],
+        own_scores=jnp.einsum("ie,ie->i", image, text),
+        negative_text=types.TextFeatures(negative),
+        negative_scores=jnp.einsum("ie,tne->itn", image, negative),
+        own_negative_scores=jnp.einsum("ie,ine->in", image, negative),
+        positive_text=types.TextFeatures(positive),
+        positive_scores=jnp.einsum("ie,tpe->itp", image, positive),
+        own_positive_scores=jnp.einsum("ie,ipe->ip", image, positive),
+    )
+
+
+def contract(batch):
+    """The batch as the input pipeline makes it: "text" are tokens, not embeddings."""
+    return {**batch, "text": batch["tokens"]}
+
+
+@pytest.fixture
+def per_example():
+    """per_example(name, batch, implementation="dense", duplicates="keep", **options) -> values."""
+
+    def call(name, batch, implementation="dense", duplicates="keep", **options):
+        members = pairs.members(contract(batch), duplicates)
+        return losses.LOSSES[name][implementation](outputs(batch), members, **options)
+
+    return call
+
+
+@pytest.fixture
+def total():
+    """total(name, batch, **options) -> the mean that is minimised."""
+
+    def call(name, batch, mesh=None, **options):
+        config = {name: {"weight": 1.0, **options}}
+        return losses.total(config, outputs(batch), contract(batch), mesh)[0]
+
+    return call
+
+
+@pytest.fixture
+def gradient(total):
+    """gradient(name, batch, **options) -> of the mean by all embeddings, scale and bias."""
+
+    def call(name, batch, mesh=None, **options):
+        keys = (*EMBEDDINGS, "logit_scale", "logit_bias")
+
+        def value(inputs, batch):
+            return total(name, {**batch, **inputs}, mesh, **options)
+
+        return jax.jit(jax.value_and_grad(value))({key: batch[key] for key in keys}, batch)
+
+    return call
 
 
 @pytest.fixture

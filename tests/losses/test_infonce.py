@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from vlc_jax import errors
-from vlc_jax.losses import infonce
+from vlc_jax.losses import infonce, pairs
 
 
 def oracle(scores, scale, mask):
@@ -24,8 +24,20 @@ def oracle(scores, scale, mask):
     return values
 
 
+def members(mask):
+    return pairs.members({"mask": mask})
+
+
 def dense(image, text, logit_scale, mask):
-    return infonce.dense(image @ text.T, logit_scale, mask)
+    return infonce.dense(image @ text.T, logit_scale, members(mask))
+
+
+def chunked(image, text, logit_scale, mask, **options):
+    return infonce.chunked(image, text, logit_scale, members(mask), **options)
+
+
+def ring(image, text, logit_scale, mask, **options):
+    return infonce.ring(image, text, logit_scale, members(mask), **options)
 
 
 @pytest.fixture
@@ -41,7 +53,7 @@ def test_dense_equals_numpy(arrays):
 
 
 def test_equal_scores_give_log_of_the_batch():
-    value = infonce.dense(jnp.full((8, 8), 0.3), jnp.float32(50.0), jnp.ones(8, bool))
+    value = infonce.dense(jnp.full((8, 8), 0.3), jnp.float32(50.0), members(jnp.ones(8, bool)))
     np.testing.assert_allclose(value, np.log(8.0), rtol=1e-5)
 
 
@@ -54,21 +66,23 @@ def assert_close(result, expected):
 @pytest.mark.parametrize("chunk", [1, 5, 8, 24, 100])
 def test_chunked_equals_dense_whatever_the_chunk(arrays, value_and_gradient, chunk):
     expected = value_and_gradient(dense)(arrays)
-    result = value_and_gradient(functools.partial(infonce.chunked, chunk=chunk))(arrays)
+    result = value_and_gradient(functools.partial(chunked, chunk=chunk))(arrays)
     assert_close(result, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (8, 1), (4, 2)])
 def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, make_mesh, shape):
-    ring = functools.partial(infonce.ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
+    on_ring = functools.partial(ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
     expected = value_and_gradient(dense)(arrays)
-    result = value_and_gradient(ring)(arrays)
+    result = value_and_gradient(on_ring)(arrays)
     assert_close(result, expected)
 
 
 def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
-    ring = functools.partial(infonce.ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
-    gradient = jax.grad(lambda image, text: ring(**{**arrays, "image": image, "text": text}).sum())
+    on_ring = functools.partial(ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
+    gradient = jax.grad(
+        lambda image, text: on_ring(**{**arrays, "image": image, "text": text}).sum()
+    )
     split = jax.sharding.NamedSharding(make_mesh(4, 2), jax.P(("data", "fsdp")))
     image, text = jax.device_put((arrays["image"], arrays["text"]), split)
     hlo = jax.jit(gradient).lower(image, text).compile().as_text()
@@ -78,7 +92,7 @@ def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
 
 def test_ring_refuses_a_batch_the_devices_cannot_share(arrays, make_mesh):
     with pytest.raises(errors.UsageError, match="divisible by 8, got 23; use 16 or 24"):
-        infonce.ring(
+        ring(
             arrays["image"][:23],
             arrays["text"][:23],
             arrays["logit_scale"],
@@ -110,7 +124,7 @@ def test_padding_changes_neither_values_nor_gradients(arrays, value_and_gradient
 def test_gradient_raises_the_pairs_and_lowers_the_others(arrays):
     scores = arrays["image"] @ arrays["text"].T
     full = jnp.ones(24, bool)
-    gradient = jax.grad(lambda s: infonce.dense(s, jnp.float32(7.0), full).sum())(scores)
+    gradient = jax.grad(lambda s: infonce.dense(s, jnp.float32(7.0), members(full)).sum())(scores)
     is_pair = np.eye(24, dtype=bool)
     assert np.all(np.asarray(gradient)[is_pair] < 0)
     assert np.all(np.asarray(gradient)[~is_pair] > 0)

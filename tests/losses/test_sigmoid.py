@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax.losses import sigmoid
+from vlc_jax.losses import pairs, sigmoid
 
 
 def oracle(scores, scale, bias, mask):
@@ -20,8 +20,20 @@ def oracle(scores, scale, bias, mask):
     return values
 
 
+def members(mask):
+    return pairs.members({"mask": mask})
+
+
 def dense(image, text, logit_scale, logit_bias, mask):
-    return sigmoid.dense(image @ text.T, logit_scale, logit_bias, mask)
+    return sigmoid.dense(image @ text.T, logit_scale, logit_bias, members(mask))
+
+
+def chunked(image, text, logit_scale, logit_bias, mask, **options):
+    return sigmoid.chunked(image, text, logit_scale, logit_bias, members(mask), **options)
+
+
+def ring(image, text, logit_scale, logit_bias, mask, **options):
+    return sigmoid.ring(image, text, logit_scale, logit_bias, members(mask), **options)
 
 
 def test_dense_equals_numpy(arrays):
@@ -33,7 +45,7 @@ def test_dense_equals_numpy(arrays):
 
 def test_start_of_siglip_costs_about_the_bias_per_image():
     value = sigmoid.dense(
-        jnp.zeros((16, 16)), jnp.float32(10.0), jnp.float32(-10.0), jnp.ones(16, bool)
+        jnp.zeros((16, 16)), jnp.float32(10.0), jnp.float32(-10.0), members(jnp.ones(16, bool))
     )
     np.testing.assert_allclose(value, 10.0, rtol=1e-3)
 
@@ -47,21 +59,23 @@ def assert_close(result, expected):
 @pytest.mark.parametrize("chunk", [1, 5, 8, 24, 100])
 def test_chunked_equals_dense_whatever_the_chunk(arrays, value_and_gradient, chunk):
     expected = value_and_gradient(dense)(arrays)
-    result = value_and_gradient(functools.partial(sigmoid.chunked, chunk=chunk))(arrays)
+    result = value_and_gradient(functools.partial(chunked, chunk=chunk))(arrays)
     assert_close(result, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (8, 1), (4, 2)])
 def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, make_mesh, shape):
-    ring = functools.partial(sigmoid.ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
+    on_ring = functools.partial(ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
     expected = value_and_gradient(dense)(arrays)
-    result = value_and_gradient(ring)(arrays)
+    result = value_and_gradient(on_ring)(arrays)
     assert_close(result, expected)
 
 
 def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
-    ring = functools.partial(sigmoid.ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
-    gradient = jax.grad(lambda image, text: ring(**{**arrays, "image": image, "text": text}).sum())
+    on_ring = functools.partial(ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
+    gradient = jax.grad(
+        lambda image, text: on_ring(**{**arrays, "image": image, "text": text}).sum()
+    )
     split = jax.sharding.NamedSharding(make_mesh(4, 2), jax.P(("data", "fsdp")))
     image, text = jax.device_put((arrays["image"], arrays["text"]), split)
     hlo = jax.jit(gradient).lower(image, text).compile().as_text()
@@ -91,7 +105,7 @@ def test_padding_changes_neither_values_nor_gradients(arrays, value_and_gradient
 def test_gradient_raises_the_pairs_and_lowers_the_others(arrays):
     scores = arrays["image"] @ arrays["text"].T
     scale, bias, full = arrays["logit_scale"], arrays["logit_bias"], jnp.ones(24, bool)
-    gradient = jax.grad(lambda s: sigmoid.dense(s, scale, bias, full).sum())(scores)
+    gradient = jax.grad(lambda s: sigmoid.dense(s, scale, bias, members(full)).sum())(scores)
     is_pair = np.eye(24, dtype=bool)
     assert np.all(np.asarray(gradient)[is_pair] < 0)
     assert np.all(np.asarray(gradient)[~is_pair] > 0)

@@ -54,6 +54,42 @@ def test_scores_row_is_an_image_and_options_are_row_major():
     np.testing.assert_array_equal(model.score_options(image, text), [[0, 3], [7, 10]])
 
 
+def with_hard_texts(batch, negatives=3, positives=2):
+    rng = np.random.default_rng(1)
+    shapes = {"negative_text": negatives, "positive_text": positives}
+    more = {key: rng.integers(2, 30, (4, count, 7)) for key, count in shapes.items() if count}
+    return {**batch, **{key: jnp.asarray(text, jnp.int32) for key, text in more.items()}}
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+@pytest.mark.parametrize("counts", [(3, 2), (0, 1)], ids=str)
+def test_one_pass_over_all_texts_equals_a_pass_for_each(make, compiled, encode, family, counts):
+    model, params, plain = make(family)
+    batch = with_hard_texts(plain, *counts)
+    outputs = compiled(model.apply)({"params": params}, batch)
+    alone = compiled(model.apply)({"params": params}, plain)
+    np.testing.assert_allclose(outputs.text.pooled, alone.text.pooled, atol=1e-6)
+    np.testing.assert_allclose(outputs.scores, alone.scores, atol=1e-6)
+    np.testing.assert_allclose(outputs.own_scores, np.diag(outputs.scores), atol=1e-6)
+    assert alone.negative_text is alone.positive_scores is None
+    images = np.asarray(outputs.image.pooled)
+    for kind, count in zip(("negative", "positive"), counts, strict=True):
+        if not count:
+            assert f"{kind}_text" not in batch
+            continue
+        texts = getattr(outputs, f"{kind}_text")
+        assert texts.pooled.shape[:2] == texts.mask.shape[:2] == (4, count)
+        for k in range(count):
+            one = encode(model, {"text": params["text"]}, "text", batch[f"{kind}_text"][:, k])
+            np.testing.assert_allclose(texts.pooled[:, k], one.pooled, atol=1e-6)
+            np.testing.assert_array_equal(texts.mask[:, k], one.mask)
+            scores = images @ np.asarray(one.pooled).T
+            found = getattr(outputs, f"{kind}_scores")[:, :, k]
+            np.testing.assert_allclose(found, scores, atol=1e-6)
+            own = getattr(outputs, f"own_{kind}_scores")[:, k]
+            np.testing.assert_allclose(own, np.diag(scores), atol=1e-6)
+
+
 def test_logit_scale_and_bias_start_where_published(make):
     batch = make("clip")[2]
     for family, scale, bias in (("clip", 1 / 0.07, None), ("siglip", 10.0, -10.0)):

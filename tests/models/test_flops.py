@@ -64,3 +64,5 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
     image, text = flops.image_tower(model.image), flops.text_tower(model.text)
     assert flops.train_step(model) == 3 * (image + text)
     assert flops.train_step(model, frozen=("image",)) == image + 3 * text
+    assert flops.train_step(model, texts=3) == 3 * (image + 3 * text)
+    assert flops.train_step(model, texts=3, frozen=("text",)) == 3 * image + 3 * text

@@ -116,6 +116,21 @@ def test_examples_mark_the_correct_caption_and_the_models_mistake(done):
         assert ("correct" in classes[1]) == (kind == "wrong")
 
 
+def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negative(done):
+    page = text_of(done)[0]
+    section = page[page.index("<h3><code>scenes_swap") : page.index("<h3><code>scenes_whatsup")]
+    examples = re.findall(r'<div class="example (\w+)-answer">(.*?)</ol>', section, re.DOTALL)
+    orders = set()
+    for kind, text in examples:
+        classes = [found.split() for found in re.findall(r'<li class="(.*?)">', text)]
+        order = tuple("correct" in found for found in classes)
+        assert kind == ("right" if order == (True, True, False) else "wrong")
+        assert ["chosen" in found for found in classes] == [True, False, False]
+        assert ("mistake" in classes[0]) != order[0]
+        orders.add(order)
+    assert (True, False, True) in orders  # brittle: the preferred caption is correct, yet wrong
+
+
 def test_small_images_are_enlarged_without_blur(done):
     images = [facts for tag, facts in Page(text_of(done)[0]).tags if tag == "img"]
     assert images
@@ -233,14 +248,14 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     estimate = evaluators.Estimate(0.5, 8, 0.5, 0.2, 0.8, 0.125)
     result = evaluators.EvalResult({"accuracy": estimate, "accuracy/a": estimate}, [])
     benchmark = Benchmark("b", [], "1")
-    name = "scenes_swap"
+    name = "scenes_objects"
     written = evaluators.to_json(name, benchmark, result, step=3, options={}, seconds=1.0)
     write_json(tmp_path / "evals" / name / "3.json", written)
     report.print_table([written])
     first = capsys.readouterr().out
     report.print_table(tmp_path)
     assert capsys.readouterr().out == first
-    line = next(line for line in first.splitlines() if "scenes_swap" in line)
+    line = next(line for line in first.splitlines() if "scenes_objects" in line)
     assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
 
 

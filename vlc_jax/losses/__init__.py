@@ -9,17 +9,29 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import infonce, sigmoid
+from vlc_jax.losses import dac, infonce, pairs, sigmoid, svlc
 
 PerExample = Callable[..., Float[Array, "batch"]]
 
-# name -> implementation -> per-example loss of (outputs, mask, **options). `chunked` and `ring`
+# name -> implementation -> per-example loss of (outputs, members, **options). `chunked` and `ring`
 # read the embeddings, so they hold for models whose score is the dot product.
+#
+# Whether hard negatives are also contrasted with all images of the batch is a choice between two
+# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative goes with either.
 LOSSES: dict[str, dict[str, PerExample]] = {
     "infonce": {
         "dense": lambda o, m: infonce.dense(o.scores, o.logit_scale, m),
         "chunked": lambda o, m, **k: infonce.chunked(*_embeddings(o), o.logit_scale, m, **k),
         "ring": lambda o, m, **k: infonce.ring(*_embeddings(o), o.logit_scale, m, **k),
+    },
+    "negclip": {
+        "dense": lambda o, m: infonce.dense(o.scores, o.logit_scale, m, o.negative_scores),
+        "chunked": lambda o, m, **k: infonce.chunked(
+            *_embeddings(o), o.logit_scale, m, o.negative_text.pooled, **k
+        ),
+        "ring": lambda o, m, **k: infonce.ring(
+            *_embeddings(o), o.logit_scale, m, o.negative_text.pooled, **k
+        ),
     },
     "sigmoid": {
         "dense": lambda o, m: sigmoid.dense(o.scores, o.logit_scale, _bias(o), m),
@@ -28,8 +40,51 @@ LOSSES: dict[str, dict[str, PerExample]] = {
         ),
         "ring": lambda o, m, **k: sigmoid.ring(*_embeddings(o), o.logit_scale, _bias(o), m, **k),
     },
+    "sigmoid_negatives": {
+        "dense": lambda o, m: sigmoid.dense(
+            o.scores, o.logit_scale, _bias(o), m, o.negative_scores
+        ),
+        "chunked": lambda o, m, **k: sigmoid.chunked(
+            *_embeddings(o), o.logit_scale, _bias(o), m, o.negative_text.pooled, **k
+        ),
+        "ring": lambda o, m, **k: sigmoid.ring(
+            *_embeddings(o), o.logit_scale, _bias(o), m, o.negative_text.pooled, **k
+        ),
+    },
+    "svlc_negative": {
+        "dense": lambda o, m: svlc.negative(
+            o.own_scores, o.own_negative_scores, o.logit_scale, pairs.own_negatives(m)
+        ),
+    },
+    "analogy": {"dense": lambda o, m: svlc.analogy(*_analogy(o, m))},
+    "analogy_symmetric": {"dense": lambda o, m: svlc.analogy_symmetric(*_analogy(o, m))},
+    "dac_mil": {
+        "dense": lambda o, m: dac.mil(o.positive_scores, o.logit_scale, pairs.positives(m)),
+    },
+    "dac_negative_bag": {
+        "dense": lambda o, m: dac.negative_bag(
+            o.own_positive_scores,
+            o.own_negative_scores,
+            o.logit_scale,
+            pairs.own_positives(m),
+            pairs.own_negatives(m),
+        ),
+    },
 }
-OPTIONS = ("weight", "implementation", "chunk")
+OPTIONS = ("weight", "implementation", "chunk", "duplicates", "slots")
+
+# Texts besides the caption that a loss needs in the batch.
+TEXTS: dict[str, tuple[str, ...]] = {
+    "negclip": ("negative",),
+    "sigmoid_negatives": ("negative",),
+    "svlc_negative": ("negative",),
+    "analogy": ("positive",),
+    "analogy_symmetric": ("positive",),
+    "dac_mil": ("positive",),
+    "dac_negative_bag": ("positive", "negative"),
+}
+# Losses that say nothing of an example without such texts: their mean is over the others.
+OF_OWN_TEXTS = ("svlc_negative", "analogy", "analogy_symmetric", "dac_mil", "dac_negative_bag")
 
 
 def total(
@@ -38,26 +93,29 @@ def total(
     batch: Mapping[str, Array],
     mesh: Mesh | None = None,
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
-    """The scalar to minimise, and {name: (sum over real examples, their number)}.
+    """The scalar to minimise, and {name: (sum over the examples that count, their number)}.
 
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
-      | "chunked" | "ring", "chunk": images at a time, for chunked}.
-    batch: its "mask" says which examples are real; each loss is a mean over those.
+      | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
+      absent) | "mask" (losses/pairs.py), "slots": (first, last + 1 or None) of an example's hard
+      negatives that the loss is about (all when absent)}.
+    batch: its "mask" says which examples are real; each loss is a mean over those, or
+      (`OF_OWN_TEXTS`) over those of them that have the hard negatives or positives it is about.
     mesh: for ring; the batch is sharded over all its axes.
 
         total({"infonce": {"weight": 1.0}}, outputs, batch)
 
-    Raises UsageError for an unknown loss, implementation or option.
+    Raises UsageError for an unknown loss, implementation or option, and for texts that a loss needs
+    and the batch lacks.
     """
-    mask = batch["mask"]
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
         for option in options:
             errors.known(f"option of the loss {name}", option, OPTIONS)
         if "weight" not in options:
             raise errors.UsageError(f"the loss {name} needs a weight, got {dict(options)}")
-        per_example = _per_example(name, outputs, mask, mesh, **options)
-        parts[name] = (jnp.where(mask, per_example, 0.0).sum(), mask.sum())
+        per_example, counted = _per_example(name, outputs, batch, mesh, **options)
+        parts[name] = (jnp.where(counted, per_example, 0.0).sum(), counted.sum())
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
     return value, parts
 
@@ -65,33 +123,60 @@ def total(
 def _per_example(
     name: str,
     outputs: types.Outputs,
-    mask: Bool[Array, "batch"],
+    batch: Mapping[str, Array],
     mesh: Mesh | None,
     *,
     weight: float,
     implementation: str = "dense",
     chunk: int | None = None,
-) -> Float[Array, "batch"]:
+    duplicates: str = "keep",
+    slots: tuple[int, int | None] = (0, None),
+) -> tuple[Float[Array, "batch"], Bool[Array, "batch"]]:
+    """The loss of each example, and which of them count in its mean."""
     del weight  # `total` applies it
     implementations = LOSSES[errors.known("loss", name, LOSSES)]
     errors.known(f"implementation of the loss {name}", implementation, implementations)
     loss = implementations[implementation]
+    for text in TEXTS.get(name, ()):
+        if f"{text}_text" not in batch:
+            raise errors.UsageError(
+                f"the loss {name} needs hard {text}s and the batch has none: set "
+                f"config.input.{text}s.count to at least 1"
+            )
     if (chunk is None) == (implementation == "chunked"):
         raise errors.UsageError(
             f"chunk, the images at a time, goes with implementation 'chunked' and with no other; "
             f"the loss {name} has implementation {implementation!r} and chunk {chunk}"
         )
+    members, options = pairs.members(batch, duplicates, slots), {}
     if implementation == "chunked":
-        return loss(outputs, mask, chunk=chunk)
+        options = {"chunk": chunk}
     if implementation == "ring":
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
-        return loss(outputs, mask, mesh=mesh, axes=tuple(mesh.axis_names))
-    return loss(outputs, mask)
+        options = {"mesh": mesh, "axes": tuple(mesh.axis_names)}
+    return loss(outputs, members, **options), _counted(name, members)
+
+
+def _counted(name: str, members: pairs.Members) -> Bool[Array, "batch"]:
+    counted = members.mask
+    if name in OF_OWN_TEXTS:
+        own = {"negative": pairs.own_negatives, "positive": pairs.own_positives}
+        for text in TEXTS[name]:
+            counted &= own[text](members).any(axis=1)
+    return counted
 
 
 def _embeddings(outputs: types.Outputs) -> tuple[jax.Array, jax.Array]:
     return outputs.image.pooled, outputs.text.pooled
+
+
+def _analogy(outputs: types.Outputs, members: pairs.Members) -> tuple[jax.Array, ...]:
+    """Captions and hard positives are compared by their embeddings, whatever the model's score."""
+    text_scores = jnp.einsum(
+        "ie,tpe->itp", outputs.text.pooled, outputs.positive_text.pooled, precision="highest"
+    )
+    return outputs.positive_scores, text_scores, outputs.logit_scale, pairs.positives(members)
 
 
 def _bias(outputs: types.Outputs) -> jax.Array:

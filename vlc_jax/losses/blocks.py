@@ -1,7 +1,7 @@
 """Parts of a score matrix: chunks of images on one device, a ring of texts over devices."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,15 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax import errors
+from vlc_jax.losses import pairs
+
+
+class Texts(NamedTuple):
+    """The captions of some examples, and their hard negatives if they have any."""
+
+    text: Float[Array, "texts embed"]
+    negative_text: Float[Array, "texts negatives embed"] | None
+    members: pairs.Members
 
 
 def scores(
@@ -16,6 +25,13 @@ def scores(
 ) -> Float[Array, "images texts"]:
     """Dot products in float32; accelerators would otherwise round to bfloat16 or TF32."""
     return jnp.einsum("ie,te->it", image, text, precision="highest")
+
+
+def negative_scores(
+    image: Float[Array, "images embed"], text: Float[Array, "texts negatives embed"]
+) -> Float[Array, "images texts negatives"]:
+    """Dot products of every image with the hard negatives of every example, in float32."""
+    return jnp.einsum("ie,tne->itn", image, text, precision="highest")
 
 
 def split(arrays: Any, chunk: int) -> Any:

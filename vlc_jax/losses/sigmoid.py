@@ -1,10 +1,11 @@
-"""The pairwise sigmoid loss of SigLIP (Zhai et al. 2023, equation 1).
+"""The pairwise sigmoid loss of SigLIP (Zhai et al. 2023, equation 1), also with hard negatives.
 
     loss_i = sum_j softplus(-z_ij (scale * cosine_ij + bias)),   z_ii = 1, z_ij = -1 otherwise
 
 per image i; the paper divides the sum over i by the number of images, as the mean of these
-values does. `dense`, `chunked` and `ring` give the same numbers and gradients. Examples whose
-`mask` is False are padding: no row, no column, value 0.
+values does. The hard negatives of all examples, if there are any, are further columns of every
+image with z = -1. `dense`, `chunked` and `ring` give the same numbers and gradients. Examples
+whose mask is False are padding: no row, no column, value 0.
 """
 
 import functools
@@ -12,21 +13,25 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from vlc_jax.losses import blocks
+from vlc_jax.losses import blocks, pairs
 
 
 def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    mask: Bool[Array, "batch"],
+    members: pairs.Members,
+    negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, "batch"]:
     """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
-    logits = logit_scale * scores.astype(jnp.float32) + logit_bias
-    is_pair = jnp.eye(len(scores), dtype=bool)
-    return _rows(logits, is_pair, mask, mask)
+
+    def logits(scores: jax.Array) -> jax.Array:
+        return logit_scale * scores.astype(jnp.float32) + logit_bias
+
+    more = None if negative_scores is None else logits(negative_scores)
+    return _rows(logits(scores), more, members, members)
 
 
 def chunked(
@@ -34,7 +39,8 @@ def chunked(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    mask: Bool[Array, "batch"],
+    members: pairs.Members,
+    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
 ) -> Float[Array, "batch"]:
@@ -42,15 +48,13 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
-    index = jnp.arange(len(text))
+    texts = blocks.Texts(text, negative_text, members)
 
     @jax.checkpoint
-    def body(part: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        images, is_real, position = part
-        logits = logit_scale * blocks.scores(images, text) + logit_bias
-        return _rows(logits, position[:, None] == index[None], is_real, mask)
+    def body(part: tuple[jax.Array, pairs.Members]) -> jax.Array:
+        return _block(*part, texts, logit_scale, logit_bias)
 
-    rows = jax.lax.map(body, blocks.split((image, mask, index), chunk))
+    rows = jax.lax.map(body, blocks.split((image, members), chunk))
     return rows.reshape(-1)[: len(image)]
 
 
@@ -59,49 +63,65 @@ def ring(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    mask: Bool[Array, "batch"],
+    members: pairs.Members,
+    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh,
     axes: tuple[str, ...],
 ) -> Float[Array, "batch"]:
     """Sigmoid loss per image of a batch sharded over the mesh `axes`, with no all-gather.
 
-    Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper).
+    Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
+    their hard negatives.
     """
     blocks.check_divisible(len(image), mesh, axes)
     pass_on = functools.partial(blocks.pass_on, axes=axes, devices=blocks.count(mesh, axes))
+    block = jax.checkpoint(_block)
 
     def local(
-        image: jax.Array, text: jax.Array, scale: jax.Array, bias: jax.Array, mask: jax.Array
+        image: jax.Array, texts: blocks.Texts, scale: jax.Array, bias: jax.Array
     ) -> jax.Array:
-        @jax.checkpoint
-        def block(text: jax.Array, text_mask: jax.Array, is_pair: jax.Array) -> jax.Array:
-            return _rows(scale * blocks.scores(image, text) + bias, is_pair, mask, text_mask)
-
         def hop(carry: tuple, _: None) -> tuple[tuple, None]:
             rows, visitor = carry
             visitor = pass_on(visitor)
-            return (rows + block(*visitor, jnp.zeros_like(at_home)), visitor), None
+            return (rows + block(image, texts.members, visitor, scale, bias), visitor), None
 
-        at_home = jnp.eye(len(image), dtype=bool)  # only a text at home meets its image
-        rows = block(text, mask, at_home)
+        rows = block(image, texts.members, texts, scale, bias)
         hops = blocks.count(mesh, axes) - 1
-        (rows, _), _ = jax.lax.scan(hop, (rows, (text, mask)), None, length=hops)
+        (rows, _), _ = jax.lax.scan(hop, (rows, texts), None, length=hops)
         return rows
 
     split, whole = PartitionSpec(axes), PartitionSpec()
-    mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(split, split, whole, whole, split), out_specs=split
-    )
-    return mapped(image, text, logit_scale, logit_bias, mask)
+    mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split)
+    return mapped(image, blocks.Texts(text, negative_text, members), logit_scale, logit_bias)
+
+
+def _block(
+    image: Float[Array, "images embed"],
+    members: pairs.Members,
+    texts: blocks.Texts,
+    logit_scale: Float[Array, ""],
+    logit_bias: Float[Array, ""],
+) -> Float[Array, "images"]:
+    """The loss of some images, summed over the texts of one block."""
+    logits = logit_scale * blocks.scores(image, texts.text) + logit_bias
+    more = None
+    if texts.negative_text is not None:
+        more = logit_scale * blocks.negative_scores(image, texts.negative_text) + logit_bias
+    return _rows(logits, more, members, texts.members)
 
 
 def _rows(
     logits: Float[Array, "images texts"],
-    is_pair: Bool[Array, "images texts"],
-    image_mask: Bool[Array, "images"],
-    text_mask: Bool[Array, "texts"],
+    negative_logits: Float[Array, "images texts negatives"] | None,
+    rows: pairs.Members,
+    columns: pairs.Members,
 ) -> Float[Array, "images"]:
-    """The loss summed over the real texts, for each real image."""
-    loss = jax.nn.softplus(jnp.where(is_pair, -logits, logits))
-    return jnp.sum(jnp.where(image_mask[:, None] & text_mask[None], loss, 0.0), axis=1)
+    """The loss summed over the texts that count, for each image."""
+    loss = jax.nn.softplus(jnp.where(pairs.is_own(rows, columns), -logits, logits))
+    value = jnp.sum(jnp.where(pairs.captions(rows, columns), loss, 0.0), axis=1)
+    if negative_logits is not None:
+        loss = jax.nn.softplus(negative_logits)
+        counts = pairs.negatives(rows, columns)
+        value += jnp.sum(jnp.where(counts, loss, 0.0), axis=(1, 2))
+    return value

@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
@@ -25,22 +27,32 @@ class CLIP(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
-        """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`.
+        """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`, and of
+        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length)
+        if they are there.
 
         `scores` are always there; XLA drops their computation when no loss reads them.
         """
-        image, text = self.encode_image(batch["image"]), self.encode_text(batch["text"])
+        image, texts = self.encode_image(batch["image"]), self._encode_texts(batch)
         constant = nn.initializers.constant
         log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
         bias = None
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
+        more = {}
+        for kind in (key for key in texts if key != "text"):
+            name, own = kind.replace("text", "scores"), jax.tree.map(_joined, texts[kind])
+            more[kind] = texts[kind]
+            more[name] = self.score(image, own).reshape(-1, *batch[kind].shape[:2])
+            more[f"own_{name}"] = self.score_options(image, own)
         return types.Outputs(
             image=image,
-            text=text,
-            scores=self.score(image, text),
+            text=texts["text"],
+            scores=self.score(image, texts["text"]),
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
+            own_scores=self.score_options(image, texts["text"])[:, 0],
+            **more,
         )
 
     def encode_image(
@@ -54,6 +66,24 @@ class CLIP(nn.Module):
     ) -> types.TextFeatures:
         """Features of token ids, see TextTower; needs only its parameters."""
         return self.text(text, tokens=tokens)
+
+    def _encode_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
+        """Features of all texts of a batch, from one pass of the tower.
+
+        The texts of one example lie together on the way, so that a batch split over devices stays
+        where it is.
+        """
+        keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
+        groups = [batch[key] if batch[key].ndim == 3 else batch[key][:, None] for key in keys]
+        text = jnp.concatenate(groups, axis=1)
+        features = self.encode_text(_joined(text))
+        features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
+        ends = np.cumsum([group.shape[1] for group in groups])
+        parts = {
+            key: jax.tree.map(lambda x, end=end, n=group.shape[1]: x[:, end - n : end], features)
+            for key, group, end in zip(keys, groups, ends, strict=True)
+        }
+        return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures
@@ -69,6 +99,11 @@ class CLIP(nn.Module):
         images, embed = image.pooled.shape
         options = text.pooled.reshape(images, -1, embed)
         return jnp.einsum("ie,ioe->io", image.pooled, options, precision="highest")
+
+
+def _joined(texts: Array) -> Array:
+    """(batch, texts of one example, ...) as (batch * texts, ...)."""
+    return texts.reshape(-1, *texts.shape[2:])
 
 
 def clamp_logit_scale(

@@ -9,6 +9,8 @@ the default, they are what the towers really do for a pooled feature: if pooling
 the last block does little but that token. Use the default for MFU, or it is flattered.
 """
 
+from collections.abc import Collection
+
 from flax import linen as nn
 
 from vlc_jax.models import layers, text, vit
@@ -38,15 +40,18 @@ def text_tower(tower: text.TextTower, *, length: int | None = None, tokens: bool
     return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
 
-def train_step(model: nn.Module, *, frozen: tuple[str, ...] = (), tokens: bool = False) -> int:
-    """FLOPs of one image-text pair in training: 3 x forward, 1 x for a tower in `frozen`.
+def train_step(
+    model: nn.Module, *, texts: int = 1, frozen: Collection[str] = (), tokens: bool = False
+) -> int:
+    """FLOPs of one image with its `texts` texts in training: 3 x forward, 1 x for a tower in
+    `frozen`.
 
-    frozen: any of "image", "text". The similarity matrix (6 x embed x batch per pair) is left
-    out: below 1 % of the towers up to batches of tens of thousands.
+    frozen: any of "image", "text". The similarity matrix (6 x embed x batch per image and text) is
+    left out: below 1 % of the towers up to batches of tens of thousands.
     """
     forward = {
         "image": image_tower(model.image, tokens=tokens),
-        "text": text_tower(model.text, tokens=tokens),
+        "text": texts * text_tower(model.text, tokens=tokens),
     }
     return sum(count * (1 if name in frozen else 3) for name, count in forward.items())
 

@@ -199,7 +199,7 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
             if row.chance is not None:
                 axes.plot([row.chance] * 2, [place - 0.4, place + 0.4], color=THEME["ink"], lw=1.4)
                 end = max(end, row.chance)
-            remark = {"at": "  ≈ chance", "below": "  below chance"}.get(row.verdict, "")
+            remark = {"at": "  ≈ chance", "below": "  worse than chance"}.get(row.verdict, "")
             axes.annotate(
                 f"{table.percent(row.value)}{remark}", (end, place), (6, 0),
                 textcoords="offset points", va="center", color=colour,

@@ -1,0 +1,84 @@
+"""The two losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) adds to CLIP's.
+
+In both, s = scale * cosine, x_i is an image, t_i its caption, n_ik and p_ik its hard negatives and
+hard positives. Hard Positive Truth (Kamath et al. 2024, appendix D.1) trains with the same two,
+one text of each kind per example.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from vlc_jax.losses.infonce import NOTHING
+
+
+def negative(
+    own_scores: Float[Array, "batch"],
+    own_negative_scores: Float[Array, "batch negatives"],
+    logit_scale: Float[Array, ""],
+    counts: Bool[Array, "batch negatives"],
+) -> Float[Array, "batch"]:
+    """The negative loss: the own caption against the own hard negatives that count.
+
+        loss_i = log(exp(s x_i.t_i) + sum_k exp(s x_i.n_ik)) - s x_i.t_i
+
+    With one hard negative it is softplus(s (x_i.n_i - x_i.t_i)), with none it is 0.
+    """
+    own = logit_scale * own_scores.astype(jnp.float32)
+    logits = jnp.where(counts, logit_scale * own_negative_scores.astype(jnp.float32), NOTHING)
+    return jax.nn.softplus(jax.nn.logsumexp(logits, axis=1) - own)
+
+
+def analogy(
+    image_scores: Float[Array, "batch batch positives"],
+    text_scores: Float[Array, "batch batch positives"],
+    logit_scale: Float[Array, ""],
+    counts: Bool[Array, "batch batch positives"],
+) -> Float[Array, "batch"]:
+    """The analogy loss: hard positives are found by their image and by their caption.
+
+        loss_i = 1/2 [logsumexp_j(s x_i.p_j) - s x_i.p_i] + 1/2 [logsumexp_j(s t_i.p_j) - s t_i.p_i]
+
+    `image_scores[i, j, k]` is image i against hard positive k of example j, `text_scores` the same
+    of captions. Columns are the hard positives that are there. With several per example, the k-th
+    ones of all examples are one such problem, and loss_i is the mean over those that i has.
+    """
+    losses = [_one_way(scores, logit_scale, counts) for scores in (image_scores, text_scores)]
+    return _mean((losses[0] + losses[1]) / 2, counts)
+
+
+def analogy_symmetric(
+    image_scores: Float[Array, "batch batch positives"],
+    text_scores: Float[Array, "batch batch positives"],
+    logit_scale: Float[Array, ""],
+    counts: Bool[Array, "batch batch positives"],
+) -> Float[Array, "batch"]:
+    """The analogy loss (`analogy`), each term averaged with the one of the transposed scores.
+
+    There a hard positive that is missing is a missing row; the images and captions of examples
+    without one stay columns.
+    """
+    losses = []
+    for scores in (image_scores, text_scores):
+        losses.append(_one_way(scores, logit_scale, counts))
+        turned = (jnp.swapaxes(x, 0, 1) for x in (scores, counts))
+        losses.append(_one_way(next(turned), logit_scale, next(turned)))
+    return _mean(sum(losses) / 4, counts)
+
+
+def _one_way(scores: jax.Array, logit_scale: jax.Array, counts: jax.Array) -> jax.Array:
+    """logsumexp_j(s_ijk) - s_iik for each i and k; any finite number where s_iik does not count."""
+    logits = logit_scale * scores.astype(jnp.float32)
+    rows = jax.nn.logsumexp(jnp.where(counts, logits, NOTHING), axis=1)
+    return rows - _own(logits)
+
+
+def _own(x: jax.Array) -> jax.Array:
+    """x[i, i, k] as (i, k)."""
+    return jnp.diagonal(x).T
+
+
+def _mean(losses: jax.Array, counts: jax.Array) -> jax.Array:
+    own = _own(counts)
+    total = jnp.sum(jnp.where(own, losses, 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(own, axis=1), 1)
