@@ -105,6 +105,8 @@ def source(config: ConfigDict, split: str) -> Source:
     """The records of one split of the configured source."""
     with usage_errors():
         options = source_options(config)
+        if split == "train" and config.input.exclude:
+            options["exclude"] = config.input.exclude
         return input_pipeline.make_source(options.pop("source"), split, **options)
 
 
@@ -289,4 +291,4 @@ def _options(group: ConfigDict, name: str) -> dict[str, Any]:
     """What is set of the sub-dict of a chosen source or tokenizer; its own table knows names."""
     if name not in group:
         return {}
-    return {key: value for key, value in group[name].items() if value is not None}
+    return {key: value for key, value in group[name].to_dict().items() if value is not None}

@@ -359,7 +359,7 @@ class StepLog:
         for record_id in self.data.bad.keys() - self._bad:
             self._bad.add(record_id)
             self.workdir.event("bad_record", id=record_id, reason=self.data.bad[record_id])
-        rows = {**batch, "id": batch["id"].view(np.uint32).reshape(-1, 2)}  # jax has no uint64
+        rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
         rows["stop"] = np.full(len(batch["id"]), stop.is_set)
         return sharding.put_batch(self.task.mesh, rows)
 
