@@ -110,6 +110,8 @@ def _input() -> ConfigDict:
                 "id_column": placeholder(str),  # None: image name and row number
                 "negatives_column": placeholder(str),  # hard negative captions
                 "positives_column": placeholder(str),  # hard positive captions
+                "negative_kinds_column": placeholder(str),  # what each of them is
+                "positive_kinds_column": placeholder(str),
                 "hard_images_column": placeholder(str),  # ids of records with confusable images
                 "group_column": placeholder(str),  # any value to split results by
                 "split_column": placeholder(str),  # rows whose value is the split; None: holdout
@@ -130,7 +132,16 @@ def _input() -> ConfigDict:
                 "images": "",
                 # What training reads of dataset_coco.json; of captions_*.json it is "train".
                 "train_split": "train+restval",
+                # kind -> a file with a line for every annotation of captions_*.json
+                "negatives": {"crepe_replace": placeholder(str), "crepe_swap": placeholder(str)},
+                "positives": {"replace": placeholder(str), "swap": placeholder(str)},
             },
+            "crepe": {  # a .csv of CREPE's form; images: of Visual Genome
+                "annotations": "",
+                "images": "",
+                "negatives": "hard_negs",  # the column
+            },
+            "sugarcrepe": {"annotations": "", "images": ""},  # a .json of SugarCrepe's form
             "flickr30k": {"annotations": "", "images": ""},  # dataset_flickr30k.json
             "negclip": {"annotations": "", "images": ""},  # train_neg_clip.tsv
             "cc3m": {"annotations": "", "images": ""},  # a table of image names and captions

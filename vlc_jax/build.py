@@ -289,4 +289,4 @@ def _options(group: ConfigDict, name: str) -> dict[str, Any]:
     """What is set of the sub-dict of a chosen source or tokenizer; its own table knows names."""
     if name not in group:
         return {}
-    return {key: value for key, value in group[name].items() if value is not None}
+    return {key: value for key, value in group[name].to_dict().items() if value is not None}

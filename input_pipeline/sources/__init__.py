@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from input_pipeline.record import Source
+from input_pipeline.sources.contrasted import CrepeSource, SugarcrepeSource
 from input_pipeline.sources.digits import DigitsSource
 from input_pipeline.sources.named import (
     Cc3mSource,
@@ -20,6 +21,7 @@ from input_pipeline.sources.tfds import TfdsSource
 SOURCES: dict[str, Callable[..., Source]] = {
     "cc3m": Cc3mSource,
     "coco": CocoSource,
+    "crepe": CrepeSource,
     "digits": DigitsSource,
     "flickr30k": Flickr30kSource,
     "img2dataset": Img2datasetSource,
@@ -28,5 +30,6 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "records": RecordsSource,
     "scenes": ScenesSource,
     "shards": ShardsSource,
+    "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }

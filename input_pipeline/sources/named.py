@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import aligned
 from input_pipeline.sources import annotations as documents
 from input_pipeline.sources import rows as tables
 from input_pipeline.sources.records import RecordsSource
@@ -57,6 +58,9 @@ class CocoSource(NamedSource):
       5,000 images) or `captions_{train,val}{2014,2017}.json` (one split each, train or val).
     images: the folder of train2014, val2014, train2017 or val2017, or one that holds the files.
     train_split: in a config, what training reads; the literature trains on "train+restval".
+    negatives, positives: kind -> a file with a line for every annotation of captions_*.json, in
+      their order: a JSON string, "None" where a caption has no such text. For training only:
+      other splits do not have them.
     Ids are COCO's. `meta` keeps `image` (folder and file name) and `split`.
     """
 
@@ -73,7 +77,16 @@ class CocoSource(NamedSource):
         annotations: str | Path,
         images: str | Path,
         train_split: str = "train",
+        negatives: Mapping[str, str | Path | None] | None = None,
+        positives: Mapping[str, str | Path | None] | None = None,
     ) -> None:
+        self._files: dict[str, dict[str, str | Path]] = {}
+        columns = {}
+        for side, files in (("negatives", negatives), ("positives", positives)):
+            given = {kind: path for kind, path in (files or {}).items() if path}
+            if given and split in ("train", "all"):
+                self._files[side] = given
+                columns |= {f"{side}_column": side, f"{side[:-1]}_kinds_column": f"{side}_kinds"}
         super().__init__(
             train_split if split == "train" else split,
             annotations,
@@ -81,11 +94,17 @@ class CocoSource(NamedSource):
             id_column="id",
             split_column="split",
             meta_columns=("image", "split"),
+            **columns,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         document = self._load(path)
         if documents.is_karpathy(document) and document.get("dataset", "coco") == "coco":
+            if self._files:
+                raise ValueError(
+                    f"{path} is Karpathy's split, whose captions have no order that files of "
+                    "negatives or positives could follow; annotations must be captions_*.json"
+                )
             return tables.PackedRows(path, documents.karpathy_rows(path, document))
         if not documents.is_coco_captions(document):
             raise self._other(path, documents.describe(document))
@@ -103,10 +122,12 @@ class CocoSource(NamedSource):
             folder = folders[row["id"]]
             row["image"] = f"{folder}/{Path(row['image']).name}"
             row["split"] = folder[:-4]
+        for side, files in self._files.items():
+            self.digests |= aligned.attach(rows, document["annotations"], side, files)
         return tables.PackedRows(path, rows)
 
     def _places(self, image: str) -> list[Path]:
-        return _below(self._folder, image)
+        return below(self._folder, image)
 
 
 class Flickr30kSource(NamedSource):
@@ -228,7 +249,7 @@ class NegclipSource(NamedSource):
         return str(row_index)
 
     def _places(self, image: str) -> list[Path]:
-        return _below(self._folder, image)
+        return below(self._folder, image)
 
 
 class Cc3mSource(NamedSource):
@@ -350,7 +371,7 @@ class LlavaSource(NamedSource):
         return [answer]
 
 
-def _below(folder: Path, image: str) -> list[Path]:
+def below(folder: Path, image: str) -> list[Path]:
     """The name in the folder, then its tails: coco/val2014/a.jpg, val2014/a.jpg, a.jpg."""
     parts: Sequence[str] = Path(image).parts
     return [folder.joinpath(*parts[start:]) for start in range(len(parts))]
