@@ -188,6 +188,13 @@ def test_a_wrong_argument_is_an_error(argument, words):
         arguments.parse(argument, steps=1, flag=False)
 
 
+def test_the_world_of_clip_is_that_of_its_texts_and_benchmarks():
+    config = importlib.import_module("configs.scenes.clip").get_config("world=scenes-hues")
+    worlds = [config.input.scenes.world, config.text.scenes.world]
+    worlds += [options.world for options in config.evals.values()]
+    assert set(worlds) == {"scenes-hues"}
+
+
 def test_options_of_scenes_reach_the_source():
     config = importlib.import_module("configs.default").get_config()
     with config.unlocked():

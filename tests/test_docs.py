@@ -38,6 +38,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SHORT,
+    "python -m input_pipeline.text.llm_positives": ("--dry-run",),
     "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
 }

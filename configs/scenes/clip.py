@@ -3,7 +3,8 @@
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
   python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
 
-Arguments: steps=N; quickstart (600 steps, what `make demo` runs).
+Arguments: steps=N; quickstart (600 steps, what `make demo` runs); world=scenes-hues (colours
+that are hard to tell apart).
 """
 
 from ml_collections import ConfigDict
@@ -14,16 +15,22 @@ QUICKSTART_STEPS = 600
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, steps=1000, quickstart=False)
+    args = arguments.parse(argument, steps=1000, quickstart=False, world="scenes-mini")
     config = default.get_config()
     with config.unlocked():
         config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
         config.eval.every = config.steps // 2
-        config.evals = ConfigDict(evaluations())
+        config.input.scenes.world = config.text.scenes.world = args.world
+        config.evals = ConfigDict(evaluations(world=args.world))
     return config
 
 
-def evaluations(split: str = "validation", count: int = 2000, candidates: int = 1000) -> dict:
+def evaluations(
+    split: str = "validation",
+    count: int = 2000,
+    candidates: int = 1000,
+    world: str = "scenes-mini",
+) -> dict:
     """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`."""
     retrieval = ("scenes_retrieval", "scenes_held_retrieval")
     cases = (
@@ -43,6 +50,5 @@ def evaluations(split: str = "validation", count: int = 2000, candidates: int = 
         "scenes_held_attribute_swap",
         "scenes_held_relation_swap",
     )
-    return {name: {"split": split, "count": candidates} for name in retrieval} | {
-        name: {"split": split, "count": count} for name in cases
-    }
+    counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys(cases, count)
+    return {name: {"split": split, "count": n, "world": world} for name, n in counts.items()}

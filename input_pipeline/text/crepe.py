@@ -131,6 +131,7 @@ class CrepeSwap(_Crepe):
             for b in atoms[i + 1 :]
             if a.kind == b.kind
             and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
+            and caption[a.stop : b.start].strip()  # no "lays down on a mat"
             and not edit.is_symmetric(caption[a.stop : b.start])
         ]
         chosen = edit.choose(rng, pairs, count)

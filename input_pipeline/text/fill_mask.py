@@ -49,8 +49,9 @@ class SvlcFillMask:
         edit.check_known("part of speech", parts, PARTS)
         if top < 1:
             raise ValueError(f"top is {top}; take at least 1, the authors take 5")
-        if importlib.util.find_spec("transformers") is None:
-            raise ValueError("svlc_fill_mask needs transformers: pip install transformers torch")
+        missing = [p for p in ("transformers", "torch") if importlib.util.find_spec(p) is None]
+        if missing:
+            raise ValueError(f"svlc_fill_mask needs {missing[0]}: pip install transformers torch")
         if not (Path(model) / "config.json").is_file():
             raise ValueError(
                 f"model {model!r} is no folder with a config.json; download one, for example "

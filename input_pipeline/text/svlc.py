@@ -35,11 +35,9 @@ class SvlcRule:
         self._is_clean = mode == "clean"
         self._classes = [tables.SVLC_CLASSES[each] for each in classes]
         if self._is_clean:
-            self._classes = [
-                tuple([w for old in words for w in tables.SVLC_REPAIRED.get(old, (old,))])
-                for words in self._classes
-            ]
-            self._patterns = [edit.whole(words) for words in self._classes]
+            mended = tables.SVLC_REPAIRED
+            self._classes = [tuple([mended.get(w, w) for w in each]) for each in self._classes]
+            self._patterns = [edit.whole([*each, *tables.SVLC_PHRASES]) for each in self._classes]
         self.version = edit.version("1", mode=mode, classes=",".join(classes))
 
     def __call__(
@@ -67,7 +65,10 @@ class SvlcRule:
         ]
 
     def _clean(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
-        found = [list(pattern.finditer(caption)) for pattern in self._patterns]
+        found = [
+            [match for match in pattern.finditer(caption) if match[0].lower() in words]
+            for pattern, words in zip(self._patterns, self._classes, strict=True)
+        ]
         present = [i for i, matches in enumerate(found) if matches]
         if not present:
             return []

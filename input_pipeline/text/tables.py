@@ -55,8 +55,14 @@ SVLC_CLASSES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
 }
-# What mode "clean" has instead; "next" goes, because captions say "next to" with it.
-SVLC_REPAIRED = {"bamboo ": ("bamboo",), "stainedgood": ("good",), "next": ()}
+# What mode "clean" has instead, and phrases in which it sees no word of a class.
+SVLC_REPAIRED = {"bamboo ": "bamboo", "stainedgood": "good"}
+SVLC_PHRASES = (
+    *(f"{word} top of" for word in SVLC_CLASSES["action"] if f" {word}".endswith(" on")),
+    *(f"{word} front of" for word in SVLC_CLASSES["action"] if word.endswith(" in")),
+    *("next to", "in back of", "because of", "out of", "in between", "as long as"),
+    *("to the right", "on the right", "at the right", "at first", "at last", "each other"),
+)
 
 # ---- Words of these groups do not contradict each other: none is a negative of another.
 SAME_MEANING: tuple[frozenset[str], ...] = tuple(

@@ -34,6 +34,7 @@ def build(folder: Path) -> None:
         sep_token="[SEP]", mask_token="[MASK]",
     )  # fmt: skip
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     config = transformers.BertConfig(
         vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=32, max_position_embeddings=32, initializer_range=2.0,

@@ -31,6 +31,11 @@ TAGGED = {
         "DT/DET JJ/ADJ NN/NOUN CC/CCONJ DT/DET JJ/ADJ NN/NOUN VBZ/VERB RB/PART RB/ADV",
         [[0, 3], [4, 7]],
     ),
+    "a dog near a dog.": ("DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN ./PUNCT", [[0, 2], [3, 5]]),
+    "a dog near a dog by a cat": (
+        "DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN",
+        [[0, 2], [3, 5], [6, 8]],
+    ),
     "a dog": ("DT/DET NN/NOUN", [[0, 2]]),
 }
 

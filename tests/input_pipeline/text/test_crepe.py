@@ -34,6 +34,11 @@ def test_replace_keeps_number_and_case_and_puts_articles_right():
     assert "CATS" in every(replace, "DOGS")
 
 
+def test_replace_brings_in_no_word_that_the_caption_has():
+    texts = every(crepe.CrepeReplace(["object"]), "a fork near a knife")
+    assert texts == {"a spoon near a knife", "a fork near a spoon"}
+
+
 def test_replace_takes_another_word_of_the_caption_for_each_text():
     caption = "a red car on a wooden table"
     texts = crepe.CrepeReplace()(caption, np.random.default_rng(0), 5)
@@ -66,7 +71,13 @@ def test_swap_exchanges_words_of_one_class_in_one_number():
 
 @pytest.mark.parametrize(
     "caption",
-    ["a dog and a cat", "a red and blue car", "a dog next to a cat", "a cup, a bowl and a plate"],
+    [
+        "a dog and a cat",
+        "a red and blue car",
+        "a dog next to a cat",
+        "a cup, a bowl and a plate",
+        "it lays down on it",
+    ],
 )
 def test_swap_leaves_alone_what_would_mean_the_same(caption):
     assert every(crepe.CrepeSwap(), caption) == set()

@@ -126,6 +126,25 @@ def test_clean_texts_keep_spaces_and_case_and_put_articles_right(tags):
     }
 
 
+@pytest.mark.parametrize("mode", ["authors", "clean"])
+def test_two_equal_words_are_no_pair(tags, mode):
+    assert every(NegClip(tags, mode=mode, conjuncts="keep"), "a dog near a dog.") == set()
+
+
+def test_clean_draws_among_pairs_that_differ(tags):
+    generator = NegClip(tags, mode="clean")
+    for seed in range(30):
+        assert generator("a dog near a dog by a cat", np.random.default_rng(seed), 1)
+
+
+def test_names_keep_their_capitals_wherever_they_go():
+    caption, anna, tom = "Anna sees a cat and Tom", (0, 4), (20, 23)
+    assert edit.exchange(caption, anna, tom, names=[anna, tom]) == "Tom sees a cat and Anna"
+    assert edit.exchange(caption, anna, (10, 15), names=[anna]) == "A cat sees Anna and Tom"
+    assert edit.exchange("I see NASA", (0, 1), (6, 10)) == "NASA see I"
+    assert edit.exchange("The cat sees a dog", (0, 7), (13, 18)) == "A dog sees the cat"
+
+
 def test_words_joined_by_and_are_not_exchanged_in_mode_clean_unless_asked_for(tags):
     caption, swapped = "a yellow and blue hydrant", "a blue and yellow hydrant"
     assert every(NegClip(tags), caption) == {swapped}
