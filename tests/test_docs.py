@@ -19,7 +19,7 @@ from tests import helpers, miniature
 from vlc_jax import models, pretrained, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
-MADE_BY_CI = ("make demo", "make test")
+MADE_BY_CI = ("make demo", "make test", "make recipes")
 
 SHORT = (
     "--config.steps=2",
