@@ -95,9 +95,11 @@ def print_comparison(paths: Sequence[Path]) -> None:
         console.print("No benchmark has been evaluated yet.")
     for sentence in compare.stale(names, results):
         console.print(sentence, markup=False)
-    for benchmark, field, values in compare.other_cases(results):
-        said = ", ".join(f"{n}: {v}" for n, v in zip(names, values, strict=True) if v)
-        console.print(f"≠ {benchmark} {field}: {said}", markup=False)
+    fields: dict[str, list[str]] = {}
+    for benchmark, field, _ in compare.other_cases(results):
+        fields.setdefault(benchmark, []).append(field)
+    for benchmark, differing in fields.items():
+        console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
 
 
 def _read_all(paths: Sequence[Path]) -> list[workdir.Run]:

@@ -95,6 +95,13 @@ def lines(results: Sequence[Mapping[str, dict[str, Any]]], everything: bool = Fa
     return [line for of_benchmark in ordered for line in of_benchmark]
 
 
+def headlines(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
+    """Of `lines` what `table.headlines` takes of any run."""
+    rows = [row for of_run in results for row in table.headlines(of_run.values())]
+    wanted = {(row.benchmark, row.metric) for row in rows}
+    return [line for line in lines(results) if (line.benchmark, line.metric) in wanted]
+
+
 def by_group(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
     """The metrics of the triplet benchmarks in each group of cases, a group's metrics together.
 
@@ -247,6 +254,7 @@ def _plain_cell(line: Line, place: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """What decides whether two results are about the same cases, as JSON."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
+    parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
     return facts.flatten(parts) | {"cases": json.dumps(count)}
 

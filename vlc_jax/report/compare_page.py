@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.report import compare, facts, page, plot, table
+from vlc_jax.report import compare, compare_plot, facts, page, plot, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.workdir import Run
 
@@ -22,7 +22,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     every = compare.lines(results, everything=True)
     return {
         "names": names,
-        "styles": [plot.run_style(place)[0] for place in range(len(runs))],
+        "styles": [compare_plot.run_style(place)[0] for place in range(len(runs))],
         "statuses": [facts.status(run) for run in runs],
         "paths": [run.path for run in runs],
         "lines": lines,
@@ -36,7 +36,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         "other_cases": compare.other_cases(results),
         "stale": compare.stale(names, results),
         "pictures": {
-            "benchmarks": bars(names, lines),
+            "benchmarks": bars(names, compare.headlines(results)),
             "groups": group_bars(names, groups),
             "training": training_curves(names, runs),
         },
@@ -67,35 +67,37 @@ def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
+def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
     """The headlines, those of triplets in a figure of their own."""
-    seen: set[tuple[str, str]] = set()
-    headlines = []
-    for line in lines:
-        key = (line.benchmark, line.metric if line.metric in table.BESIDE else "")
-        if key not in seen and line.any_row.unit == "fraction":
-            headlines.append(line)
-        seen.add(key)
-    triplets = [line for line in headlines if line.any_row.protocol == "triplet"]
-    others = [line for line in headlines if line not in triplets]
+    shown = [line for line in headlines if line.any_row.unit == "fraction"]
+    triplets = [line for line in shown if line.any_row.protocol == "triplet"]
+    others = [line for line in shown if line not in triplets]
     titles = {
-        "benchmarks": ("Benchmarks: value, 95 % interval, chance (upright line)", others),
-        "triplets": ("Hard negatives and hard positives: value, 95 % interval, chance", triplets),
+        "benchmarks": ("Benchmarks", others),
+        "triplets": ("Hard negatives and hard positives", triplets),
     }
     return [
-        plot.grouped_bars(name, title, names, [line.rows for line in shown])
-        for name, (title, shown) in titles.items()
-        if shown
+        picture(name, title, names, of_title)
+        for name, (title, of_title) in titles.items()
+        if of_title
     ]
+
+
+def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
+    """Lines as bars, each with its mark, so that a figure alone compares no more than the table."""
+    places = range(len(names))
+    marks = [[compare.MARKS[line.verdict(place)] for place in places] for line in lines]
+    title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
+    return compare_plot.grouped_bars(name, title, names, [line.rows for line in lines], marks)
 
 
 def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
     """A figure per triplet benchmark, all its groups."""
     pictures = []
     for benchmark in dict.fromkeys(line.benchmark for line in lines):
-        rows = [line.rows for line in lines if line.benchmark == benchmark]
-        title = f"{benchmark}, group by group: value, 95 % interval, chance"
-        pictures.append(plot.grouped_bars(f"groups_{benchmark}", title, names, rows))
+        shown = [line for line in lines if line.benchmark == benchmark]
+        title = f"{benchmark}, group by group"
+        pictures.append(picture(f"groups_{benchmark}", title, names, shown))
     return pictures
 
 
@@ -107,6 +109,6 @@ def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Pict
         for name, run in zip(names, runs, strict=True):
             rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
             curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
-        picture = plot.curves(metric.replace("/", "_"), title, curves, **options)
-        pictures += [picture] if picture else []
+        panel = compare_plot.curves(metric.replace("/", "_"), title, curves, **options)
+        pictures += [panel] if panel else []
     return pictures

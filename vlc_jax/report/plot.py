@@ -14,7 +14,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from vlc_jax.report import table
@@ -29,9 +28,6 @@ THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report
     "green": "#17744d",
     "purple": "#7a3aa8",
 }
-RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # colours of runs that are compared
-MARKERS = ("o", "s", "^", "D", "v", "P")  # theirs as well, for who sees no colours
-DASHES = ("-", "--", "-.", ":")
 COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}
 RC = {
     "axes.edgecolor": THEME["line"],
@@ -77,13 +73,18 @@ def draw(
         figure = Figure(figsize=size, layout="constrained", facecolor="none")
         axes = figure.add_subplot()
         axes.set_facecolor("none")
-        axes.set_title(title)
+        axes.set_title(plain(title))
         paint(axes)
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=160, facecolor="white")
         figure.set_layout_engine("none")  # it stays as laid out for the PNG
         figure.savefig(svg, format="svg")
     return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
+
+
+def plain(text: str) -> str:
+    """Text in which Matplotlib sees no mathematics."""
+    return text.replace("$", r"\$")
 
 
 def _themed(svg: str, name: str, words: str) -> str:
@@ -120,16 +121,16 @@ def curve(
       is_share: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all are > 0
         and span more than a factor 30. is_from_zero: the axis starts at 0.
     """
-    x, y = _points(steps, values)
+    x, y = points(steps, values)
     if not len(x):
         return None
 
     def paint(axes: Axes) -> None:
         for step in resumes:
             axes.axvline(step, color=THEME["muted"], linewidth=0.8, linestyle=":")
-        _line(axes, x, y, THEME["blue"])
-        _finish(axes, is_share)
-        _scale(axes, y, is_log, is_from_zero)
+        line(axes, x, y, THEME["blue"])
+        finish(axes, is_share)
+        scale(axes, y, is_log, is_from_zero)
         if level is not None:
             axes.axhline(level[0], color=THEME["orange"], linewidth=1, linestyle="--")
             axes.annotate(
@@ -147,40 +148,6 @@ def curve(
 
     words = f"{title} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}."
     return draw(name, title, words, (4.6, 2.7), paint)
-
-
-def curves(
-    name: str,
-    title: str,
-    runs: Sequence[tuple[str, Sequence[int], Sequence[float | int]]],
-    *,
-    is_share: bool = False,
-    is_log: bool = False,
-    is_from_zero: bool = False,
-) -> Picture | None:
-    """The same training curve of several runs, each (its name, steps, values), over each other.
-
-    A run without values has no line, but keeps its colour. Options as of `curve`; None if no run
-    has values.
-    """
-    points = [(place, label, *_points(x, y)) for place, (label, x, y) in enumerate(runs)]
-    points = [point for point in points if len(point[2])]
-    if not points:
-        return None
-
-    def paint(axes: Axes) -> None:
-        for place, _, x, y in points:
-            colour, _, dash = run_style(place)
-            _line(axes, x, y, THEME[colour], dash)
-        _finish(axes, is_share)
-        _scale(axes, np.concatenate([y for *_, y in points]), is_log, is_from_zero)
-        _legend(axes, [(place, label) for place, label, *_ in points], letters=48)
-
-    words = "; ".join(
-        f"{label} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}"
-        for _, label, x, y in points
-    )
-    return draw(name, title, f"{title}: {words}.", (4.6, 3.0), paint)
 
 
 def along(
@@ -202,7 +169,7 @@ def along(
         if newest.chance is not None:
             axes.axhline(newest.chance, color=THEME["orange"], linewidth=1, linestyle="--")
         axes.set_ylim(-0.03, 1.03)
-        _finish(axes, is_share=True, axis=axis)
+        finish(axes, is_share=True, axis=axis)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
     words = (
@@ -253,90 +220,13 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
     return draw(name, title, words, (11.0, 0.9 + 0.31 * len(shown)), paint)
 
 
-def grouped_bars(
-    name: str, title: str, runs: Sequence[str], groups: Sequence[Sequence[table.Row | None]]
-) -> Picture:
-    """Several metrics in several runs: one group of bars per metric, in it a bar per run.
-
-    Args:
-      runs: their names. groups: the rows of one metric, one per run in this order, None where a
-        run lacks it; fractions.
-    """
-    height = 1 / (len(runs) + 0.8)
-
-    def paint(axes: Axes) -> None:
-        for group, rows in enumerate(groups):
-            for place, row in enumerate(rows):
-                if row is not None:
-                    _bar(axes, group + (place - (len(runs) - 1) / 2) * height, height, place, row)
-            for chance in {row.chance for row in rows if row and row.chance is not None}:
-                ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
-                axes.plot([chance] * 2, ends, color=THEME["ink"], linewidth=1.4)
-        first = [next(row for row in rows if row is not None) for rows in groups]
-        axes.set_yticks(range(len(groups)), [f"{row.benchmark}  {row.words}" for row in first])
-        axes.tick_params(axis="y", labelcolor=THEME["ink"])
-        axes.set_xlim(0, 1.0)
-        axes.set_ylim(len(groups) - 0.4, -0.6)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f} %"))
-        axes.grid(axis="x", color=THEME["line"], linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines["left"].set_visible(False)
-        _legend(axes, list(enumerate(runs)), letters=110)
-
-    words = "; ".join(
-        f"{row.benchmark} {row.words} {run} {table.percent(row.value)} percent"
-        for rows in groups
-        for run, row in zip(runs, rows, strict=True)
-        if row is not None
-    )
-    size = (11.0, 1.3 + len(groups) * (0.12 + 0.19 * len(runs)))
-    return draw(name, title, words, size, paint)
-
-
-def _bar(axes: Axes, y: float, height: float, place: int, row: table.Row) -> None:
-    colour, marker, _ = run_style(place)
-    colour, end = THEME[colour], row.value
-    axes.barh(y, row.value, height=0.86 * height, color=colour, alpha=0.3, linewidth=0)
-    if row.low is not None and row.high is not None:
-        axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
-        end = row.high
-    axes.plot([row.value], [y], marker, color=colour, markersize=3.6)
-    if row.chance is not None and 0 <= row.chance - end < 0.06:  # the number is no place for it
-        end = row.chance
-    axes.annotate(
-        table.percent(row.value), (end, y), (5, 0), textcoords="offset points",
-        va="center", color=colour, fontsize=8.5,
-    )  # fmt: skip
-
-
-def run_style(place: int) -> tuple[str, str, str]:
-    """Colour (of THEME), marker and dash of the run at this place among those compared."""
-    dash = DASHES[(place + place // len(RUNS)) % len(DASHES)]  # two rounds of colours differ
-    return RUNS[place % len(RUNS)], MARKERS[place % len(MARKERS)], dash
-
-
-def _legend(axes: Axes, runs: Sequence[tuple[int, str]], letters: int) -> None:
-    """Names the runs (place, name) below the panel, about `letters` in a line."""
-    handles = []
-    for place, _ in runs:
-        colour, marker, dash = run_style(place)
-        line = Line2D([], [], color=THEME[colour], marker=marker, linestyle=dash, markersize=4)
-        handles.append(line)
-    # Matplotlib reads $ as mathematics and leaves out names that begin with an underscore.
-    names = [" " + label.replace("$", r"\$") for _, label in runs]
-    columns = max(1, min(len(names), letters // (max(map(len, names)) + 5)))
-    axes.figure.legend(
-        handles, names, loc="outside lower left", ncols=columns, frameon=False, fontsize=9
-    )
-
-
-def _points(steps: Sequence[int], values: Sequence[float | int]) -> tuple[np.ndarray, np.ndarray]:
+def points(steps: Sequence[int], values: Sequence[float | int]) -> tuple[np.ndarray, np.ndarray]:
     """The finite ones, at most MAX_POINTS."""
     x, y = np.asarray(steps, float), np.asarray(values, float)
     return _thin(x[np.isfinite(y)], y[np.isfinite(y)])
 
 
-def _line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dash: str = "-") -> None:
+def line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dash: str = "-") -> None:
     if len(x) >= SMOOTH:
         axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
         axes.plot(x, _running_mean(y), dash, color=colour, linewidth=1.6)
@@ -345,14 +235,14 @@ def _line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dash: str = "-"
         axes.plot(x, y, dash, color=colour, linewidth=1.6, marker=marker, markersize=3.5)
 
 
-def _scale(axes: Axes, y: np.ndarray, is_log: bool, is_from_zero: bool) -> None:
+def scale(axes: Axes, y: np.ndarray, is_log: bool, is_from_zero: bool) -> None:
     if is_log and (y > 0).all() and y.max() > 30 * y.min():
         axes.set_yscale("log")
     if is_from_zero:
         axes.set_ylim(0, 1.1 * y.max() or 1)
 
 
-def _finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
+def finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
     axes.grid(axis="y", color=THEME["line"], linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_xlabel(axis)
