@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -80,6 +81,14 @@ def read(config: ConfigDict, source: dict[str, str]) -> None:
     """Trains on what `source_of` gave."""
     config.input.source = source["source"]
     config.input[config.input.source].update({k: v for k, v in source.items() if k != "source"})
+
+
+def use_texts(
+    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], **options: dict[str, Any]
+) -> None:
+    """`count` hard negatives or positives per caption, of these kinds; options: of generators."""
+    texts.count, texts.missing = count, missing
+    texts.kinds, texts.options = ConfigDict(kinds), ConfigDict(options)
 
 
 def _tokenizer(args: SimpleNamespace) -> str:

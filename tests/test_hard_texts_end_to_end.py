@@ -9,7 +9,7 @@ from tests import helpers
 pytestmark = pytest.mark.slow
 
 CONFIG = """
-from configs import default, records
+from configs import records
 
 
 def get_config(argument=None):
@@ -19,7 +19,7 @@ def get_config(argument=None):
         config.input.records.negatives_column = "negatives"
         config.input.records.hard_images_column = "near"
         config.input.hard_images = 1
-        config.input.negatives = default.texts(2, **{kinds})
+        config.input.negatives.update({{"count": 2, "kinds": {kinds}}})
         config.evals = {{}}
         config.checkpoint.every = 1
     return config

@@ -17,7 +17,7 @@ Arguments: those of configs/coco/clip_ft.py.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import arguments, default, families
 from configs.coco import clip_ft
 
 
@@ -26,5 +26,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = clip_ft.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
-        config.input.negatives = ConfigDict(default.texts(1, "skip", crepe_replace=1.0))
+        families.use_texts(config.input.negatives, 1, "skip", {"crepe_replace": 1.0})
     return config

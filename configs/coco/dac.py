@@ -20,7 +20,7 @@ Arguments: those of configs/coco/svlc.py; bag (sentences per image).
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import arguments, default, families
 from configs.coco import svlc
 
 
@@ -35,5 +35,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses.dac_negative_bag = default.loss(weight=1.0, slots=(count, None))  # of the bag
         config.input.negatives.of_positives = 1
         config.input.records.positives_column = "positives"
-        config.input.positives = ConfigDict(default.texts(args.bag, "skip", given=1.0))
+        families.use_texts(config.input.positives, args.bag, "skip", {"given": 1.0})
     return config

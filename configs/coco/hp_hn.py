@@ -42,12 +42,13 @@ def make(args: SimpleNamespace, hn_weight: float, missing: str, **positives: flo
         if hn_weight:
             config.losses.svlc_negative = default.loss(weight=hn_weight)
             kinds = {"crepe_replace": 0.5, "crepe_swap": 0.5}
-            config.input.negatives = ConfigDict(default.texts(1, "replace", **kinds))
+            families.use_texts(config.input.negatives, 1, "replace", kinds)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
-            config.input.positives = ConfigDict(default.texts(1, missing, **positives))
+            tables = {kind: {"mode": "clean"} for kind in positives}  # whole words, any "and"
+            families.use_texts(config.input.positives, 1, missing, positives, **tables)
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
             families.read(config, families.source_of(args.path, args.image_folder, "coco"))
-            config.input.coco.positives = {kind: path for kind, path in files.items() if path}
+            config.input.coco.positives.update({k: path for k, path in files.items() if path})
     return config

@@ -47,7 +47,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         if args.path.endswith(".json"):
             families.read(config, families.source_of(args.path, args.image_folder, "llava"))
         config.losses = ConfigDict({loss: default.loss(weight=1.0)})
-        config.input.negatives = ConfigDict(default.texts(1, "skip", left_right=1.0))
+        families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
         config.model.remat = True
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

@@ -16,7 +16,7 @@ row; 0 for data without); negatives=given (those of the table, or of shards made
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import arguments, default, families
 from configs.coco import clip_ft
 
 
@@ -36,9 +36,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
         config.input.hard_images = args.hard_images
         # The authors drop rows without a negative; here such a row has part as a pair.
-        config.input.negatives = ConfigDict(default.texts(1, "skip", **{args.negatives: 1.0}))
+        families.use_texts(config.input.negatives, 1, "skip", {args.negatives: 1.0})
         if args.negatives == "given":
             config.input.records.negatives_column = "negatives"  # of a table of your own
         else:
-            config.input.negatives.options.negclip = {"tagger": args.tagger, "mode": "authors"}
+            config.input.negatives.options.negclip = {"tagger": args.tagger}
     return config

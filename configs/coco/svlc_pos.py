@@ -17,7 +17,7 @@ authors' option).
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import arguments, default, families
 from configs.coco import svlc
 
 
@@ -28,5 +28,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         analogy = "analogy_symmetric" if args.symmetric else "analogy"
         config.losses[analogy] = default.loss(weight=1.0)
         config.input.records.positives_column = "positives"
-        config.input.positives = ConfigDict(default.texts(1, "self", given=1.0))
+        families.use_texts(config.input.positives, 1, "self", {"given": 1.0})
     return config

@@ -1,9 +1,9 @@
 """CLIP on the embedded scenes: the default run, and the bag of words made visible.
 
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
-  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
 
-Arguments: steps=N; quickstart (600 steps, what `make demo` runs); world=scenes-hues (colours
+Arguments: steps=N; quickstart (600 steps, which `make demo` runs first); world=scenes-hues (colours
 that are hard to tell apart); split=validation, or test, to be judged on.
 """
 
