@@ -123,7 +123,8 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
-    key = (config.model, config.lora, config.optimizer, config.input.image_size, config.text)
+    sizes = (config.input.image_size, config.text.context_length, config.text.tokenizer)
+    key = (config.model, config.lora, config.optimizer.multipliers, sizes)
     if str(key) in _SHAPED:  # as another config's
         return
     _SHAPED.add(str(key))
@@ -168,6 +169,73 @@ def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
     assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
+
+
+def coco(name: str, argument: str | None = None) -> ConfigDict:
+    return importlib.import_module(f"configs.coco.{name}").get_config(argument)
+
+
+def test_without_weight_there_are_no_hard_negatives():
+    config = coco("hp_hn", "hn_weight=0")
+    assert set(config.losses) == {"infonce", "analogy"}
+    assert (config.input.negatives.count, config.input.positives.count) == (0, 1)
+    assert coco("hp_hn", "hn_weight=0.25").losses.svlc_negative.weight == 0.25
+    assert set(coco("hn").losses) == {"infonce", "svlc_negative"}
+
+
+def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
+    steps = 5 * 591_753 // 512
+    rates = build.learning_rate(coco("hp_hn", "schedule=svlc_parity"), steps)
+    assert rates(steps - 1) == pytest.approx(5e-6 * steps / 10_000)
+    assert max(build.learning_rate(coco("hp_hn"), steps)(s) for s in (0, 577, 5000)) == 5e-6
+
+
+def test_hard_positives_of_files_belong_to_cocos_captions():
+    config = coco("hp_hn", "path=annotations/captions_train2017.json,swap_hp=swap_hp.jsonl")
+    options = build.source_options(config)
+    assert options["source"] == "coco"
+    assert options["positives"] == {"replace": None, "swap": "swap_hp.jsonl"}
+
+
+def test_svlc_trains_adapters_alone_unless_told_otherwise():
+    assert coco("svlc", "lora=false").lora.targets == ""
+    assert coco("svlc_pos").lora.targets
+    assert set(coco("svlc", "in_batch").losses) == {"negclip", "svlc_negative"}
+    assert "analogy_symmetric" in coco("svlc_pos", "symmetric").losses
+    texts = coco("svlc", "negatives=both,language_model=folder").input.negatives
+    assert texts.kinds.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
+    assert texts.options.svlc_fill_mask.model == "folder"
+
+
+def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
+    config = coco("dac", "negatives=rule")
+    assert (config.input.negatives.count, config.input.negatives.of_positives) == (1, 1)
+    assert config.input.positives.count == 10
+    assert config.losses.svlc_negative.slots == (0, 1)
+    assert config.losses.dac_negative_bag.slots == (1, None)
+
+
+def test_left_and_right_on_siglip():
+    config = coco("leftright", "family=siglip,image_tower=unlocked")
+    assert set(config.losses) == {"sigmoid_negatives"}
+    assert (config.optimizer.multipliers, config.logit_scale_max) == ((), None)
+    assert coco("leftright").optimizer.multipliers == (("image/.*", 0.0),)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "words"),
+    [
+        ("negclip", "negatives=x", "negatives is given or negclip"),
+        ("svlc", "negatives=x", "negatives is rule, fill_mask, both"),
+        ("dac", "", "language_model=FOLDER"),
+        ("hn", "schedule=x", "schedule is cosine or svlc_parity"),
+        ("leftright", "family=x", "family is clip or siglip"),
+        ("leftright", "image_tower=x", "locked or unlocked"),
+    ],
+)
+def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
+    with pytest.raises(ValueError, match=words):
+        coco(name, argument)
 
 
 def test_arguments_are_parsed_by_the_types_of_their_defaults():

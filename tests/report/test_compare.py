@@ -355,8 +355,12 @@ def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, ca
         assert captured.out == ""
 
 
-def test_what_ran_holds_only_what_is_known(tmp_path):
+def test_what_ran_says_where_a_run_started_and_when_it_was_evaluated(tmp_path):
     run = workdir.Run(tmp_path, config={"init_from": "runs/clip"})
     found = compare_page.what_ran(run, {"b": result(), "c": result("c", step=1500)})
-    assert list(found) == ["Workdir", "Status", "Started from", "Evaluated at step"]
     assert found["Evaluated at step"] == "5, 1,500"
+    assert found["Started from"] == "runs/clip"
+    runs = [workdir.Run(tmp_path / "a"), run]
+    rows = dict(compare_page.make_context(runs)["facts"])
+    assert list(rows) == ["Workdir", "Status", "Started from"]
+    assert rows["Started from"] == ["", "runs/clip"]

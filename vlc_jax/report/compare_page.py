@@ -20,6 +20,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     results = compare.newest(runs)
     lines, groups = compare.lines(results), compare.by_group(results)
     every = compare.lines(results, everything=True)
+    ran = [what_ran(run, of_run) for run, of_run in zip(runs, results, strict=True)]
     return {
         "names": names,
         "styles": [compare_plot.run_style(place)[0] for place in range(len(runs))],
@@ -42,9 +43,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         },
         "config_diff": compare.config_differences(runs),
         "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
-        "facts": facts.side_by_side(
-            [what_ran(run, of_run) for run, of_run in zip(runs, results, strict=True)]
-        ),
+        "facts": [(name, values) for name, values in facts.side_by_side(ran) if any(values)],
         "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
         "number": table.number,
         "interval": table.interval,
@@ -53,10 +52,10 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`facts.facts` and what only a comparison needs, by name."""
+    """`facts.facts` and what only a comparison needs, by name; "" for what is not known."""
     status = facts.status(run)
     steps = sorted({result["step"] for result in results.values()})
-    found = {
+    return {
         "Workdir": str(run.path),
         "Status": f"{status['word']}. {status['text']}",
         "Started from": str(run.config.get("init_from") or ""),
@@ -64,7 +63,6 @@ def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
         **dict(facts.facts(run)),
         "Command": facts.command(run.env.get("command")),
     }
-    return {name: value for name, value in found.items() if value}
 
 
 def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
