@@ -94,7 +94,7 @@ BAG_OF_WORDS = (
 
 
 def triplet_columns(benchmark: str, group: str = "", mark: str = "") -> tuple[Column, ...]:
-    """Original, Augmented, Brittleness of a triplet benchmark or a group; `mark` ends the titles."""
+    """Original, Augmented, Brittleness of a triplet benchmark, or of a group of it."""
     suffix = f"/{group}" if group else ""
     titles = ("Orig", "Aug", "Brit")
     return tuple(
