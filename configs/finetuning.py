@@ -15,7 +15,7 @@ from configs import arguments
 from configs.scenes import clip
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
-CAPTIONS = {"colour": 0.5, "size": 0.35, "relation": 0.5, "single": 0.1}
+CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
 # What rule-based methods draw: any word of the class, rare synonyms as often as common words.
 WORD_LIST = {"draw": "uniform_word_list"}
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
