@@ -3,20 +3,28 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
 
-.PHONY: demo test test-fast parity lint lock help
+.PHONY: demo test test-fast recipes parity lint lock help
 
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-demo: $(VENV)/.built  ## Train on the embedded scenes, evaluate, write a report: runs/demo/report.html
-	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=150 --workdir runs/demo/hn \
+	  --config.init_from=runs/demo/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=150 --workdir runs/demo/hp_hn \
+	  --config.init_from=runs/demo/clip
+	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
 
-test: $(VENV)/.built  ## Every test, the fast ones first.
-	$(RUN) -m pytest -n 2 -m "not slow"
+test: $(VENV)/.built  ## Every test but those of recipes and parity, the fast ones first.
+	$(RUN) -m pytest -n 2 -m "not slow and not recipes"
 	$(RUN) -m pytest -n 2 -m slow
 
 test-fast: $(VENV)/.built  ## The tests that take seconds.
-	$(RUN) -m pytest -n 2 -m "not slow"
+	$(RUN) -m pytest -n 2 -m "not slow and not recipes"
+
+recipes: $(VENV)/.built  ## Every method of configs/coco, from files of COCO's form to an exported folder.
+	$(RUN) -m pytest -n 2 -m recipes
 
 parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.
 	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity

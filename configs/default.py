@@ -4,6 +4,8 @@ A placeholder has no value (None) until one is given. The command line changes a
   python -m vlc_jax.main --config configs/scenes/clip.py --config.steps=200 --workdir runs/short
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
@@ -16,8 +18,8 @@ def get_config() -> ConfigDict:
     # How long: exactly one of the three is set.
     config.steps = 1000  # optimizer steps
     config.epochs = placeholder(float)  # passes over the training source
-    config.examples = placeholder(int)  # image-text pairs
-    config.batch_size = 256  # pairs per step, over all devices
+    config.examples = placeholder(int)  # image-text pairs; hard images do not count
+    config.batch_size = 256  # pairs per step, over all devices, those of hard images included
 
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})  # devices per axis; -1: all that are left
     config.input = _input()
@@ -26,9 +28,9 @@ def get_config() -> ConfigDict:
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
     config.init_from = placeholder(str)
-    # A whole config of another run: it is trained first, in the folder `pretrain` of the workdir,
-    # and this run starts from it. None, or init_from given: there is none.
-    config.pretrain = placeholder(ConfigDict)
+    # A whole config: that run comes first, in the folder `pretrain` of the workdir, and this one
+    # starts from it. Empty, or init_from given: nothing comes first.
+    config.pretrain = ConfigDict()
     config.lora = _lora()
     # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as init_from.
     config.interpolate = ConfigDict(
@@ -60,14 +62,15 @@ def get_config() -> ConfigDict:
     return config.lock()
 
 
-def loss(weight: float) -> dict:
-    """The options every loss has."""
+def loss(weight: float, **options: Any) -> dict:
+    """The options every loss has, and further ones that some have (vlc_jax/losses)."""
     return {
         "weight": weight,
         "implementation": "dense",
         "chunk": placeholder(int),
         # Pairs of the batch that are no true negatives, such as two equal captions: keep | mask.
         "duplicates": "keep",
+        **options,
     }
 
 
@@ -76,8 +79,8 @@ def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
     return {
         "count": count,  # per caption; 0: the batch has none
         # kind -> share. "given": what the records hold, of any kind; else what a generator of that
-        # name (input_pipeline.text) makes of the caption at each reading, or made when the data
-        # were prepared. A kind of share 0 only stands in for others.
+        # name (input_pipeline.text) made when the data were prepared, or makes of the caption at
+        # each reading. A kind of share 0 only stands in for others.
         "kinds": kinds or {"given": 1.0},
         # skip (masked) | replace (by another kind) | self (the caption itself, of positives)
         "missing": missing,
@@ -92,6 +95,12 @@ def _input() -> ConfigDict:
             "scenes": {
                 "world": "scenes-mini",  # named world of input_pipeline/scenes/world.py
                 "count": 64_000,  # different training scenes
+                "captions": 4,  # per picture; one of them is drawn at each reading
+                "world_options": {},  # fields of World in the same file -> other values
+                "caption_options": {},  # fields of Style in grammar.py beside it -> other values
+                # ((kind, share), ...): each picture gets a hard image, in which two objects changed
+                # places ("relation") or colours ("attribute"); captions is then 1.
+                "hard_images": (),
             },
             "records": {
                 "path": "",  # .jsonl, .tsv, .csv or COCO captions .json
@@ -101,6 +110,9 @@ def _input() -> ConfigDict:
                 "id_column": placeholder(str),  # None: image name and row number
                 "negatives_column": placeholder(str),  # hard negative captions
                 "positives_column": placeholder(str),  # hard positive captions
+                "negative_kinds_column": placeholder(str),  # what each of them is
+                "positive_kinds_column": placeholder(str),
+                "hard_images_column": placeholder(str),  # ids of records with confusable images
                 "group_column": placeholder(str),  # any value to split results by
                 "split_column": placeholder(str),  # rows whose value is the split; None: holdout
                 "holdout": 0.0,  # share of images, chosen by a hash of their names, to validate on
@@ -120,13 +132,25 @@ def _input() -> ConfigDict:
                 "images": "",
                 # What training reads of dataset_coco.json; of captions_*.json it is "train".
                 "train_split": "train+restval",
+                # kind -> a file with a line for every annotation of captions_*.json
+                "negatives": {"crepe_replace": placeholder(str), "crepe_swap": placeholder(str)},
+                "positives": {"replace": placeholder(str), "swap": placeholder(str)},
             },
+            "crepe": {  # a .csv of CREPE's form; images: of Visual Genome
+                "annotations": "",
+                "images": "",
+                "negatives": "hard_negs",  # the column
+            },
+            "sugarcrepe": {"annotations": "", "images": ""},  # a .json of SugarCrepe's form
             "flickr30k": {"annotations": "", "images": ""},  # dataset_flickr30k.json
             "negclip": {"annotations": "", "images": ""},  # train_neg_clip.tsv
             "cc3m": {"annotations": "", "images": ""},  # a table of image names and captions
             "llava": {"annotations": "", "images": ""},  # llava_instruct_150k.json
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
+            # A file of images that training leaves out of a source of annotations
+            # (python -m input_pipeline.leaks writes one).
+            "exclude": placeholder(str),
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
             "crop": "none",  # centre | random_resized (training only) | none: squashed to a square
@@ -136,8 +160,11 @@ def _input() -> ConfigDict:
             "crop_scale": (0.9, 1.0),  # area range of random_resized
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
-            "hard_images": 0,  # per example: confusable images, which are further rows of the batch
-            "negatives": texts(),  # hard negative captions of each example
+            # Per record: confusable images, which are further rows of the batch.
+            "hard_images": 0,
+            # Hard negative captions of each example; of_positives: as many more of each of its hard
+            # positives, behind those of the caption.
+            "negatives": texts() | {"of_positives": 0},
             "positives": texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled
@@ -216,7 +243,10 @@ def _lora() -> ConfigDict:
             "rank": 8,
             "alpha": 8.0,  # what an adapter adds is multiplied by alpha / rank
             "dora": False,  # also train the length of each column (DoRA)
-            "initialisation": "uniform",  # uniform | gaussian
+            "initialisation": "uniform",  # of the first factor; uniform | gaussian
+            # of the second one; zeros | xavier: both factors of query_key_value are drawn, as SVLC
+            # does, which changes the model from the start
+            "b_initialisation": "zeros",
             "full": "",  # regex of parameters trained beside the adapters, such as "logit_scale"
         }
     )

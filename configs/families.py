@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -82,6 +83,14 @@ def read(config: ConfigDict, source: dict[str, str]) -> None:
     config.input[config.input.source].update({k: v for k, v in source.items() if k != "source"})
 
 
+def use_texts(
+    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], **options: dict[str, Any]
+) -> None:
+    """`count` hard negatives or positives per caption, of these kinds; options: of generators."""
+    texts.count, texts.missing = count, missing
+    texts.kinds, texts.options = ConfigDict(kinds), ConfigDict(options)
+
+
 def _tokenizer(args: SimpleNamespace) -> str:
     """Its path: as given, else the folder of the weights, which holds it."""
     return args.tokenizer or (args.weights if os.path.isdir(args.weights) else "")
@@ -94,6 +103,7 @@ def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
+    config.optimizer.clip_norm = None  # open_clip's default, which all of them keep
     config.checkpoint.every = 500
     config.eval.every = 500
     if args.validation:

@@ -11,6 +11,8 @@ The first form knows the files of coco, flickr30k, negclip, cc3m, img2dataset an
 Images are shrunk until their shorter side is `size` (never enlarged, never cropped) and stored as
 JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left out and listed in the
 manifest. A run that was stopped continues, with the same command, after its last whole shard.
+Generators of hard negatives and positives may work on every caption; training finds their texts
+under the generators' names.
 Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 130: interrupted.
 """
 
@@ -18,6 +20,7 @@ import argparse
 import dataclasses
 import difflib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import input_pipeline
-from input_pipeline import progress, writer
+from input_pipeline import generate, progress, writer
 from input_pipeline.record import DataError
 
 _SIZE = 256  # pixels, of the named datasets: enough for crops of 224
@@ -96,6 +99,7 @@ def _run(words: list[str]) -> int:
             raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
         options = _dataset_parser(name).parse_args(words[1:])
         given = {file: getattr(options, file) for file in DATASETS[name].files}
+        given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
         split = options.split if DATASETS[name].divided else "all"
     else:
         options = _source_parser().parse_args(words)
@@ -103,6 +107,14 @@ def _run(words: list[str]) -> int:
     source = input_pipeline.make_source(name, split, **given)
     request = {"source": name, "split": options.split, "options": given}
     request["annotations"] = getattr(source, "digests", {})
+    if options.negatives or options.positives:
+        generators = generate.make(
+            options.negatives, options.positives, _generator_options(options.generator_options)
+        )
+        source = generate.GeneratedSource(
+            source, generators, count=options.texts_per_kind, seed=options.text_seed
+        )
+        request["texts"] = source.request | {"options": options.generator_options}
     with progress.bar("preparing", len(source)) as advance:
         manifest = writer.prepare(
             source,
@@ -117,6 +129,16 @@ def _run(words: list[str]) -> int:
         )
     print(_summary(manifest, options.out))
     return 0
+
+
+def _generator_options(text: str) -> dict[str, dict[str, Any]]:
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--generator-options is JSON; got {text!r}: {error}") from error
+    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
+        raise ValueError(f"--generator-options is {{GENERATOR: {{OPTION: VALUE}}}}; got {text}")
+    return options
 
 
 def _summary(manifest: dict[str, Any], out: str) -> str:
@@ -139,6 +161,10 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
     )
     for file in dataset.files:
         parser.add_argument(f"--{file}", required=True, help="see above")
+    if "annotations" in dataset.files:
+        parser.add_argument(
+            "--exclude", metavar="TXT", help="images to leave out (input_pipeline.leaks --write)"
+        )
     parser.add_argument("--split", default="train", help=dataset.splits)
     parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
     return _with_common(parser)
@@ -184,6 +210,27 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="of the records; more unusable ones end the run with exit code 3; default: 0.01",
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    for side in ("negatives", "positives"):
+        parser.add_argument(
+            f"--{side}",
+            type=lambda text: text.split(","),
+            default=[],
+            metavar="NAME,NAME",
+            help=f"hard {side} that these generators make of every caption are stored with it",
+        )
+    parser.add_argument(
+        "--texts-per-kind",
+        type=int,
+        default=8,
+        help="at most so many per caption and generator; default: 8",
+    )
+    parser.add_argument("--text-seed", type=int, default=0, help="of the generators; default: 0")
+    parser.add_argument(
+        "--generator-options",
+        default="{}",
+        metavar="JSON",
+        help="their own options, {GENERATOR: {OPTION: VALUE}}",
+    )
     return parser
 
 

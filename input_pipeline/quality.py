@@ -3,7 +3,7 @@
 import collections
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from input_pipeline import image as images
 from input_pipeline import usable
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record, Source
+from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.tokenizers import Tokenizer
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
@@ -38,6 +39,17 @@ class Report:
     full_captions: int = 0  # reach the context length: cut, or just as long
     context_length: int = 0
     samples: list[tuple[str, np.ndarray, list[str]]] = field(default_factory=list)
+
+    def check_given(self, sides: Mapping[str, Texts]) -> None:
+        """Raises DataError where only given texts are asked for and no record looked at has any."""
+        held = {"negatives": self.with_negatives, "positives": self.with_positives}
+        for side, texts in sides.items():
+            if texts.count and not texts.generators and self.looked_at and not held[side]:
+                raise DataError(
+                    f"{side}: {texts.count} of the kind 'given' are asked for, but none of the "
+                    f"{self.looked_at:,} records looked at holds any; name a generator among the "
+                    "kinds, or a column that holds them"
+                )
 
     def __str__(self) -> str:
         lines = [

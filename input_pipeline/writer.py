@@ -22,7 +22,7 @@ import numpy as np
 from input_pipeline import image as images
 from input_pipeline import usable
 from input_pipeline.record import DataError, Record, Source
-from input_pipeline.sources import shards
+from input_pipeline.sources import ids, shards
 
 JPEG_QUALITY = 95
 PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
@@ -162,10 +162,11 @@ def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
         return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
     try:
         manifest = json.loads(path.read_text("utf-8"))
-        before, _ = manifest["request"], manifest["captions"]
+        before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
         manifest.pop("refused", None)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
+    shards.check_version(path, version)
     asked = json.loads(json.dumps(request))  # tuples become lists, as in the file
     differing = [key for key in asked | before if asked.get(key) != before.get(key)]
     if differing:
@@ -211,6 +212,7 @@ def _write_shard(
     # Group size 1 makes single records readable; encoded images do not compress further.
     writer = array_record_module.ArrayRecordWriter(str(partial), "group_size:1,uncompressed")
     captions, hashes, skipped = 0, [], {}
+    record_ids: list[str] = []
     try:
         for first in range(indices.start, indices.stop, _BLOCK):
             block = range(first, min(first + _BLOCK, indices.stop))
@@ -221,6 +223,7 @@ def _write_shard(
                 writer.write(made.data)
                 captions += made.captions
                 hashes.append(made.image_hash)
+                record_ids.append(made.name)
             advance(block.stop)
         writer.close()
     except RuntimeError as error:
@@ -228,13 +231,20 @@ def _write_shard(
     finally:
         if writer.is_open():
             writer.close()
-    with partial.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file.fileno())
+    ids_path = path.with_suffix(".ids")
+    ids_path.write_bytes(ids.hashes(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
-    shard |= {"bytes": partial.stat().st_size, "sha256": digest}
+    shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
     os.replace(partial, path)
     return shard, skipped, np.array(hashes, np.uint64)
+
+
+def _sealed(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, which is on the disk after this."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
 
 
 def _check_share(

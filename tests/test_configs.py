@@ -1,6 +1,7 @@
 """Every shipped config is built, evaluated by shape, and trained for two shrunken steps."""
 
 import importlib
+import json
 from pathlib import Path
 
 import jax
@@ -10,26 +11,24 @@ from ml_collections import ConfigDict
 
 from configs import arguments
 from tests import helpers
-from vlc_jax import build, evaluators, models, train
+from vlc_jax import build, evaluators, train
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name not in ("__init__.py", "arguments.py", "families.py")
+    if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py")
 )
 
-
-# Arguments of configs that name files, {tokenizer} being one that the test writes.
-ARGUMENTS = dict.fromkeys(
-    (
-        *("configs/eval/zero_shot.py", "configs/coco/clip_ft.py", "configs/coco/clip_coco.py"),
-        "configs/coco/siglip_ft.py",
-    ),
-    "tokenizer={tokenizer}",
-)
+# What configs are given beside a tokenizer file, which those of coco and eval need.
+ARGUMENTS = {
+    "configs/coco/dac.py": ",negatives=rule",  # no language model
+    "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
+}
+CAPTION = "a red car and a blue dog on the left of a wet road, picture {number}"
 SMALL = {"width": 16, "heads": 2, "depth": 1}
+_SHAPED: set[str] = set()
 
 
 def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
@@ -39,9 +38,9 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
     get_config = importlib.import_module(name).get_config
-    if identifier(path) not in ARGUMENTS:
+    if path.parent.name not in ("coco", "eval"):
         return get_config()
-    config = get_config(ARGUMENTS[identifier(path)].format(tokenizer=tokenizer) + more)
+    config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
     if config.text.tokenizer == "clip":
         config.text.clip.path = str(folder / "clip.txt.gz")
         config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
@@ -60,14 +59,52 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
         for options in config.evals.values():
             options.count = 8
         if config.input.source == "records":
-            names = helpers.write_photos(folder / "photos", 24)
-            config.input.records.path = str(helpers.write_jsonl(folder, names))
-            config.input.records.image_folder = str(folder / "photos")
+            config.input.records.path = str(write_records(folder))
         if config.model.variant != "mini":
+            config.input.image_size = 64
             config.model.image, config.model.text = dict(SMALL), {**SMALL, "projection": 16}
             if not config.model.variant.startswith("SigLIP"):
                 config.model.image.projection = 16
     return config
+
+
+def write_records(folder: Path) -> Path:
+    """A table whose captions offer every generator something, with positives and negatives."""
+    rows = [
+        {
+            "image": name,
+            "caption": CAPTION.format(number=number),
+            "negatives": [CAPTION.format(number=-number)],
+            "positives": [f"picture {number} shows a car", f"photo {number}"],
+        }
+        for number, name in enumerate(helpers.write_photos(folder, 24))
+    ]
+    path = folder / "captions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """name of a config -> the workdir of a shrunken run of it, for others to start from."""
+    done: dict[str, Path] = {}
+
+    def trained(name: str) -> Path:
+        if name not in done:
+            folder = tmp_path_factory.mktemp("trained")
+            done[name] = run(shrink(load(helpers.ROOT / name, folder), folder), folder / "run")
+        return done[name]
+
+    return trained
+
+
+def run(config: ConfigDict, folder: Path) -> Path:
+    workdir = Workdir(folder)
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    return workdir.path
 
 
 def identifier(path: Path) -> str:
@@ -86,30 +123,42 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
+    sizes = (config.input.image_size, config.text.context_length, config.text.tokenizer)
+    key = (config.model, config.lora, config.optimizer.multipliers, sizes)
+    if str(key) in _SHAPED:  # as another config's
+        return
+    _SHAPED.add(str(key))
     task = build.task(config)
-    shapes = build.state_shapes(task.mesh, build.init_state(config, task.model, 1000, {}), {})
-    count = models.parameter_counts(shapes.params)["total"]
-    assert count == sum(x.size for x in jax.tree.leaves(shapes.params))
+    params = jax.eval_shape(build.init_params(config, task.model))
+    frozen = params if config.lora.targets else {}
+    init = build.init_state(config, task.model, 20_000, frozen)  # beyond any warmup
+    shapes = build.state_shapes(task.mesh, init, frozen)
+    count = build.count_parameters(config, frozen, shapes)
+    assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
+    expected = sum(x.size for x in jax.tree.leaves(shapes.params))
+    if config.optimizer.multipliers:  # "image/.*" is the only rule that configs have
+        expected -= sum(x.size for x in jax.tree.leaves(params["image"]))
+    assert count["trained"] == expected
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
-    frozen = sum(  # by "image/.*", the only rule that configs have
-        x.size for x in jax.tree.leaves(shapes.params["image"]) if config.optimizer.multipliers
-    )
-    assert sum(x.size for x in moments) >= 2 * (count - frozen - 10)
+    assert sum(x.size for x in moments) >= 2 * (expected - 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
-def test_config_trains_two_steps(path, tmp_path):
+def test_config_trains_two_steps(path, trained, tmp_path):
     config = shrink(load(path, tmp_path), tmp_path)
-    workdir = Workdir(tmp_path / "run")
-    try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    assert (workdir.path / "DONE").exists()
-    assert len(helpers.rows(workdir.path / "metrics.jsonl")) == 1
+    with config.unlocked():
+        if config.pretrain:
+            config.init_from = str(trained("configs/scenes/clip.py"))
+        if config.lora.targets:
+            config.init_from = str(trained("configs/coco/clip_ft.py"))
+    workdir = run(config, tmp_path / "run")
+    assert (workdir / "DONE").exists()
+    (row,) = helpers.rows(workdir / "metrics.jsonl")
+    for name in config.losses:
+        assert row[f"train/{name}"] > 0
     for name in config.evals:
-        assert (workdir.path / "evals" / name / "2.json").exists()
+        assert (workdir / "evals" / name / "2.json").exists()
 
 
 @pytest.mark.parametrize(("variant", "size"), [("EVA02-B/16", 224), ("EVA02-L/14-336", 336)])
@@ -120,6 +169,73 @@ def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
     assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
+
+
+def coco(name: str, argument: str | None = None) -> ConfigDict:
+    return importlib.import_module(f"configs.coco.{name}").get_config(argument)
+
+
+def test_without_weight_there_are_no_hard_negatives():
+    config = coco("hp_hn", "hn_weight=0")
+    assert set(config.losses) == {"infonce", "analogy"}
+    assert (config.input.negatives.count, config.input.positives.count) == (0, 1)
+    assert coco("hp_hn", "hn_weight=0.25").losses.svlc_negative.weight == 0.25
+    assert set(coco("hn").losses) == {"infonce", "svlc_negative"}
+
+
+def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
+    steps = 5 * 591_753 // 512
+    rates = build.learning_rate(coco("hp_hn", "schedule=svlc_parity"), steps)
+    assert rates(steps - 1) == pytest.approx(5e-6 * steps / 10_000)
+    assert max(build.learning_rate(coco("hp_hn"), steps)(s) for s in (0, 577, 5000)) == 5e-6
+
+
+def test_hard_positives_of_files_belong_to_cocos_captions():
+    config = coco("hp_hn", "path=annotations/captions_train2017.json,swap_hp=swap_hp.jsonl")
+    options = build.source_options(config)
+    assert options["source"] == "coco"
+    assert options["positives"] == {"replace": None, "swap": "swap_hp.jsonl"}
+
+
+def test_svlc_trains_adapters_alone_unless_told_otherwise():
+    assert coco("svlc", "lora=false").lora.targets == ""
+    assert coco("svlc_pos").lora.targets
+    assert set(coco("svlc", "in_batch").losses) == {"negclip", "svlc_negative"}
+    assert "analogy_symmetric" in coco("svlc_pos", "symmetric").losses
+    texts = coco("svlc", "negatives=both,language_model=folder").input.negatives
+    assert texts.kinds.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
+    assert texts.options.svlc_fill_mask.model == "folder"
+
+
+def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
+    config = coco("dac", "negatives=rule")
+    assert (config.input.negatives.count, config.input.negatives.of_positives) == (1, 1)
+    assert config.input.positives.count == 10
+    assert config.losses.svlc_negative.slots == (0, 1)
+    assert config.losses.dac_negative_bag.slots == (1, None)
+
+
+def test_left_and_right_on_siglip():
+    config = coco("leftright", "family=siglip,image_tower=unlocked")
+    assert set(config.losses) == {"sigmoid_negatives"}
+    assert (config.optimizer.multipliers, config.logit_scale_max) == ((), None)
+    assert coco("leftright").optimizer.multipliers == (("image/.*", 0.0),)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "words"),
+    [
+        ("negclip", "negatives=x", "negatives is given or negclip"),
+        ("svlc", "negatives=x", "negatives is rule, fill_mask, both"),
+        ("dac", "", "language_model=FOLDER"),
+        ("hn", "schedule=x", "schedule is cosine or svlc_parity"),
+        ("leftright", "family=x", "family is clip or siglip"),
+        ("leftright", "image_tower=x", "locked or unlocked"),
+    ],
+)
+def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
+    with pytest.raises(ValueError, match=words):
+        coco(name, argument)
 
 
 def test_arguments_are_parsed_by_the_types_of_their_defaults():
@@ -138,3 +254,23 @@ def test_arguments_are_parsed_by_the_types_of_their_defaults():
 def test_a_wrong_argument_is_an_error(argument, words):
     with pytest.raises(ValueError, match=words):
         arguments.parse(argument, steps=1, flag=False)
+
+
+def test_the_world_of_clip_is_that_of_its_texts_and_benchmarks():
+    config = importlib.import_module("configs.scenes.clip").get_config("world=scenes-hues")
+    worlds = [config.input.scenes.world, config.text.scenes.world]
+    worlds += [options.world for options in config.evals.values()]
+    assert set(worlds) == {"scenes-hues"}
+
+
+def test_options_of_scenes_reach_the_source():
+    config = importlib.import_module("configs.default").get_config()
+    with config.unlocked():
+        config.input.scenes.captions = 1
+        config.input.scenes.world_options = {"colour_jitter": 20.0}
+        config.input.scenes.caption_options = {"colour": 1.0, "relation": 1.0}
+        config.input.scenes.hard_images = (("relation", 1.0),)
+    source = build.source(config, "train")
+    assert source.world.colour_jitter == 20.0
+    assert source.style.colour == 1.0
+    assert [source.find(id).id for id in source[0].hard_images] == [f"{source[0].id}~relation"]

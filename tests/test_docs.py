@@ -19,7 +19,7 @@ from tests import helpers, miniature
 from vlc_jax import models, pretrained, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
-MADE_BY_CI = ("make demo", "make test")
+MADE_BY_CI = ("make demo", "make test", "make recipes")
 
 SHORT = (
     "--config.steps=2",
@@ -38,6 +38,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SHORT,
+    "python -m input_pipeline.text.llm_positives": ("--dry-run",),
     "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
 }
@@ -133,7 +134,14 @@ def test_the_makefile_runs_the_documented_demo():
     recipe = subprocess.run(
         ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert "vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo" in recipe
+    recipe = " ".join(recipe.replace("\\\n", " ").split())
+    runs = ("clip.py:quickstart --workdir runs/demo/clip", "hn.py:steps=150 --workdir runs/demo/hn")
+    for run in (*runs, "hp_hn.py:steps=150 --workdir runs/demo/hp_hn"):
+        assert f"vlc_jax.main --config configs/scenes/{run}" in recipe
+    assert recipe.count("--config.init_from=runs/demo/clip") == 2
+    compared = "runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo"
+    assert f"vlc_jax.report {compared}" in recipe
+    assert "`runs/demo/comparison.html`" in (helpers.ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -208,3 +208,25 @@ def test_another_model_size_is_refused_naming_parameters(unbroken):
     assert "Traceback" not in done.stderr
     restored = helpers.run(helpers.TINY, unbroken, "--allow_config_change")
     assert restored.returncode == 0, restored.stderr
+
+
+def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
+    both, config = tmp_path / "both", f"{helpers.TINY}:pretrain"
+    with helpers.start(config, both) as job:
+        wait_for(lambda: steps_logged(both / "pretrain") >= 2, job)
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 75, errors
+    done = helpers.run(config, both)
+    assert done.returncode == 0, done.stderr
+    assert "resume" in event_names(both / "pretrain")
+    assert (both / "pretrain" / "DONE").exists()
+
+    given = helpers.run(helpers.TINY, tmp_path / "given", f"--config.init_from={both / 'pretrain'}")
+    assert given.returncode == 0, given.stderr
+    assert_same_end(tmp_path / "given", both)
+    assert not (tmp_path / "given" / "pretrain").exists()
+
+    again = helpers.run(config, both, "--config.pretrain.seed=2")
+    assert again.returncode == 2
+    assert "pretrain holds a run with another config" in again.stderr

@@ -1,6 +1,6 @@
 """A run of seconds on the scenes, for tests: the default model, few pairs, two small benchmarks.
 
-Arguments: steps=N.
+Arguments: steps=N; pretrain (six steps of another seed come first).
 """
 
 from ml_collections import ConfigDict
@@ -10,7 +10,7 @@ from configs.scenes import clip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, steps=12)
+    args = arguments.parse(argument, steps=12, pretrain=False)
     config = clip.get_config()
     with config.unlocked():
         config.steps = args.steps
@@ -28,4 +28,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
                 "scenes_attribute_swap": {"split": "validation", "count": 32},
             }
         )
+        if args.pretrain:
+            config.pretrain = get_config("steps=6")
+            config.pretrain.seed = 1
     return config

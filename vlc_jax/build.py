@@ -6,6 +6,7 @@ everything they call gets keyword arguments.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -22,7 +23,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.record import Source
 from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
-from vlc_jax.models import lora
+from vlc_jax.models import flops, lora
 
 
 class Task(NamedTuple):
@@ -104,6 +105,8 @@ def source(config: ConfigDict, split: str) -> Source:
     """The records of one split of the configured source."""
     with usage_errors():
         options = source_options(config)
+        if split == "train" and config.input.exclude:
+            options["exclude"] = config.input.exclude
         return input_pipeline.make_source(options.pop("source"), split, **options)
 
 
@@ -140,20 +143,49 @@ def normaliser(name: str) -> Callable[[Array], Array]:
     return normalise
 
 
+def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.Texts]:
+    """What every caption gets: "negatives" and "positives", their generators made."""
+    with usage_errors():
+        return {
+            side: input_pipeline.make_texts(side, **_text_options(config, side))
+            for side in ("negatives", "positives")
+        }
+
+
+def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
+    """Generators of the scenes are made for the world that the pictures are of."""
+    asked, scenes = config.input[side].to_dict(), config.input.scenes
+    world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
+    of_scenes = [kind for kind in asked["kinds"] if kind.startswith("scenes_")]
+    options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
+    return asked | {"options": asked["options"] | options}
+
+
+def records_per_step(config: ConfigDict) -> int:
+    """Records of the epoch in a batch, whose other rows are their hard images."""
+    group = 1 + config.input.hard_images
+    if group < 1 or config.batch_size % group:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} is not divisible by 1 + input.hard_images"
+            f" = {group}: hard images are rows of the batch"
+        )
+    return config.batch_size // group
+
+
 def total_steps(config: ConfigDict, examples: int) -> int:
-    """Steps of the whole run; the one place where epochs and examples become steps."""
+    """Steps of the whole run; the one place where epochs and examples become steps.
+
+    examples: records of the source. Hard images do not count.
+    """
     given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
     if len(given) != 1:
         raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")
     ((unit, value),) = given.items()
-    pairs = {"steps": value * config.batch_size, "epochs": value * examples, "examples": value}[
-        unit
-    ]
-    steps = int(pairs // config.batch_size)
+    records = records_per_step(config)
+    seen = {"steps": value * records, "epochs": value * examples, "examples": value}[unit]
+    steps = int(seen // records)
     if steps < 1:
-        raise UsageError(
-            f"config.{unit}={value} is less than one step of batch_size {config.batch_size}"
-        )
+        raise UsageError(f"config.{unit}={value} is less than one step of {records} records")
     return steps
 
 
@@ -215,6 +247,27 @@ def merged(config: ConfigDict, frozen: Any, params: Any) -> Any:
     return lora.merge(frozen, params, config.lora.alpha) if config.lora.targets else params
 
 
+def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str, int]:
+    """Numbers of parameters of the towers, in total, and of those that are trained."""
+    full = jax.eval_shape(partial(merged, config), frozen, state.params)
+    factors = optimizer.multipliers(state.params, config.optimizer.multipliers)
+    sizes = jax.tree.map(lambda x, factor: x.size if factor else 0, state.params, factors)
+    return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
+
+
+def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
+    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
+    negatives, positives = config.input.negatives, config.input.positives
+    texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
+    frozen = []
+    if not config.lora.targets:
+        params = jax.eval_shape(init_params(config, model))
+        factors = optimizer.multipliers(params, config.optimizer.multipliers)
+        towers = {name: jax.tree.leaves(factors[name]) for name in ("image", "text")}
+        frozen = [name for name, of_tower in towers.items() if not any(of_tower)]
+    return flops.train_step(model, texts=texts, frozen=frozen)
+
+
 def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:
     """Shapes, dtypes and shardings of what `init` makes of `args`, nothing allocated."""
     shapes = jax.eval_shape(init, *args)
@@ -238,4 +291,4 @@ def _options(group: ConfigDict, name: str) -> dict[str, Any]:
     """What is set of the sub-dict of a chosen source or tokenizer; its own table knows names."""
     if name not in group:
         return {}
-    return {key: value for key, value in group[name].items() if value is not None}
+    return {key: value for key, value in group[name].to_dict().items() if value is not None}

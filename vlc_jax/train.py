@@ -13,12 +13,12 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import batch as batch_contract
-from vlc_jax import build, evaluate, losses, models, optimizer, pretrained, sharding
+from vlc_jax import build, evaluate, feed, losses, optimizer, pretrained, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
-from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
-from vlc_jax.models import clip, flops
+from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock
+from vlc_jax.models import clip
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
@@ -26,21 +26,25 @@ POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked a
 
 
 def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
-    """Trains from the newest checkpoint of `workdir`, or from the start, to the end.
+    """Trains from the newest checkpoint of `workdir`, or from the start, to the end; the run that
+    config.pretrain describes comes first.
 
     Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM
     or SIGINT once the state is saved.
     """
     if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
+    config = pretrain(config, workdir, stop, allow_change)
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
     workdir.check_config(config.to_dict(), allow_change)
     frozen, of_frozen = pretrained.frozen_params(config, task)
+    texts = build.hard_texts(config)
     fingerprints = {"train": source.fingerprint, **of_frozen}
+    fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
-    check_data(config, task, source)
+    feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
     evaluation.read()
 
@@ -53,11 +57,11 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         )
     evaluation.forget_after(start)
     workdir.claim(config.to_dict())
-    workdir.write_env(parameters=count_parameters(config, frozen, state), input=fingerprints)
+    workdir.write_env(parameters=build.count_parameters(config, frozen, state), input=fingerprints)
     workdir.event("resume" if start else "start", step=start, steps=steps)
-    if config.batch_size > len(source):  # pairs become their own negatives
+    if build.records_per_step(config) > len(source):  # pairs become their own negatives
         workdir.event("batch_beyond_source", batch_size=config.batch_size, records=len(source))
-    data = make_loader(config, task, source, workdir, start_step=start)
+    data = feed.make_loader(config, task, source, texts, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
     run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)
     try:
@@ -72,6 +76,27 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.event("done", step=steps)
     workdir.finish(step=steps)
     evaluation.publish(steps)
+
+
+def pretrain(
+    config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: bool
+) -> ConfigDict:
+    """The config of a run that starts from weights, those of config.pretrain having been trained in
+    the folder `pretrain` of the workdir, or gone on with, where that is due.
+    """
+    if not config.pretrain or config.init_from:
+        return config
+    first = Workdir(workdir.path / "pretrain")
+    try:
+        first.check_config(config.pretrain.to_dict(), allow_change)
+        if not (first.path / "DONE").exists():
+            train(config.pretrain, first, stop, allow_change)
+    finally:
+        first.close()
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.init_from = str(first.path)
+    return config.lock()
 
 
 class Run:
@@ -252,62 +277,6 @@ def restore_or_init(
     return state, checkpoints
 
 
-def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str, int]:
-    """Numbers of parameters of the towers, in total, and of those that are trained."""
-    full = jax.eval_shape(partial(build.merged, config), frozen, state.params)
-    factors = optimizer.multipliers(state.params, config.optimizer.multipliers)
-    sizes = jax.tree.map(lambda x, factor: x.size if factor else 0, state.params, factors)
-    return {**models.parameter_counts(full), "trained": sum(jax.tree.leaves(sizes))}
-
-
-def flops_per_example(config: ConfigDict, task: Task) -> int:
-    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
-    texts = 1 + config.input.negatives.count + config.input.positives.count
-    frozen = []
-    if not config.lora.targets:
-        params = jax.eval_shape(build.init_params(config, task.model))
-        factors = optimizer.multipliers(params, config.optimizer.multipliers)
-        towers = {name: jax.tree.leaves(factors[name]) for name in ("image", "text")}
-        frozen = [name for name, of_tower in towers.items() if not any(of_tower)]
-    return flops.train_step(task.model, texts=texts, frozen=frozen)
-
-
-def check_data(config: ConfigDict, task: Task, source: input_pipeline.Source) -> None:
-    """Reads the first records as training will: bad data stops the run before it compiles."""
-    input_pipeline.preview(
-        source,
-        task.tokenizer,
-        build.image_transform(config, is_training=True),
-        count=config.input.preview,
-        max_bad_share=config.input.max_bad_share,
-    )
-
-
-def make_loader(
-    config: ConfigDict,
-    task: Task,
-    source: input_pipeline.Source,
-    workdir: Workdir,
-    start_step: int,
-) -> input_pipeline.Loader:
-    """Batches from `start_step` on; unusable records that earlier starts found still count."""
-    events = read_rows(workdir.path / "events.jsonl")
-    with build.usage_errors():
-        return input_pipeline.make_train(
-            source,
-            task.tokenizer,
-            build.image_transform(config, is_training=True),
-            batch_size=config.batch_size,
-            seed=config.seed,
-            start_step=start_step,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-            max_bad_share=config.input.max_bad_share,
-            known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
-            **config.input.loader,
-        )
-
-
 class StepLog:
     """What the loop sees of data and metrics: batches in, numbers out, one step late."""
 
@@ -323,7 +292,7 @@ class StepLog:
     ):
         self.config, self.task, self.workdir, self.data = config, task, workdir, data
         self.checkpoints, self.steps = checkpoints, steps
-        per_example = float(flops_per_example(config, task))
+        per_example = float(build.flops_per_example(config, task.model))
         peak, self.peak_source = sharding.peak_flops()
         self.clock = StepClock(config.batch_size, jax.device_count(), per_example, peak)
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
@@ -345,7 +314,7 @@ class StepLog:
         for record_id in self.data.bad.keys() - self._bad:
             self._bad.add(record_id)
             self.workdir.event("bad_record", id=record_id, reason=self.data.bad[record_id])
-        rows = {key: value for key, value in batch.items() if key != "id"}
+        rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
         rows["stop"] = np.full(len(batch["id"]), stop.is_set)
         return sharding.put_batch(self.task.mesh, rows)
 
@@ -400,6 +369,8 @@ class StepLog:
         )
 
     def close(self) -> None:
+        if self.data.stand_ins:  # of this process
+            self.workdir.event("hard_images_missing", step=self.data.step, rows=self.data.stand_ins)
         if self.writer is not None:
             self.writer.close()
         self.progress.close()

@@ -168,7 +168,7 @@ class Workdir:
 LOUD = frozenset(
     {
         *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
-        *("nonfinite", "preempted"),
+        *("hard_images_missing", "nonfinite", "preempted"),
     }
 )
 

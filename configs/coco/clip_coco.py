@@ -9,27 +9,37 @@ and Flickr30k 68.5 / 83.4, from 30.5 / 50.1 and 58.8 / 77.4 before; ImageNet fal
 GFLOPs a pair 22 minutes of one A100 at 30 % of its bfloat16 peak, if the data come that fast.
 
 The paper gives model, data (train2017), 5 epochs and hardware, not learning rate, batch, decay or
-warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC); that code's 10,000
-steps of warmup would be more than the 5,777 of the run, so a tenth of these is taken here.
+warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC). That code's 10,000
+steps of warmup are more than the 5,777 of the run: schedule=svlc_parity keeps them, so that the
+rate only rises, to 58 % of 5e-6; schedule=cosine (the default) warms up for a tenth of the run.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
 path (COCO captions JSON, a table, or a folder that input_pipeline.prepare wrote); image_folder;
-validation (a table or such a folder, for retrieval); batch; variant.
+validation (a table or such a folder, for retrieval); batch; variant; schedule.
 """
+
+from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
 from configs import arguments, default, families
 
+ARGUMENTS = {
+    **families.ARGUMENTS,
+    "validation": "",
+    "batch": 512,  # 128 on each of 4 GPUs
+    "variant": "B/32",
+    "schedule": "cosine",
+}
+
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(
-        argument,
-        **families.ARGUMENTS,
-        validation="",
-        batch=512,  # 128 on each of 4 GPUs
-        variant="B/32",
-    )
+    return make(arguments.parse(argument, **ARGUMENTS))
+
+
+def make(args: SimpleNamespace) -> ConfigDict:
+    if args.schedule not in ("cosine", "svlc_parity"):
+        raise ValueError(f"schedule is cosine or svlc_parity; got {args.schedule!r}")
     config = default.get_config()
     with config.unlocked():
         families.use_clip(config, args)
@@ -37,8 +47,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
         # 5 times over 591,753 captions; a record here is an image with its five captions, of which
         # an epoch draws one. For a table with a row per caption: --config.epochs=5
         config.epochs = 25.0
-        config.input.crop = "random_resized"
+        config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
         config.optimizer.warmup_steps = 577
+        if args.schedule == "svlc_parity":
+            config.optimizer.schedule, config.optimizer.warmup_steps = "constant", 10_000
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.1
     return config

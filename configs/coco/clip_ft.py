@@ -14,25 +14,32 @@ folder that input_pipeline.prepare wrote); image_folder; validation (a table or 
 retrieval); batch; variant.
 """
 
+from types import SimpleNamespace
+
 from ml_collections import ConfigDict
 
 from configs import arguments, default, families
 
+ARGUMENTS = {
+    **families.ARGUMENTS,
+    "validation": "",
+    "batch": 256,  # NegCLIP's README, like epochs, warmup and learning rate
+    "variant": "B/32",
+}
+
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(
-        argument,
-        **families.ARGUMENTS,
-        validation="",
-        batch=256,  # NegCLIP's README, like epochs, warmup and learning rate
-        variant="B/32",
-    )
+    return make(arguments.parse(argument, **ARGUMENTS))
+
+
+def make(args: SimpleNamespace, table: str = "negclip") -> ConfigDict:
+    """table: the source that a .tsv file is of."""
     config = default.get_config()
     with config.unlocked():
         families.use_clip(config, args)
         families.five_epochs(config, args)
         if args.path.endswith(".tsv"):
-            families.read(config, families.source_of(args.path, args.image_folder, "negclip"))
+            families.read(config, families.source_of(args.path, args.image_folder, table))
         config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
         config.optimizer.learning_rate = 1e-6  # {1e-5, 5e-6, 1e-6} were tried
         config.optimizer.weight_decay = 0.2  # open_clip's default, none is given

@@ -1,9 +1,10 @@
 """CLIP on the embedded scenes: the default run, and the bag of words made visible.
 
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
-  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
 
-Arguments: steps=N; quickstart (600 steps, what `make demo` runs).
+Arguments: steps=N; quickstart (600 steps, which `make demo` runs first); world=scenes-hues (colours
+that are hard to tell apart); split=validation, or test, to be judged on.
 """
 
 from ml_collections import ConfigDict
@@ -14,16 +15,24 @@ QUICKSTART_STEPS = 600
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, steps=1000, quickstart=False)
+    args = arguments.parse(
+        argument, steps=1000, quickstart=False, world="scenes-mini", split="validation"
+    )
     config = default.get_config()
     with config.unlocked():
         config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
         config.eval.every = config.steps // 2
-        config.evals = ConfigDict(evaluations())
+        config.input.scenes.world = config.text.scenes.world = args.world
+        config.evals = ConfigDict(evaluations(args.split, world=args.world))
     return config
 
 
-def evaluations(split: str = "validation", count: int = 2000, candidates: int = 1000) -> dict:
+def evaluations(
+    split: str = "validation",
+    count: int = 2000,
+    candidates: int = 1000,
+    world: str = "scenes-mini",
+) -> dict:
     """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`."""
     retrieval = ("scenes_retrieval", "scenes_held_retrieval")
     cases = (
@@ -34,13 +43,14 @@ def evaluations(split: str = "validation", count: int = 2000, candidates: int = 
         "scenes_attribute_swap",
         "scenes_relation_swap",
         "scenes_replace",
+        "scenes_replace_unseen",
         "scenes_swap",
+        "scenes_swap_relation",
         "scenes_order",
         "scenes_whatsup",
         "scenes_negation",
         "scenes_held_attribute_swap",
         "scenes_held_relation_swap",
     )
-    return {name: {"split": split, "count": candidates} for name in retrieval} | {
-        name: {"split": split, "count": count} for name in cases
-    }
+    counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys(cases, count)
+    return {name: {"split": split, "count": n, "world": world} for name, n in counts.items()}

@@ -322,6 +322,16 @@ def swap(
     return _build("scenes_swap", ask, _where(options))
 
 
+def replace_unseen(kinds: Sequence[str] = REPLACE_KINDS, **options: Any) -> Benchmark:
+    """`replace` with synonyms of set B, the same otherwise: for who trains with those of set A."""
+    return dataclasses.replace(replace(kinds, "b", **options), name="scenes_replace_unseen")
+
+
+def swap_relation(**options: Any) -> Benchmark:
+    """`swap` of relations alone."""
+    return dataclasses.replace(swap(("relation",), **options), name="scenes_swap_relation")
+
+
 def order(**options: Any) -> Benchmark:
     """A relation caption against a shuffle of its words, the four kinds of shuffle in turn."""
     return _build("scenes_order", _ask_order, _where(options))
@@ -351,7 +361,9 @@ READERS: dict[str, Callable[..., Benchmark]] = {
     "scenes_attribute_swap": attribute_swap,
     "scenes_relation_swap": relation_swap,
     "scenes_replace": replace,
+    "scenes_replace_unseen": replace_unseen,
     "scenes_swap": swap,
+    "scenes_swap_relation": swap_relation,
     "scenes_order": order,
     "scenes_whatsup": whatsup,
     "scenes_negation": negation,

@@ -22,6 +22,8 @@ SHUFFLES = (
     "trigrams",
 )
 ATTRIBUTES = ("colour", "size", "texture")
+ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
+SYNONYM_SETS = ("a", "b", "ab")
 _SHUFFLE_TRIES = 20
 
 
@@ -48,6 +50,14 @@ def reverse(caption: Caption, scene: Scene) -> Caption | None:
     if caption.kind != "relation":
         return None
     return _negative(caption._replace(phrases=caption.phrases[::-1]), scene)
+
+
+def negate(caption: Caption, scene: Scene) -> Caption | None:
+    """A negative: an object that is there denied, "X and Y" or "X left of Y" -> "X and no Y"."""
+    if caption.kind not in ("list", "relation"):
+        return None
+    said, denied = caption.phrases[:2]
+    return _negative(Caption("negation", (said, denied), "", caption.prefix), scene)
 
 
 def replace(
@@ -99,7 +109,7 @@ def synonym(
     caption: Caption, role: str, stream: Stream, sets: str = "ab", phrase: int | None = None
 ) -> Caption | None:
     """A positive: one word replaced by a synonym from set A, set B or ("ab") either."""
-    worlds.check_known("synonym set", [sets], ("a", "b", "ab"))
+    worlds.check_known("synonym set", [sets], SYNONYM_SETS)
     old = _word(caption, role, phrase, stream)
     if old is None:
         return None
@@ -173,7 +183,7 @@ def _word(
     caption: Caption, role: str, phrase: int | None, stream: Stream
 ) -> tuple[str, int] | None:
     """The word to change and its phrase (-1 for the caption's link), or None if it is not said."""
-    worlds.check_known("role", [role], ("shape", *ATTRIBUTES, "relation", "place", "number"))
+    worlds.check_known("role", [role], ROLES)
     if role in ("relation", "place", "number"):
         kind = "count" if role == "number" else role
         return (caption.link, -1) if caption.kind == kind else None

@@ -215,6 +215,10 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 WORLDS: dict[str, World] = {
     "scenes-mini": World("scenes-mini"),
+    # Colours that run into each other: the best guess from an object's shade names its colour of
+    # ten in 83 % of cases, tells it from one of the two nearest in 93 % and from any other in 98 %
+    # (sigma 10: all of them). Noise per pixel would not do: it averages out over an object.
+    "scenes-hues": World("scenes-hues", colour_jitter=40.0),
     "scenes-64": World(
         "scenes-64",
         canvas=64,

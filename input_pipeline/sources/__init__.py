@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from input_pipeline.record import Source
+from input_pipeline.sources.cc3m import Cc3mSource
+from input_pipeline.sources.contrasted import CrepeSource, SugarcrepeSource
 from input_pipeline.sources.digits import DigitsSource
 from input_pipeline.sources.named import (
-    Cc3mSource,
     CocoSource,
     Flickr30kSource,
     LlavaSource,
@@ -20,6 +21,7 @@ from input_pipeline.sources.tfds import TfdsSource
 SOURCES: dict[str, Callable[..., Source]] = {
     "cc3m": Cc3mSource,
     "coco": CocoSource,
+    "crepe": CrepeSource,
     "digits": DigitsSource,
     "flickr30k": Flickr30kSource,
     "img2dataset": Img2datasetSource,
@@ -28,5 +30,6 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "records": RecordsSource,
     "scenes": ScenesSource,
     "shards": ShardsSource,
+    "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }

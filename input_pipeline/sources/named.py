@@ -1,11 +1,15 @@
 """Datasets by name: the annotation files as their authors publish them, and a folder of images."""
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import aligned
 from input_pipeline.sources import annotations as documents
 from input_pipeline.sources import rows as tables
 from input_pipeline.sources.records import RecordsSource
@@ -16,8 +20,9 @@ _KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/
 class NamedSource(RecordsSource):
     """A table whose columns are known; subclasses say what its file is and how it is opened.
 
-    annotations: the published file. images: the folder in which its image names start. Raises
-    ValueError for a missing file or folder and for a file of another dataset, DataError for damage.
+    annotations: the published file. images: the folder in which its image names start. exclude: as
+    `RecordsSource` takes it. Raises ValueError for a missing file or folder and for a file of
+    another dataset, DataError for damage.
     """
 
     _folder_option = "images"
@@ -56,6 +61,9 @@ class CocoSource(NamedSource):
       5,000 images) or `captions_{train,val}{2014,2017}.json` (one split each, train or val).
     images: the folder of train2014, val2014, train2017 or val2017, or one that holds the files.
     train_split: in a config, what training reads; the literature trains on "train+restval".
+    negatives, positives: kind -> a file with a line for every annotation of captions_*.json, in
+      their order: a JSON string, "None" where a caption has no such text. For training only:
+      other splits do not have them.
     Ids are COCO's. `meta` keeps `image` (folder and file name) and `split`.
     """
 
@@ -72,7 +80,17 @@ class CocoSource(NamedSource):
         annotations: str | Path,
         images: str | Path,
         train_split: str = "train",
+        negatives: Mapping[str, str | Path | None] | None = None,
+        positives: Mapping[str, str | Path | None] | None = None,
+        exclude: str | Path | None = None,
     ) -> None:
+        self._files: dict[str, dict[str, str | Path]] = {}
+        columns = {}
+        for side, files in (("negatives", negatives), ("positives", positives)):
+            given = {kind: path for kind, path in (files or {}).items() if path}
+            if given and split in ("train", "all"):
+                self._files[side] = given
+                columns |= {f"{side}_column": side, f"{side[:-1]}_kinds_column": f"{side}_kinds"}
         super().__init__(
             train_split if split == "train" else split,
             annotations,
@@ -80,11 +98,18 @@ class CocoSource(NamedSource):
             id_column="id",
             split_column="split",
             meta_columns=("image", "split"),
+            exclude=exclude,
+            **columns,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         document = self._load(path)
         if documents.is_karpathy(document) and document.get("dataset", "coco") == "coco":
+            if self._files:
+                raise ValueError(
+                    f"{path} is Karpathy's split, whose captions have no order that files of "
+                    "negatives or positives could follow; annotations must be captions_*.json"
+                )
             return tables.PackedRows(path, documents.karpathy_rows(path, document))
         if not documents.is_coco_captions(document):
             raise self._other(path, documents.describe(document))
@@ -102,10 +127,12 @@ class CocoSource(NamedSource):
             folder = folders[row["id"]]
             row["image"] = f"{folder}/{Path(row['image']).name}"
             row["split"] = folder[:-4]
+        for side, files in self._files.items():
+            self.digests |= aligned.attach(rows, document["annotations"], side, files)
         return tables.PackedRows(path, rows)
 
     def _places(self, image: str) -> list[Path]:
-        return _below(self._folder, image)
+        return below(self._folder, image)
 
 
 class Flickr30kSource(NamedSource):
@@ -127,9 +154,16 @@ class Flickr30kSource(NamedSource):
     _LINE = re.compile(r"([^|#\t]+\.jpg)\s*[#|]\s*\d+\s*[|\s]\s*(.*)")
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
-        super().__init__(split, annotations, images, id_column="id", split_column="split")
+        super().__init__(
+            split, annotations, images, id_column="id", split_column="split", exclude=exclude
+        )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         if path.suffix.lower() in (".token", ".csv", ".txt"):
@@ -168,7 +202,8 @@ class NegclipSource(NamedSource):
       neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,
       counted from 0).
     images: the folder where filepath ("coco/val2014/COCO_val2014_....jpg") or a tail of it begins.
-    Ids are row numbers, counted from 0, as `hard_images` needs them. `meta` keeps `filepath`.
+    Ids are row numbers, counted from 0, as `hard_images` needs them. The kind of the negatives is
+    "negclip". `meta` keeps `filepath`.
     """
 
     _kind = "negclip"
@@ -179,7 +214,12 @@ class NegclipSource(NamedSource):
     )
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         super().__init__(
             split,
@@ -189,6 +229,7 @@ class NegclipSource(NamedSource):
             caption_column="title",
             negatives_column="neg_caption",
             meta_columns=("filepath",),
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
@@ -206,85 +247,29 @@ class NegclipSource(NamedSource):
     def __getitem__(self, index: int) -> Record:
         record = super().__getitem__(index)
         for other in record.hard_images:
-            if not (other.isdecimal() and int(other) < len(self._rows)):
+            if not self._is_row(other):
                 raise DataError(
-                    f"{self._rows.name(index)}: 'neg_image' holds row numbers below "
+                    f"{self._rows.name(int(record.id))}: 'neg_image' holds row numbers below "
                     f"{len(self._rows):,}; got {other}"
                 )
-        return record
+        kinds = [["negclip"] * len(texts) for texts in record.negatives]
+        return dataclasses.replace(record, negative_kinds=kinds)
+
+    def find(self, record_id: str) -> Record:
+        if self._is_row(record_id):
+            index = int(np.searchsorted(self._index, int(record_id)))
+            if index < len(self) and self._index[index] == int(record_id):
+                return self[index]
+        raise DataError(f"{self._rows.path} has no row {record_id!r}, or it is excluded")
+
+    def _is_row(self, record_id: str) -> bool:
+        return record_id.isdecimal() and int(record_id) < len(self._rows)
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         return str(row_index)
 
     def _places(self, image: str) -> list[Path]:
-        return _below(self._folder, image)
-
-
-class Cc3mSource(NamedSource):
-    """A table of downloaded images and captions, one of each per row, as for CC3M.
-
-    annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
-      that names the image (filepath, file, image, image_path, path) and the caption (title,
-      caption, text), quotation marks grouping a field as pandas writes it; or two columns without
-      header, in any order, quotation marks being ordinary characters.
-    images: the folder in which the image names start. The published files hold addresses, not
-    images: `img2dataset` downloads them, and the source of that name reads what it writes.
-    """
-
-    _kind = "cc3m"
-    _wanted = (
-        "a table of image file names and captions: filepath and title, or two columns without "
-        "header"
-    )
-    _IMAGE = ("filepath", "file", "image", "image_path", "path")
-    _CAPTION = ("title", "caption", "text")
-    _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
-
-    def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
-    ) -> None:
-        super().__init__(split, annotations, images)
-
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        with path.open("rb") as file:
-            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
-        delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
-        names = [name.strip('"') for name in first.split(delimiter)]
-        if "neg_caption" in names:
-            raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
-        image = next((name for name in self._IMAGE if name in names), None)
-        caption = next((name for name in self._CAPTION if name in names), None)
-        if image is not None and caption is not None:
-            rows = tables.Delimited(path, delimiter, quoting)
-        elif len(names) != 2:
-            shown = [name[:40] for name in names[:8]]
-            raise self._other(path, f"a table with the columns {shown}")
-        else:
-            rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
-            image, caption = self._which(rows)
-        if not len(rows):
-            raise DataError(f"{path} holds no rows")
-        self._image, self._captions = image, [caption]
-        return rows
-
-    def _which(self, rows: tables.Delimited) -> tuple[str, str]:
-        """The columns of image and caption, by what the first rows hold."""
-        fields: list[str] = []
-        for index in range(min(len(rows), 100)):
-            try:
-                fields = [*rows[index].values()]
-            except DataError:
-                continue
-            if any("://" in field for field in fields):
-                raise ValueError(
-                    f"{rows.name(index)} holds an address, not an image: {fields}; download first "
-                    "(img2dataset --output_format webdataset), then python -m "
-                    "input_pipeline.prepare img2dataset"
-                )
-            is_image = [self._SUFFIX.search(field) is not None for field in fields]
-            if any(is_image):
-                return ("first", "second") if is_image[0] else ("second", "first")
-        raise self._other(rows.path, f"a table whose first rows name no image file: {fields}")
+        return below(self._folder, image)
 
 
 class LlavaSource(NamedSource):
@@ -304,7 +289,12 @@ class LlavaSource(NamedSource):
     )
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         super().__init__(
             split,
@@ -312,6 +302,7 @@ class LlavaSource(NamedSource):
             images,
             caption_column="conversations",
             meta_columns=("id", "conversations"),
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
@@ -339,7 +330,7 @@ class LlavaSource(NamedSource):
         return [answer]
 
 
-def _below(folder: Path, image: str) -> list[Path]:
+def below(folder: Path, image: str) -> list[Path]:
     """The name in the folder, then its tails: coco/val2014/a.jpg, val2014/a.jpg, a.jpg."""
     parts: Sequence[str] = Path(image).parts
     return [folder.joinpath(*parts[start:]) for start in range(len(parts))]

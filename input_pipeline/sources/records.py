@@ -3,6 +3,7 @@
 import ast
 import collections
 import difflib
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import annotations, identity, ids
 from input_pipeline.sources import rows as tables
 
 _LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
@@ -29,16 +31,20 @@ class RecordsSource:
     id_column: unique names of the records; default: image name and row number.
     negatives_column, positives_column: hard negative / positive captions: a list of strings (for
       every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
+    negative_kinds_column, positive_kinds_column: what each of them is (the generator that training
+      asks for by this name): a word for all, or lists of the same shape.
     hard_images_column: a list of record ids. group_column: any value to split results by.
     meta_columns: kept as they are in the record's `meta`.
     split_column: only rows whose value there is `split` are taken; "train+restval" takes both.
     holdout: without a split column, this share of the images (by a hash of their names, so that
       it does not change when rows are added) is kept out of `split="train"` and makes up every
       other split. split="all" takes every row.
+    exclude: a text file of images, one per line, whose rows are left out (`sources/identity.py`;
+      `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
-    `digests` maps the table's path to its sha256. Raises ValueError for missing files, folders,
-    columns and splits, DataError for unusable data.
+    `digests` maps the path of every file read to its sha256. Raises ValueError for missing files,
+    folders, columns and splits, DataError for unusable data.
     """
 
     _kind = "records"  # what fingerprints begin with
@@ -60,11 +66,14 @@ class RecordsSource:
         id_column: str | None = None,
         negatives_column: str | None = None,
         positives_column: str | None = None,
+        negative_kinds_column: str | None = None,
+        positive_kinds_column: str | None = None,
         hard_images_column: str | None = None,
         group_column: str | None = None,
         meta_columns: Sequence[str] = (),
         split_column: str | None = None,
         holdout: float = 0.0,
+        exclude: str | Path | None = None,
         quoting: bool = True,
     ) -> None:
         if not str(path):
@@ -74,15 +83,21 @@ class RecordsSource:
         self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
         self._id = id_column
         self._negatives, self._positives = negatives_column, positives_column
+        self._negative_kinds, self._positive_kinds = negative_kinds_column, positive_kinds_column
         self._hard_images, self._group = hard_images_column, group_column
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
+        self.digests: dict[str, str] = {}  # those of further files are added where they are opened
         self._rows = self._open(Path(path), quoting)
-        self.digests = {str(path): self._rows.digest}
+        self.digests[str(path)] = self._rows.digest
+        excluded: frozenset[str] = frozenset()
+        if exclude:
+            excluded = identity.read_list(Path(exclude))
+            self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
         self._check_columns()
-        self._index = self._select()
+        self._index = self._select(excluded)
         self.fingerprint = self._fingerprint()
         self._check_first_images()
 
@@ -94,16 +109,43 @@ class RecordsSource:
         row_index = int(self._index[index])
         row, name = self._rows[row_index], self._rows.name(row_index)
         captions = self._read_captions(row, name)
+        negatives, negative_kinds = self._hard(
+            row, self._negatives, self._negative_kinds, len(captions), name
+        )
+        positives, positive_kinds = self._hard(
+            row, self._positives, self._positive_kinds, len(captions), name
+        )
         return Record(
             id=self._record_id(row, row_index),
             image=self._locate(self._image_name(row, name)),
             captions=captions,
-            negatives=self._per_caption(row, self._negatives, len(captions), name),
-            positives=self._per_caption(row, self._positives, len(captions), name),
+            negatives=negatives,
+            positives=positives,
+            negative_kinds=negative_kinds,
+            positive_kinds=positive_kinds,
             hard_images=[str(other) for other in self._list(row, self._hard_images, name)],
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
         )
+
+    def find(self, record_id: str) -> Record:
+        """Raises DataError if there is no such record, or if it cannot be read."""
+        for place in self._places_of_ids[record_id]:
+            record = self[place]
+            if record.id == record_id:
+                return record
+        raise DataError(f"{self._rows.path} has no record {record_id!r} in split {self._split!r}")
+
+    @functools.cached_property
+    def _places_of_ids(self) -> ids.Places:
+        """Reads every row, once, when the first record is looked for."""
+        found = []
+        for row_index in self._index:
+            try:
+                found.append(self._record_id(self._rows[int(row_index)], int(row_index)))
+            except DataError:
+                found.append("")  # cannot be read, so it cannot be found
+        return ids.Places(ids.hashes(found))
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         """The rows; columns that depend on the file are set here."""
@@ -152,7 +194,10 @@ class RecordsSource:
     def _check_columns(self) -> None:
         seen = self._rows.columns()
         named = {"image_column": [self._image], "caption_column": self._captions}
-        for option in ("id", "negatives", "positives", "hard_images", "group", "split_column"):
+        for option in (
+            *("id", "negatives", "positives", "negative_kinds", "positive_kinds"),
+            *("hard_images", "group", "split_column"),
+        ):
             column = getattr(self, f"_{option}")
             named[option if option == "split_column" else f"{option}_column"] = [column]
         named["meta_columns"] = self._meta
@@ -168,7 +213,7 @@ class RecordsSource:
                         f"columns: {seen}{hint}"
                     )
 
-    def _select(self) -> np.ndarray:
+    def _select(self, excluded: frozenset[str]) -> np.ndarray:
         """int64 (records,): the rows that belong to the split. Checks that ids are unique."""
         if not 0 <= self._holdout < 1:
             raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
@@ -177,8 +222,9 @@ class RecordsSource:
             raise ValueError(f"split {self._split!r} of {self._rows.path}: {self._split_advice}")
         chosen = np.ones(len(self._rows), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
-        if by_split or self._id is not None:
-            ids: set[int] = set()
+        left_out = 0
+        if by_split or excluded or self._id is not None:
+            seen: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
             for index in range(len(self._rows)):
                 try:
@@ -188,10 +234,19 @@ class RecordsSource:
                     continue
                 if by_split:
                     chosen[index] = self._belongs(row, splits)
+                if chosen[index] and self._identity(row) in excluded:
+                    chosen[index] = False
+                    left_out += 1
                 if self._id is not None and chosen[index]:
-                    self._check_unique(row, index, ids)
+                    self._check_unique(row, index, seen)
+            if left_out and not chosen.any():
+                raise ValueError(f"{self._rows.path}: `exclude` leaves no row of {self._split!r}")
             self._check_split(chosen, splits)
+        annotations.mention(self._rows.path, left_out, len(self._rows), "rows are excluded")
         return np.flatnonzero(chosen)
+
+    def _identity(self, row: dict[str, Any]) -> str:
+        return identity.identity(str(row.get(self._image)))
 
     def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
         if self._split_column is not None:
@@ -213,22 +268,22 @@ class RecordsSource:
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
-    def _check_unique(self, row: dict[str, Any], index: int, ids: set[int]) -> None:
+    def _check_unique(self, row: dict[str, Any], index: int, seen: set[int]) -> None:
         key = hash(str(row.get(self._id)))
-        if key in ids and row.get(self._id) is not None:
+        if key in seen and row.get(self._id) is not None:
             raise DataError(
                 f"{self._rows.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
             )
-        ids.add(key)
+        seen.add(key)
 
     def _fingerprint(self) -> str:
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
             self._hard_images, self._group, self._meta, self._split, self._split_column,
-            self._holdout,
+            self._holdout, self._negative_kinds, self._positive_kinds,
         ]  # fmt: skip
-        text = f"{self._rows.digest} {json.dumps(options)}"
+        text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def _check_first_images(self) -> None:
@@ -269,11 +324,33 @@ class RecordsSource:
             raise DataError(f"{name}: {column!r} is a list such as ['a', 'b']; got {value!r:.80}")
         return [value]
 
-    def _per_caption(
-        self, row: dict[str, Any], column: str | None, captions: int, name: str
-    ) -> list[list[str]]:
-        """One list of texts per caption; a flat list holds for each of them."""
-        return _texts(self._list(row, column, name), column, captions, name)
+    def _hard(
+        self,
+        row: dict[str, Any],
+        column: str | None,
+        kinds_column: str | None,
+        captions: int,
+        name: str,
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """One list of texts per caption, and one of their kinds; blank texts are left out."""
+        texts = _per_caption(self._list(row, column, name), column, captions, name)
+        cell = _literal(row, kinds_column, name)
+        if cell in (None, "", []):
+            return [[text for text in own if text.strip()] for own in texts], []
+        if isinstance(cell, str):
+            kinds = [[cell] * len(own) for own in texts]
+        else:
+            value = cell if isinstance(cell, list) else [cell]
+            kinds = _per_caption(value, kinds_column, captions, name)
+        if [*map(len, kinds)] != [*map(len, texts)]:
+            raise DataError(
+                f"{name}: {kinds_column!r} holds a kind for every text of {column!r}; got {cell!r}"
+            )
+        kept = [[place for place, text in enumerate(own) if text.strip()] for own in texts]
+        return (
+            [[own[place] for place in places] for own, places in zip(texts, kept, strict=True)],
+            [[own[place] for place in places] for own, places in zip(kinds, kept, strict=True)],
+        )
 
 
 def _literal(row: dict[str, Any], column: str | None, name: str) -> Any:
@@ -290,9 +367,10 @@ def _literal(row: dict[str, Any], column: str | None, name: str) -> Any:
     return value
 
 
-def _texts(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
+def _per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
+    """A list for each caption; a flat one holds for all of them."""
     if all(isinstance(text, str) for text in value):
-        return [[text for text in value if text.strip()]] * captions if value else []
+        return [value] * captions if value else []
     if len(value) != captions or not all(isinstance(texts, list) for texts in value):
         raise DataError(
             f"{name}: {column!r} is a list of texts or one list for each of {captions} captions; "
@@ -300,4 +378,4 @@ def _texts(value: list[Any], column: str | None, captions: int, name: str) -> li
         )
     if not all(isinstance(text, str) for texts in value for text in texts):
         raise DataError(f"{name}: {column!r} holds something that is not text: {value}")
-    return [[text for text in texts if text.strip()] for texts in value]
+    return value

@@ -1,13 +1,16 @@
 """The embedded world as a source: every picture is sampled, drawn and described when asked for."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.record import Record
-from input_pipeline.scenes import draw, grammar, sample
+from input_pipeline.record import DataError, Record
+from input_pipeline.scenes import draw, grammar, hard_image, sample
 from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.grammar import Caption
+from input_pipeline.scenes.hard_image import Pair
 from input_pipeline.scenes.stream import Stream
+from input_pipeline.scenes.world import Scene
 
 
 class ScenesSource:
@@ -15,7 +18,14 @@ class ScenesSource:
 
     Record i depends on the world, the split and i alone, not on `count`. `world_options` changes
     fields of `scenes.world.World`, `caption_options` fields of `scenes.grammar.Style`; pictures do
-    not depend on the captions. Raises ValueError for unknown names and impossible values.
+    not depend on the captions.
+
+    `hard_images` gives every record one hard image and lists (kind, share): "relation" and
+    "attribute", see `scenes.hard_image`. A record then has one caption, which names two objects,
+    and its hard image, found as "<id>~<kind>", the counterpart of that caption. Records of such a
+    source are not those of a source without: a scene that allows no hard image gives way.
+
+    Raises ValueError for unknown names and impossible values.
     """
 
     def __init__(
@@ -26,6 +36,7 @@ class ScenesSource:
         captions: int = 4,
         world_options: Mapping[str, Any] | None = None,
         caption_options: Mapping[str, Any] | None = None,
+        hard_images: Sequence[tuple[str, float]] = (),
     ):
         worlds.check_known("split", [split], sample.SPLITS)
         for name, value in (("count", count), ("captions", captions)):
@@ -36,7 +47,19 @@ class ScenesSource:
         self.split = split
         self._count = count
         self._captions = captions
+        self._shares = _shares(hard_images)
         self.fingerprint = f"{self.world.id}/{split}/{count}/captions-{self._caption_version()}"
+        if self._shares:
+            if captions != 1:
+                raise ValueError(
+                    f"with hard_images a picture has one caption, the counterpart of its hard "
+                    f"image's; got captions={captions}: set captions=1 and raise count instead "
+                    f"(pictures are drawn when asked for)"
+                )
+            for kind in self._shares:  # whether the world has such pictures
+                hard_image.draw_pair(self.world, split, 0, self.style, {kind: 1.0})
+            listed = "-".join(f"{kind}:{share:g}" for kind, share in self._shares.items())
+            self.fingerprint += f"/hard_images-{listed}"
 
     def _caption_version(self) -> str:
         """How many captions a picture has and in which style, in short."""
@@ -50,8 +73,52 @@ class ScenesSource:
         """Record `index` in [0, count). Raises IndexError outside."""
         if not 0 <= index < self._count:
             raise IndexError(f"record {index} of {self._count}")
+        record_id = self._id(index)
+        if self._shares:
+            pair = self._pair(index)
+            return _record(record_id, pair.scene, [pair.caption], f"{record_id}~{pair.kind}")
         scene = sample.sample_scene(self.world, self.split, index)
-        record_id = f"{self.world.id}/{self.split}/{index}"
         stream = Stream(f"{record_id}/captions")
-        captions = [grammar.describe(scene, stream, self.style).text for _ in range(self._captions)]
-        return Record(record_id, draw.draw(scene), captions, meta={"scene": scene.to_json()})
+        captions = [grammar.describe(scene, stream, self.style) for _ in range(self._captions)]
+        return _record(record_id, scene, captions)
+
+    def find(self, record_id: str) -> Record:
+        """The record of that id, or the hard image of one. Raises DataError if there is none."""
+        main, mark, kind = record_id.partition("~")
+        number = main.rpartition("/")[2]
+        index = int(number) if number.isdecimal() else -1
+        if 0 <= index < self._count and main == self._id(index):
+            if not mark:
+                return self[index]
+            if self._shares and (pair := self._pair(index)).kind == kind:
+                return _record(record_id, pair.hard_scene, [pair.hard_caption], main)
+        raise DataError(f"source {self.fingerprint!r} has no record {record_id!r}")
+
+    def _id(self, index: int) -> str:
+        return f"{self.world.id}/{self.split}/{index}"
+
+    def _pair(self, index: int) -> Pair:
+        return hard_image.draw_pair(self.world, self.split, index, self.style, self._shares)
+
+
+def _record(record_id: str, scene: Scene, captions: Sequence[Caption], *confused: str) -> Record:
+    """`confused`: the ids of its hard images."""
+    return Record(
+        record_id,
+        draw.draw(scene),
+        [caption.text for caption in captions],
+        hard_images=list(confused),
+        meta={"scene": scene.to_json()},
+    )
+
+
+def _shares(hard_images: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Kind -> share, as numbers that sum to 1."""
+    worlds.check_known("kind of hard image", [kind for kind, _ in hard_images], hard_image.KINDS)
+    shares = {kind: float(share) for kind, share in hard_images}
+    if len(shares) < len(hard_images) or any(share <= 0 for share in shares.values()):
+        raise ValueError(
+            f"hard_images lists each kind once with a share above 0; got {hard_images}"
+        )
+    total = sum(shares.values())
+    return {kind: share / total for kind, share in shares.items()}

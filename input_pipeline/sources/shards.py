@@ -3,18 +3,23 @@
 One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
 header (every field of the record but the image) and the encoded image. The manifest says how many
 records each shard holds, its size and sha256, what was left out and why, and what was asked for.
+Beside each shard lie the hashes of its records' ids (uint64, little endian), to find them by.
 """
 
+import functools
 import hashlib
 import json
 import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import ids
 
 MANIFEST = "manifest.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _LENGTH = struct.Struct("<I")
 
 
@@ -25,6 +30,8 @@ def encode(record: Record, image: bytes) -> bytes:
         "captions": list(record.captions),
         "negatives": [list(texts) for texts in record.negatives],
         "positives": [list(texts) for texts in record.positives],
+        "negative_kinds": [list(kinds) for kinds in record.negative_kinds],
+        "positive_kinds": [list(kinds) for kinds in record.positive_kinds],
         "hard_images": list(record.hard_images),
         "group": record.group,
         "meta": record.meta,
@@ -53,8 +60,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         complete, version = manifest["complete"], manifest["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}") from error
-    if version != FORMAT_VERSION:
-        raise DataError(f"{path} has format {version}, this version reads {FORMAT_VERSION}")
+    check_version(path, version)
     if not complete:
         raise DataError(
             f"{folder} is unfinished: run the same prepare command again to complete it"
@@ -62,18 +68,28 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def check_version(path: Path, version: int) -> None:
+    """Raises DataError for the manifest of another version of this program."""
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{path} has format {version}, this version reads {FORMAT_VERSION}; prepare the data "
+            "again into another folder"
+        )
+
+
 def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     """Shard name -> what is wrong with it, by the sha256 of the manifest. Reads every byte."""
     wrong = {}
-    for shard in manifest["shards"]:
-        path = folder / shard["name"]
+    files = [file for shard in manifest["shards"] for file in (shard, shard["ids"])]
+    for file in files:
+        path = folder / file["name"]
         if not path.is_file():
-            wrong[shard["name"]] = "missing"
+            wrong[file["name"]] = "missing"
             continue
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != shard["sha256"]:
-            wrong[shard["name"]] = f"sha256 {digest[:12]}..., should be {shard['sha256'][:12]}..."
+        with path.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if digest != file["sha256"]:
+            wrong[file["name"]] = f"sha256 {digest[:12]}..., should be {file['sha256'][:12]}..."
     return wrong
 
 
@@ -101,7 +117,9 @@ class ShardsSource:
         self.fingerprint = f"shards/{_digest(manifest)}"
         self._folder = folder
         full = [shard for shard in manifest["shards"] if shard["count"]]
-        _check_sizes(folder, manifest["shards"])
+        for shard in manifest["shards"]:
+            _check_size(folder, shard)
+            _check_size(folder, shard["ids"])
         if not full:
             raise DataError(f"{folder} holds no records")
         try:
@@ -125,14 +143,27 @@ class ShardsSource:
         except (RuntimeError, ValueError, TypeError) as error:  # array_record, JSON, Record
             raise DataError(f"entry {index} of {self._folder} is damaged: {error}") from error
 
+    def find(self, record_id: str) -> Record:
+        """Raises DataError if there is no such record, or if it cannot be read."""
+        for place in self._places[record_id]:
+            record = self[place]
+            if record.id == record_id:
+                return record
+        raise DataError(f"{self._folder} holds no record {record_id!r}")
 
-def _check_sizes(folder: Path, shards: list[dict[str, Any]]) -> None:
-    for shard in shards:
-        path = folder / shard["name"]
-        size = path.stat().st_size if path.is_file() else None
-        if size != shard["bytes"]:
-            found = "is missing" if size is None else f"has {size} bytes"
-            raise DataError(f"shard {path} {found}, the manifest says {shard['bytes']} bytes")
+    @functools.cached_property
+    def _places(self) -> ids.Places:
+        names = [shard["ids"]["name"] for shard in self.manifest["shards"]]
+        stored = [np.fromfile(self._folder / name, "<u8") for name in names]
+        return ids.Places(np.concatenate(stored).astype(np.uint64))
+
+
+def _check_size(folder: Path, entry: dict[str, Any]) -> None:
+    path = folder / entry["name"]
+    size = path.stat().st_size if path.is_file() else None
+    if size != entry["bytes"]:
+        found = "is missing" if size is None else f"has {size} bytes"
+        raise DataError(f"shard {path} {found}, the manifest says {entry['bytes']} bytes")
 
 
 def _digest(manifest: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ from vlc_jax import errors, evaluators
 def tiny_benchmark(protocol):
     images = (b"a", b"b") if protocol == "pairs" else (b"a",)
     captions = {"zeroshot": (), "retrieval": ("x",)}.get(protocol, ("x", "y"))
-    cases = [Case(str(n), images, captions, meta={"label": n}) for n in range(2)]
+    meta = {"positive": "z"}
+    cases = [Case(str(n), images, captions, meta={**meta, "label": n}) for n in range(2)]
     return Benchmark("b", cases, "v3", ("cat", "dog"), ("a {}",))
 
 
@@ -45,4 +46,6 @@ def test_unknown_benchmark_names_the_nearest():
 
 def test_unknown_option_names_the_nearest(constant_scorer):
     with pytest.raises(errors.UsageError, match=r"'ties'.*did you mean 'tie'"):
-        evaluators.evaluate("scenes_swap", tiny_benchmark("choice"), constant_scorer, ties="half")
+        evaluators.evaluate(
+            "scenes_attribute_swap", tiny_benchmark("choice"), constant_scorer, ties="half"
+        )

@@ -110,3 +110,9 @@ def test_groups_are_split_and_examples_without_group_left_out():
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(errors.DivergedError, match="2 of 3 on benchmark 'x'"):
         stats.require_finite(np.array([1.0, np.nan, np.inf]), "x")
+
+
+def test_mean_of_one_value_has_no_width_and_of_none_no_meaning():
+    assert stats.mean(np.array([0.3]), unit="score")[:5] == (0.3, 1, None, 0.3, 0.3)
+    with pytest.raises(ValueError, match="at least one example"):
+        stats.mean(np.array([]), unit="score")

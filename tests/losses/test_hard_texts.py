@@ -62,6 +62,16 @@ def test_mean_is_over_the_examples_the_loss_is_about(batch, per_example, total, 
     np.testing.assert_allclose(total(name, batch), expected, rtol=1e-5)
 
 
+def test_slots_choose_hard_negatives_by_their_place(batch, total):
+    every = float(total("svlc_negative", batch))
+    for slots, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
+        keys = ("negative", "negative_text", "negative_mask")
+        fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
+        some = float(total("svlc_negative", batch, slots=slots))
+        np.testing.assert_allclose(some, total("svlc_negative", fewer), rtol=1e-6)
+        assert abs(some - every) > 1e-3
+
+
 def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, per_example, total):
     mask = counted("svlc_negative", repeated)
     assert mask[5]

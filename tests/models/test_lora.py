@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from configs import default
+from configs.coco import svlc
 from vlc_jax import models
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lora
+from vlc_jax.weights import rename
 
 ATTENTION = "image/block_0/attention"
 RANK, ALPHA = 2, 3.0
@@ -110,6 +113,46 @@ def test_query_key_value_is_one_matrix_of_three_widths(make):
     )
 
 
+def test_a_convolution_is_adapted_as_loralib_adapts_it(make):
+    """(B A) viewed as the kernel, B of (outputs * patch, rank * patch), times alpha / rank."""
+    _, params, _ = make("clip")
+    tree = trained_tree(params, "image/patch_embedding/convolution/kernel")
+    adapter = tree["lora"]["image"]["patch_embedding"]["convolution"]["kernel"]
+    ours = params["image"]["patch_embedding"]["kernel"]
+    patch, outputs = 4, ours.shape[1]
+    assert adapter["a"].shape == (3 * patch, RANK * patch)
+    assert adapter["b"].shape == (RANK * patch, outputs * patch)
+    product = np.float64(adapter["b"]).T @ np.float64(adapter["a"]).T
+    change = ALPHA / RANK * product.reshape(outputs, 3, patch, patch)
+    codec = rename.convolution(patch)
+    (kernel,) = codec.save(np.asarray(ours))
+    (expected,) = codec.load(kernel + change)
+    merged = lora.merge(params, tree, ALPHA)["image"]["patch_embedding"]["kernel"]
+    np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_xavier_draws_both_factors_of_packed_attention_and_of_nothing_else(make):
+    _, params, _ = make("clip")
+    targets = ".*/(query_key_value|out|up)/kernel"
+    options = {"targets": targets, "rank": RANK, "b_initialisation": "xavier"}
+    tree = lora.init(jax.random.key(0), params, **options)
+    for name, adapter in lora.adapters(tree).items():
+        if not name.endswith("query_key_value/kernel"):
+            assert not adapter["b"].any()
+            continue
+        for part in adapter.values():  # uniform up to sqrt(6 / (fan_in + fan_out))
+            bound = (6 / sum(part.shape)) ** 0.5
+            assert 0.8 * bound < jnp.abs(part).max() <= bound
+    merged = lora.merge(params, tree, ALPHA)
+    changed = [
+        path
+        for path, x in flatten_dict(merged, sep="/").items()
+        if not np.array_equal(x, flatten_dict(params, sep="/")[path])
+    ]
+    assert changed
+    assert all(path.endswith(("query/kernel", "key_value/kernel")) for path in changed)
+
+
 def test_merged_weights_compute_what_the_factored_form_computes(make):
     _, params, _ = make("clip")
     tree = trained_tree(params, ".*/mlp/down/kernel")
@@ -128,6 +171,22 @@ def test_a_parameter_trained_in_full_replaces_the_frozen_one(make):
     merged = lora.merge(params, tree, ALPHA)
     assert merged["logit_scale"] == tree["logit_scale"] != params["logit_scale"]
     assert jax.tree.structure(merged) == jax.tree.structure(params)
+
+
+def test_adapter_sizes_of_svlc():
+    """Rank 4 in ViT-B/32 as SVLC's code has it: packed attention, the convolution's factors."""
+    config = default.get_config()
+    with config.unlocked():
+        svlc.use_lora(config)
+    options = {key: value for key, value in config.lora.items() if key != "alpha"}
+    model = models.build("clip", "B/32")
+    shapes = jax.eval_shape(lambda: models.init(model, jax.random.key(0)))
+    tree = jax.eval_shape(lambda p: lora.init(jax.random.key(0), p, **options), shapes)
+    assert set(tree) == {"lora"}
+    count = sum(x.size for x in jax.tree.leaves(tree))
+    per_width = 4 * (1 + 3) + 4 * (1 + 1) + 2 * 4 * (1 + 4)  # in_proj, out_proj, two of 4 x width
+    convolution = (4 * 32) * (3 * 32 + 768 * 32)
+    assert count == 12 * per_width * (768 + 512) + convolution
 
 
 def test_published_adapter_sizes():
@@ -154,6 +213,10 @@ def test_published_adapter_sizes():
         ({"targets": ".*/query/kernel", "full": ".*/query/kernel"}, "choose one"),
         ({"targets": ".*/query/kernel", "full": "logit_sclae"}, "matches no whole name"),
         ({"targets": ".*/query/kernel", "initialisation": "xavier"}, "gaussian"),
+        ({"targets": ".*/query_key_value/kernel", "b_initialisation": "gaussian"}, "xavier"),
+        ({"targets": ".*/query/kernel", "b_initialisation": "xavier"}, "has none of"),
+        ({"targets": ".*/convolution/kernel", "dora": True}, "DoRA has no columns"),
+        ({"targets": ".*/patch_embedding/.*"}, "the same matrix"),
     ],
 )
 def test_wrong_requests(make, options, message):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(scope="session")
 def there() -> Callable[..., None]:
@@ -25,7 +27,7 @@ def there() -> Callable[..., None]:
             text=True,
             timeout=900,
             check=False,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
         )
         assert done.returncode == 0, done.stderr
 

@@ -24,9 +24,19 @@ FINAL = {  # protocol or benchmark -> fraction right at the end
     "pair_accuracy": 0.26,
     "individual_accuracy": 0.52,
     "group_score": 0.09,
+    "augmented_accuracy": 0.22,
+    "original_accuracy": 0.88,
+    "brittleness": 0.64,
 }
 CHANCE = {"choice": 1 / 2, "zeroshot": 1 / 10, "retrieval": 1 / 1000}
-PAIRS_CHANCE = {"pair_accuracy": 1 / 4, "individual_accuracy": 1 / 2, "group_score": 1 / 6}
+METRIC_CHANCE = {
+    "pair_accuracy": 1 / 4,
+    "individual_accuracy": 1 / 2,
+    "group_score": 1 / 6,
+    "augmented_accuracy": 1 / 3,
+    "original_accuracy": 1 / 2,
+    "brittleness": 1 / 3,
+}
 
 
 def write_json(path: Path, value) -> None:
@@ -54,7 +64,7 @@ def config() -> dict:
 def env() -> dict:
     return {
         "command": "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart "
-        "--workdir runs/demo",
+        "--workdir runs/demo/clip",
         "commit": "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
         "hardware": {
             "platform": "cpu",
@@ -108,14 +118,17 @@ def result(name: str, step: int) -> dict:
     count = 1000 if protocol == "retrieval" else 2000
     found = {}
     for metric in SUMMARIES[protocol]:
-        chance = PAIRS_CHANCE.get(metric, CHANCE.get(protocol))
+        chance = METRIC_CHANCE.get(metric, CHANCE.get(protocol))
         final = FINAL.get(metric, FINAL.get(name, 0.72))
         value = chance + (final - chance) * (1 - np.exp(-step / 150)) / (1 - np.exp(-512 / 150))
         right = np.arange(count) < round(value * count)
         found[metric] = stats.proportion(right, chance, np.arange(count) < 3)._asdict()
-    if protocol in ("choice", "pairs"):
-        headline = next(iter(found))
-        found |= {f"{headline}/{group}": found[headline] for group in ("colour", "size")}
+    if protocol in ("choice", "triplet", "pairs"):
+        of = list(found) if protocol == "triplet" else list(found)[:1]
+        found |= {f"{name}/{group}": found[name] for name in of for group in ("colour", "size")}
+    if protocol == "triplet":
+        scores = np.linspace(0.1, 0.6, count)
+        found["mean_score_correct"] = stats.mean(scores, unit="score")._asdict()
     if protocol == "retrieval":
         ranks = np.arange(count) % 17 + 1
         found["image_to_text_mean_rank"] = stats.bootstrapped(
@@ -146,6 +159,11 @@ def write_examples(folder: Path, protocol: str, step: int) -> None:
             matrix = np.round(0.6 + 0.2 * rng.random((2, 2)), 4)
             is_pair = matrix[0, 0] > matrix[0, 1] and matrix[1, 1] > matrix[1, 0]
             rows.append(row | {"scores": matrix.tolist(), "correct": bool(is_pair)})
+        elif protocol == "triplet":
+            triplet = [*scores.tolist(), [0.9, 0.5][n % 2]]
+            captions = [first, second, "a green square right of a red circle"]
+            row |= {"captions": captions, "positives": [2], "scores": triplet}
+            rows.append(row | {"correct": bool(min(triplet[0], triplet[2]) > triplet[1])})
         else:
             rows.append(row | {"scores": scores.tolist()})
         for k in range(2 if protocol == "pairs" else 1):
@@ -190,7 +208,7 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
     for name in names:
         for step in (250, 500, 512) if outcome == "done" else (250,):
             write_json(path / "evals" / name / f"{step}.json", result(name, step))
-        if name in ("scenes_attribute_swap", "scenes_whatsup"):
+        if name in ("scenes_attribute_swap", "scenes_swap", "scenes_whatsup"):
             write_examples(path / "evals" / name, EVALUATIONS[name][1], step)
     return path
 
@@ -206,6 +224,6 @@ def _write_workdir():
     return write_workdir
 
 
-@pytest.fixture(name="write_json")
+@pytest.fixture(scope="session", name="write_json")
 def _write_json():
     return write_json

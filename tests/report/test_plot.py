@@ -57,7 +57,7 @@ def test_words_say_first_and_last_value_and_escape_what_html_would_read():
 
 def test_bars_carry_value_verdict_and_chance():
     svg = PICTURES["bars"]().svg
-    for text in ("90.0", "50.0  ≈ chance", "20.0  below chance"):
+    for text in ("90.0", "50.0  ≈ chance", "20.0  worse than chance"):
         assert f">{text}<" in svg
     assert "chance 50.0" in PICTURES["bars"]().words
 

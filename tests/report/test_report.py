@@ -1,4 +1,3 @@
-import html.parser
 import re
 import subprocess
 import sys
@@ -8,37 +7,10 @@ import pytest
 from PIL import Image
 
 from input_pipeline.benchmarks import Benchmark
+from tests.report.pages import Page
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import plot, workdir
-
-VOID = {"meta", "img", "br", "link"}
-
-
-class Page(html.parser.HTMLParser):
-    """Collects what a page refers to, its ids, and whether its tags close in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.crossed, self.ids, self.links, self.tags = [], [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        facts = dict(attributes)
-        self.tags.append((tag, facts))
-        self.ids += [facts["id"]] if "id" in facts else []
-        self.links += [facts[key] for key in ("src", "href", "xlink:href") if key in facts]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.crossed.append(tag)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +86,21 @@ def test_examples_mark_the_correct_caption_and_the_models_mistake(done):
         assert list(scores) == sorted(scores, reverse=True)
         assert classes[0] == (["correct", "chosen"] if kind == "right" else ["mistake", "chosen"])
         assert ("correct" in classes[1]) == (kind == "wrong")
+
+
+def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negative(done):
+    page = text_of(done)[0]
+    section = page[page.index("<h3><code>scenes_swap") : page.index("<h3><code>scenes_whatsup")]
+    examples = re.findall(r'<div class="example (\w+)-answer">(.*?)</ol>', section, re.DOTALL)
+    orders = set()
+    for kind, text in examples:
+        classes = [found.split() for found in re.findall(r'<li class="(.*?)">', text)]
+        order = tuple("correct" in found for found in classes)
+        assert kind == ("right" if order == (True, True, False) else "wrong")
+        assert ["chosen" in found for found in classes] == [True, False, False]
+        assert ("mistake" in classes[0]) != order[0]
+        orders.add(order)
+    assert (True, False, True) in orders  # brittle: the preferred caption is correct, yet wrong
 
 
 def test_small_images_are_enlarged_without_blur(done):
@@ -233,14 +220,14 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     estimate = evaluators.Estimate(0.5, 8, 0.5, 0.2, 0.8, 0.125)
     result = evaluators.EvalResult({"accuracy": estimate, "accuracy/a": estimate}, [])
     benchmark = Benchmark("b", [], "1")
-    name = "scenes_swap"
+    name = "scenes_objects"
     written = evaluators.to_json(name, benchmark, result, step=3, options={}, seconds=1.0)
     write_json(tmp_path / "evals" / name / "3.json", written)
     report.print_table([written])
     first = capsys.readouterr().out
     report.print_table(tmp_path)
     assert capsys.readouterr().out == first
-    line = next(line for line in first.splitlines() if "scenes_swap" in line)
+    line = next(line for line in first.splitlines() if "scenes_objects" in line)
     assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
 
 

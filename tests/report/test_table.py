@@ -42,6 +42,14 @@ def test_verdict_compares_the_interval_with_chance(low, high, chance, unit, verd
     assert row.verdict == verdict
 
 
+@pytest.mark.parametrize("name", ["brittleness", "brittleness_macro", "brittleness/size"])
+def test_brittleness_is_better_below_chance(name):
+    found = {"low": metric(0.1, 0.05, 0.15, 1 / 3), "high": metric(0.6, 0.55, 0.65, 1 / 3)}
+    for kind, verdict in (("low", "above"), ("high", "below")):
+        (row,) = table.rows([result(metrics={name: found[kind]})], everything=True)
+        assert row.verdict == verdict
+
+
 def test_summary_decides_which_metrics_are_shown_and_in_which_order():
     metrics = {"a/x": metric(), "a": metric(), "b": metric(), "c": metric()}
     with_summary = result(metrics=metrics, summary=["c", "a", "gone"])
@@ -62,6 +70,20 @@ def test_one_headline_per_benchmark_and_both_directions_of_retrieval():
     choice = result(metrics={"accuracy": metric(), "other": metric()})
     found = [(row.benchmark, row.metric) for row in table.headlines([retrieval, choice])]
     assert found == [("r", "image_to_text_r1"), ("r", "text_to_image_r1"), ("b", "accuracy")]
+
+
+def test_headlines_of_triplets_are_all_three():
+    names = ["augmented_accuracy", "original_accuracy", "brittleness", "mean_score_correct"]
+    found = table.headlines([result(protocol="triplet", metrics={n: metric() for n in names})])
+    assert [row.metric for row in found] == names[:3]
+    assert [row.words for row in found] == ["augmented", "original", "brittleness ↓"]
+
+
+def test_scores_are_no_percentages():
+    score = metric(-0.2341, -0.25, 0.1, None, ties=None, unit="score")
+    (row,) = table.rows([result(metrics={"mean_score_correct": score})])
+    assert (table.number(row, row.value), table.interval(row)) == ("-0.234", "-0.250–0.100")
+    assert row.verdict == ""
 
 
 @pytest.mark.parametrize("broken", [None, "0.5", {}, {"value": None}, {"value": float("nan")}])

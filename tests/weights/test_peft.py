@@ -51,7 +51,13 @@ def test_a_patch_embedding_is_a_convolution():
 
 
 @pytest.mark.parametrize(
-    "name", ["image/pooling/attention/query/kernel", "image/stem_0/kernel", "text/head/kernel"]
+    "name",
+    [
+        "image/pooling/attention/query/kernel",
+        "image/patch_embedding/convolution/kernel",
+        "image/stem_0/kernel",
+        "text/head/kernel",
+    ],
 )
 def test_a_matrix_without_a_module_is_refused_by_name(name):
     with pytest.raises(WeightsError, match=f"no module for the adapter of {name}"):

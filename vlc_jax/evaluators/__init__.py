@@ -6,7 +6,7 @@ from typing import Any
 
 from input_pipeline.benchmarks import Benchmark
 from vlc_jax import errors
-from vlc_jax.evaluators import choice, pairs, retrieval, zeroshot
+from vlc_jax.evaluators import choice, pairs, retrieval, triplet, zeroshot
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
 
@@ -28,6 +28,7 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
     "choice": choice.evaluate,
     "pairs": pairs.evaluate,
     "retrieval": retrieval.evaluate,
+    "triplet": triplet.evaluate,
     "zeroshot": zeroshot.evaluate,
 }
 
@@ -43,8 +44,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {  # benchmark -> (reader, protocol)
     "scenes_attribute_swap": ("scenes_attribute_swap", "choice"),
     "scenes_relation_swap": ("scenes_relation_swap", "choice"),
     "scenes_order": ("scenes_order", "choice"),
-    "scenes_replace": ("scenes_replace", "choice"),
-    "scenes_swap": ("scenes_swap", "choice"),
+    "scenes_replace": ("scenes_replace", "triplet"),
+    "scenes_replace_unseen": ("scenes_replace_unseen", "triplet"),
+    "scenes_swap": ("scenes_swap", "triplet"),
+    "scenes_swap_relation": ("scenes_swap_relation", "triplet"),
     "scenes_held_attribute_swap": ("scenes_held_attribute_swap", "choice"),
     "scenes_held_relation_swap": ("scenes_held_relation_swap", "choice"),
     "scenes_negation": ("scenes_negation", "choice"),
@@ -55,6 +58,7 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
     "choice": ("accuracy",),
     "pairs": ("pair_accuracy", "individual_accuracy", "group_score"),
     "retrieval": ("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
+    "triplet": ("augmented_accuracy", "original_accuracy", "brittleness"),
     "zeroshot": ("accuracy", "accuracy_top5", "mean_per_class_recall"),
 }
 

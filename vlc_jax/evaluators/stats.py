@@ -2,7 +2,8 @@
 
 All intervals are two-sided 95 %. Proportions get Wilson's score interval, which stays inside
 [0, 1] and keeps a width when every example is right; means of group accuracies get the interval
-that follows from the groups' Wilson intervals; anything else is bootstrapped with a fixed seed.
+that follows from the groups' Wilson intervals; mean scores the normal one; ranks are bootstrapped
+with a fixed seed.
 """
 
 import json
@@ -24,7 +25,8 @@ SEED = 0
 class Estimate(NamedTuple):
     """One metric: its value, what chance would give, and its 95 % interval [low, high].
 
-    Fractions lie in [0, 1]; `unit` is "rank" for the few metrics that count places instead.
+    Fractions lie in [0, 1]; `unit` is "rank" for the few metrics that count places instead, and
+    "score" for means of the model's own scores, which no chance belongs to.
     `count` is the number of decisions behind the value, `ties` the share of them in which the
     correct option shared the highest score with a wrong one (None where ties make no sense).
     """
@@ -152,6 +154,16 @@ def bootstrapped(
         rng=np.random.default_rng(SEED),
     ).confidence_interval
     return Estimate(value, values.size, chance, float(found.low), float(found.high), unit=unit)
+
+
+def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
+    """The mean of many values of any range, with the normal interval of its standard error."""
+    values = np.asarray(values, np.float64)
+    if not values.size:
+        raise ValueError("a mean needs at least one example")
+    value = float(values.mean())
+    half = Z * float(values.std(ddof=1)) / np.sqrt(values.size) if values.size > 1 else 0.0
+    return Estimate(value, values.size, None, float(value - half), float(value + half), unit=unit)
 
 
 def per_group(

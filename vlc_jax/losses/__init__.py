@@ -71,7 +71,7 @@ LOSSES: dict[str, dict[str, PerExample]] = {
         ),
     },
 }
-OPTIONS = ("weight", "implementation", "chunk", "duplicates")
+OPTIONS = ("weight", "implementation", "chunk", "duplicates", "slots")
 
 # Texts besides the caption that a loss needs in the batch.
 TEXTS: dict[str, tuple[str, ...]] = {
@@ -97,7 +97,8 @@ def total(
 
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
-      absent) | "mask" (losses/pairs.py)}.
+      absent) | "mask" (losses/pairs.py), "slots": (first, last + 1 or None) of an example's hard
+      negatives that the loss is about (all when absent)}.
     batch: its "mask" says which examples are real; each loss is a mean over those, or
       (`OF_OWN_TEXTS`) over those of them that have the hard negatives or positives it is about.
     mesh: for ring; the batch is sharded over all its axes.
@@ -129,6 +130,7 @@ def _per_example(
     implementation: str = "dense",
     chunk: int | None = None,
     duplicates: str = "keep",
+    slots: tuple[int, int | None] = (0, None),
 ) -> tuple[Float[Array, "batch"], Bool[Array, "batch"]]:
     """The loss of each example, and which of them count in its mean."""
     del weight  # `total` applies it
@@ -146,7 +148,7 @@ def _per_example(
             f"chunk, the images at a time, goes with implementation 'chunked' and with no other; "
             f"the loss {name} has implementation {implementation!r} and chunk {chunk}"
         )
-    members, options = pairs.members(batch, duplicates), {}
+    members, options = pairs.members(batch, duplicates, slots), {}
     if implementation == "chunked":
         options = {"chunk": chunk}
     if implementation == "ring":

@@ -40,21 +40,31 @@ class Members(NamedTuple):
     names: Names | None = None
 
 
-def members(batch: Mapping[str, Array], duplicates: str = "keep") -> Members:
+def members(
+    batch: Mapping[str, Array],
+    duplicates: str = "keep",
+    slots: tuple[int, int | None] = (0, None),
+) -> Members:
     """The members of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
-    Raises UsageError unless `duplicates` is "keep" or "mask".
+    Hard negatives whose places are not in range(*slots) are taken for missing. Raises UsageError
+    unless `duplicates` is "keep" or "mask".
     """
     errors.known("value of duplicates", duplicates, DUPLICATES)
     names = None
     if duplicates == "mask":
         texts = (batch.get(key) for key in ("text", "negative_text", "positive_text"))
         names = Names(batch["id"], *(None if text is None else name(text) for text in texts))
-    mask = batch["mask"]
+    mask, negative_mask = batch["mask"], batch.get("negative_mask")
+    if negative_mask is not None:
+        places = jnp.arange(negative_mask.shape[1])
+        first, stop = slots
+        is_in = (places >= first) & (places < (len(places) if stop is None else stop))
+        negative_mask &= is_in[None]
     return Members(
         mask,
         jnp.arange(len(mask)),
-        batch.get("negative_mask"),
+        negative_mask,
         batch.get("positive_mask"),
         names,
     )

@@ -7,6 +7,7 @@ parameters that are trained in full, at their own places. `merge` puts it onto t
 """
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -28,6 +29,10 @@ INITIALISATIONS = {  # of a, as peft names them; b starts at zero
 }
 
 
+PACKED = "query_key_value/kernel"
+CONVOLUTION = "patch_embedding/convolution/kernel"
+
+
 class Columns(NamedTuple):
     """Some columns of a kernel."""
 
@@ -36,12 +41,26 @@ class Columns(NamedTuple):
     stop: int
 
 
-def matrices(shapes: Mapping[str, Any]) -> dict[str, tuple[Columns, ...]]:
-    """Every matrix that can have an adapter, by name: where its columns lie in the parameters.
+class Place(NamedTuple):
+    """Where a matrix lies: columns of kernels, side by side.
+
+    patch: above 1 those of a patch embedding, whose matrix is the one that loralib makes of a
+    convolution: the numbers of (outputs, channels, patch, patch) in this order, read as
+    (outputs * patch, channels * patch), and here transposed.
+    """
+
+    columns: tuple[Columns, ...]
+    patch: int = 1
+
+
+def matrices(shapes: Mapping[str, Any]) -> dict[str, Place]:
+    """Every matrix that can have an adapter, by name, and where it lies in the parameters.
 
     The name is the parameter's path. Of an attention there are "query/kernel", "key/kernel" and
     "value/kernel", although keys and values share a parameter, and "query_key_value/kernel": the
-    three as one matrix, as an adapter of torch's packed in_proj sees them.
+    three as one matrix, as an adapter of torch's packed in_proj sees them. A patch embedding is
+    "patch_embedding/kernel", a dense layer over pixels, and "patch_embedding/convolution/kernel",
+    with factors of `patch` times the rank, as loralib adapts a convolution.
     """
     found = {}
     for path, leaf in flatten_dict(dict(shapes), sep="/").items():
@@ -49,17 +68,21 @@ def matrices(shapes: Mapping[str, Any]) -> dict[str, tuple[Columns, ...]]:
             continue
         width = leaf.shape[-1]
         if not path.endswith("/key_value/kernel"):
-            found[path] = (Columns(path, 0, width),)
+            found[path] = Place((Columns(path, 0, width),))
+            if path.endswith("patch_embedding/kernel"):
+                patch = math.isqrt(leaf.shape[0] // 3)
+                found[path.replace("patch_embedding/kernel", CONVOLUTION)] = Place(
+                    found[path].columns, patch
+                )
             continue
         attention = path.removesuffix("key_value/kernel")
         query = f"{attention}query/kernel"
         key_value = (Columns(path, 0, width // 2), Columns(path, width // 2, width))
         found[f"{attention}key/kernel"], found[f"{attention}value/kernel"] = (
-            (half,) for half in key_value
+            Place((half,)) for half in key_value
         )
-        found[f"{attention}query_key_value/kernel"] = (
-            Columns(query, 0, width // 2),
-            Columns(path, 0, width),
+        found[f"{attention}{PACKED}"] = Place(
+            (Columns(query, 0, width // 2), Columns(path, 0, width))
         )
     return found
 
@@ -72,39 +95,60 @@ def init(
     rank: int,
     dora: bool = False,
     initialisation: str = "uniform",
+    b_initialisation: str = "zeros",
     full: str = "",
 ) -> dict[str, Any]:
     """A trained tree that changes nothing yet.
 
     targets: regular expression of whole names in `matrices`.   rank: of every adapter.
-    initialisation: of a; uniform | gaussian.   full: regular expression of whole paths of other
-    parameters that are trained beside the adapters.
+    initialisation: of a; uniform | gaussian.   b_initialisation: zeros | xavier; with xavier a and
+    b of every "query_key_value/kernel" are Xavier-uniform, as in SVLC's code, which changes the
+    model before its first step.   full: regular expression of whole paths of other parameters that
+    are trained beside the adapters.
     Raises UsageError for an expression that matches nothing, and for adapters that overlap.
     """
     known("initialisation of an adapter", initialisation, INITIALISATIONS)
+    known("b_initialisation of an adapter", b_initialisation, ("zeros", "xavier"))
     flat = flatten_dict(dict(params), sep="/")
     chosen = _chosen(targets, matrices(params))
     trained = _matching(full, flat, "config.lora.full") if full else {}
-    touched = {columns.path for pieces in chosen.values() for columns in pieces}
+    touched = {columns.path for place in chosen.values() for columns in place.columns}
     if both := sorted(touched & trained.keys()):
         raise UsageError(f"{both[0]} has an adapter and is in config.lora.full; choose one")
+    is_xavier = {name: b_initialisation == "xavier" and name.endswith(PACKED) for name in chosen}
+    if b_initialisation == "xavier" and not any(is_xavier.values()):
+        raise UsageError(
+            f"config.lora.b_initialisation 'xavier' is of .*/{PACKED}, which config.lora.targets "
+            f"{targets!r} has none of"
+        )
     keys = jax.random.split(key, len(chosen))
-    for seed, (name, pieces) in zip(keys, chosen.items(), strict=True):
-        matrix = _read(flat, pieces)
+    for seed, (name, place) in zip(keys, chosen.items(), strict=True):
+        matrix = _read(flat, place)
         *layers, inputs, outputs = matrix.shape
-        if not 0 < rank <= min(inputs, outputs):
-            raise UsageError(
-                f"config.lora.rank must be from 1 to {min(inputs, outputs)}, the smaller side of "
-                f"{name}; got {rank}"
-            )
-        adapter = {
-            "a": INITIALISATIONS[initialisation](seed, (*layers, inputs, rank)),
-            "b": jnp.zeros((*layers, rank, outputs)),
-        }
+        _check(name, place, min(inputs, outputs), rank, dora)
+        inner = rank * place.patch
+        first, second = (*layers, inputs, inner), (*layers, inner, outputs)
+        if is_xavier[name]:
+            xavier = jax.nn.initializers.xavier_uniform()
+            adapter = {"a": xavier(seed, first), "b": xavier(jax.random.fold_in(seed, 1), second)}
+        else:
+            adapter = {"a": INITIALISATIONS[initialisation](seed, first), "b": jnp.zeros(second)}
         if dora:
             adapter["magnitude"] = _norms(matrix)
         trained |= {f"{LORA}/{name}/{part}": value for part, value in adapter.items()}
     return unflatten_dict(trained, sep="/")
+
+
+def _check(name: str, place: Place, smaller_side: int, rank: int, dora: bool) -> None:
+    if not 0 < rank <= smaller_side:
+        raise UsageError(
+            f"config.lora.rank must be from 1 to {smaller_side}, the smaller side of {name}; got "
+            f"{rank}"
+        )
+    if dora and place.patch > 1:
+        raise UsageError(
+            f"DoRA has no columns in {name}; name the patch embedding's own kernel instead"
+        )
 
 
 def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -> dict[str, Any]:
@@ -118,7 +162,7 @@ def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -
     flat |= flatten_dict({k: v for k, v in trained.items() if k != LORA}, sep="/")
     for name, adapter in adapters(trained).items():
         matrix = _read(flat, where[name])
-        scale = alpha / adapter["a"].shape[-1]
+        scale = alpha * where[name].patch / adapter["a"].shape[-1]
         matrix += scale * jnp.matmul(adapter["a"], adapter["b"], precision="highest")
         if "magnitude" in adapter:
             length = jax.lax.stop_gradient(_norms(matrix))
@@ -137,11 +181,9 @@ def adapters(trained: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
     return found
 
 
-def _chosen(
-    targets: str, where: Mapping[str, tuple[Columns, ...]]
-) -> dict[str, tuple[Columns, ...]]:
+def _chosen(targets: str, where: Mapping[str, Place]) -> dict[str, Place]:
     chosen = _matching(targets, where, "config.lora.targets")
-    taken = [(columns, name) for name, pieces in chosen.items() for columns in pieces]
+    taken = [(columns, name) for name, place in chosen.items() for columns in place.columns]
     for (one, name), (other, second) in itertools.combinations(taken, 2):
         if one.path == other.path and one.start < other.stop and other.start < one.stop:
             raise UsageError(
@@ -162,17 +204,25 @@ def _matching(regex: str, names: Mapping[str, Any], field: str) -> dict[str, Any
     return found
 
 
-def _read(flat: Mapping[str, Array], pieces: tuple[Columns, ...]) -> Float[Array, "*l inputs out"]:
-    parts = [flat[path][..., start:stop] for path, start, stop in pieces]
-    return jnp.concatenate(parts, axis=-1)
+def _read(flat: Mapping[str, Array], place: Place) -> Float[Array, "*l inputs out"]:
+    parts = [flat[path][..., start:stop] for path, start, stop in place.columns]
+    matrix, patch = jnp.concatenate(parts, axis=-1), place.patch
+    if patch == 1:
+        return matrix
+    kernel = matrix.reshape(patch, patch, -1, matrix.shape[-1])  # row, column, channel, output
+    return kernel.transpose(3, 2, 0, 1).reshape(-1, kernel.shape[2] * patch).T
 
 
 def _written(
-    flat: Mapping[str, Array], pieces: tuple[Columns, ...], matrix: Float[Array, "*l inputs out"]
+    flat: Mapping[str, Array], place: Place, matrix: Float[Array, "*l inputs out"]
 ) -> dict[str, Array]:
-    """The parameters that `pieces` lie in, with `matrix` in their place."""
+    """The parameters that `place` is in, with `matrix` there."""
+    if place.patch > 1:
+        patch, outputs = place.patch, matrix.shape[-1] // place.patch
+        kernel = matrix.T.reshape(outputs, -1, patch, patch)
+        matrix = kernel.transpose(2, 3, 1, 0).reshape(-1, outputs)
     written, at = {}, 0
-    for path, start, stop in pieces:
+    for path, start, stop in place.columns:
         part = matrix[..., at : at + stop - start]
         written[path] = flat[path].at[..., start:stop].set(part)
         at += stop - start

@@ -46,19 +46,20 @@ def _by_image(example: Example) -> list[list[float]]:
 
 
 def _show(example: Example, low: float, high: float) -> list[Shown]:
-    """Caption k is the right one for image k."""
+    """Caption k is right for image k, and so are the hard positives of a triplet."""
     shown = []
     for k, (file, row) in enumerate(zip(example.images, _by_image(example), strict=False)):
-        others = [i for i in range(len(row)) if i != k]
-        best = max(others, key=lambda i: row[i], default=k)
-        is_right = best == k or row[k] > row[best]
+        right = [k, *example.row.get("positives", ())]
+        wrong = [i for i in range(len(row)) if i not in right]
+        is_right = all(row[i] > row[j] for i in right for j in wrong)
+        chosen = max([*wrong, *right], key=lambda i: row[i])  # of equals a wrong one
         options = [
             Option(
                 caption=str(caption),
                 score=score,
                 share=0.04 + 0.96 * (score - low) / (high - low) if high > low else 0.5,
-                is_correct=i == k,
-                is_chosen=i == (k if is_right else best),
+                is_correct=i in right,
+                is_chosen=i == chosen,
             )
             for i, (caption, score) in enumerate(zip(example.row["captions"], row, strict=True))
         ]

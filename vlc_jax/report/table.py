@@ -9,16 +9,21 @@ from typing import Any
 import rich.box
 import rich.table
 
-PROTOCOLS = ("retrieval", "zeroshot", "choice", "pairs")  # the order of a table
+PROTOCOLS = ("retrieval", "zeroshot", "choice", "triplet", "pairs")  # the order of a table
 WORDS = {  # metric -> the words for it; others are shown as they are, underscores as spaces
     "accuracy_macro": "mean of groups",
     "accuracy_top5": "top-5 accuracy",
+    "augmented_accuracy": "augmented",
+    "original_accuracy": "original",
+    "brittleness": "brittleness ↓",  # the only one that is better when small
     "mean_per_class_recall": "class recall",
     "pair_accuracy": "pair",
     "individual_accuracy": "individual",
     **{f"image_to_text_r{k}": f"image→text R@{k}" for k in (1, 5, 10)},
     **{f"text_to_image_r{k}": f"text→image R@{k}" for k in (1, 5, 10)},
 }
+UNITS = ("fraction", "rank", "score")
+BESIDE = ("text_to_image_r1", "original_accuracy", "brittleness")  # shown beside the headline
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,19 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """How the 95 % interval compares with chance: "above" is better; "at", "below", or ""."""
+        """How the 95 % interval compares with chance: "above" is better than it, "below" worse, so
+        that a brittleness above 1/3 is "below"; "at"; or "".
+        """
         if self.chance is None or self.low is None or self.high is None:
             return ""
         if self.low <= self.chance <= self.high:
             return "at"
-        is_greater, small_is_good = self.low > self.chance, self.unit == "rank"
-        return "above" if is_greater != small_is_good else "below"
+        is_greater = self.low > self.chance
+        return "above" if is_greater != self.is_better_small else "below"
+
+    @property
+    def is_better_small(self) -> bool:
+        return self.unit == "rank" or self.metric.startswith("brittleness")
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
@@ -62,7 +73,7 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     its value gives no row.
     """
     found = []
-    for result in sorted(results, key=_order):
+    for result in sorted(results, key=lambda result: place(result.get("protocol"))):
         metrics = result["metrics"]
         wanted = list(metrics)
         if not everything:
@@ -75,10 +86,12 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
 
 
 def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
-    """The first row of each benchmark; for retrieval R@1 in both directions."""
-    found: dict[tuple[str, bool], Row] = {}
+    """The first row of each benchmark, and those that say little without each other: R@1 in both
+    directions, the three metrics of triplets.
+    """
+    found: dict[tuple[str, str], Row] = {}
     for row in rows(results):
-        found.setdefault((row.benchmark, row.metric == "text_to_image_r1"), row)
+        found.setdefault((row.benchmark, row.metric if row.metric in BESIDE else ""), row)
     return list(found.values())
 
 
@@ -138,18 +151,23 @@ def to_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
+def place(protocol: Any) -> int:
+    """Where the results of a protocol stand in a table; unknown ones come last."""
+    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
+
+
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
-    "Values in percent (ranks as counted). ≈ chance lies inside the 95 % interval, ▼ below chance. "
-    "Ties count as errors."
+    "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
+    "▼ worse than chance. Ties count as errors."
 )
 
 
 def number(row: Row, value: float | None) -> str:
-    """A value in the row's unit: percent with one decimal, or a rank."""
-    if row.unit == "rank":
-        return "–" if value is None else f"{value:.1f}"
-    return percent(value)
+    """A value in the row's unit: percent with one decimal, a rank, or a score."""
+    if row.unit == "fraction":
+        return percent(value)
+    return "–" if value is None else f"{value:.{1 if row.unit == 'rank' else 3}f}"
 
 
 def percent(value: float | None) -> str:
@@ -174,11 +192,6 @@ def _summary(result: dict[str, Any]) -> list[str]:
     return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
 
 
-def _order(result: dict[str, Any]) -> int:
-    protocol = result.get("protocol")
-    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
-
-
 def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
     if not isinstance(metric, dict):
         return None
@@ -191,7 +204,7 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         protocol=str(result.get("protocol")),
         metric=name,
         count=None if count is None else int(count),
-        unit="rank" if metric.get("unit") == "rank" else "fraction",
+        unit=unit if (unit := metric.get("unit")) in UNITS else "fraction",
         step=result["step"],
         **numbers,
     )

@@ -16,7 +16,8 @@ from input_pipeline.scenes import world as worlds
 MINI = worlds.named("scenes-mini")
 CHOICE = [
     "scenes_objects", "scenes_attributes", "scenes_attribute_swap", "scenes_relation_swap",
-    "scenes_replace", "scenes_swap", "scenes_order", "scenes_negation",
+    "scenes_replace", "scenes_replace_unseen", "scenes_swap", "scenes_swap_relation",
+    "scenes_order", "scenes_negation",
     "scenes_held_attribute_swap", "scenes_held_relation_swap",
 ]  # fmt: skip
 FEW = {"shapes": ["ring", "star", "moon"], "colours": ["red", "blue", "pink"], "counts": [0, 1]}
@@ -88,7 +89,9 @@ def test_first_caption_is_true_and_second_false(name):
         assert meaning is None or not grammar.is_true(meaning, scene)
 
 
-@pytest.mark.parametrize("name", ["scenes_replace", "scenes_swap"])
+@pytest.mark.parametrize(
+    "name", ["scenes_replace", "scenes_replace_unseen", "scenes_swap", "scenes_swap_relation"]
+)
 @pytest.mark.parametrize("options", [{}, {"split": "test"}])
 def test_hard_positives_are_true_and_new(name, options):
     for case in READERS[name](**options).cases:
@@ -175,6 +178,17 @@ def test_replaced_word_and_its_synonym_stand_in_the_same_place(synonyms):
 
 def test_swap_alone_asks_attributes_as_the_paper_does():
     assert {case.group for case in READERS["scenes_swap"](count=50).cases} == {"attribute"}
+
+
+def test_relation_swaps_are_relations():
+    assert {c.group for c in READERS["scenes_swap_relation"](count=50).cases} == {"relation"}
+
+
+def test_unseen_replacements_are_the_same_questions_with_other_synonyms():
+    seen, unseen = (READERS[f"scenes_replace{end}"](count=60).cases for end in ("", "_unseen"))
+    for case, other in zip(seen, unseen, strict=True):
+        assert (case.id, case.captions) == (other.id, other.captions)
+        assert case.meta["positive"] != other.meta["positive"]
 
 
 @pytest.mark.parametrize("name", ["scenes_retrieval", "scenes_held_retrieval"])

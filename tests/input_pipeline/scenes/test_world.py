@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 
+import numpy as np
 import pytest
 
 from input_pipeline.scenes import sample
@@ -45,6 +46,28 @@ def test_objects_stay_inside_apart_and_distinct(name):
             assert not worlds.overlaps(a, b)
             assert a.shape != b.shape
             assert a.colour != b.colour
+
+
+@pytest.mark.parametrize(
+    ("name", "any_of_ten", "any_other", "nearest"),
+    [("scenes-mini", 1.0, 1.0, 1.0), ("scenes-hues", 0.83, 0.977, 0.93)],
+)
+def test_colours_are_as_hard_to_tell_apart_as_stated(name, any_of_ten, any_other, nearest):
+    """A reader of shades that knows the ten colours, close to the best one there is."""
+    world = worlds.named(name)
+    known = np.array([worlds.RGB[colour] for colour in world.colours])
+    objects = [obj for scene in scenes(world, 5000) for obj in scene.objects]
+    colour = np.array([world.colours.index(obj.colour) for obj in objects])
+    shade = np.clip(known[colour] + np.array([obj.jitter for obj in objects]), 0, 255)
+    distance = np.linalg.norm(shade[:, None] - known, axis=-1)
+    rows = np.arange(len(objects))
+    is_nearer = distance[rows, colour][:, None] < distance
+    between = np.linalg.norm(known[:, None] - known, axis=-1)
+    rivals = between.argsort(axis=1)[:, 1:3][colour]
+    assert (distance.argmin(axis=1) == colour).mean() == pytest.approx(any_of_ten, abs=0.02)
+    assert is_nearer.sum() / (9 * len(rows)) == pytest.approx(any_other, abs=0.01)
+    near = is_nearer[rows[:, None], rivals]
+    assert near.mean() == pytest.approx(nearest, abs=0.015)
 
 
 @pytest.mark.parametrize("name", NAMES)

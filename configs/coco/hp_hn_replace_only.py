@@ -1,0 +1,24 @@
+"""HP+HN with hard positives of one kind (Kamath et al. 2024): a word replaced by a
+synonym.
+
+  python -m vlc_jax.main --workdir runs/replace_only \\
+    --config configs/coco/hp_hn_replace_only.py:weights=ViT-B-32.pt,path=captions_train2017.json
+
+Must reproduce (table 1: original, augmented, brittleness) REPLACE 70.9 / 59.0 / 17.8, SWAP
+69.7 / 55.6 / 26.5. Hardware and time are those of configs/coco/hp_hn.py.
+
+A caption without such a word has no part in their loss (--config.input.positives.missing=self takes
+the caption itself, as SVLC's code does).
+
+Arguments: those of configs/coco/hp_hn.py, but for hn_weight and swap_hp.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments
+from configs.coco import clip_coco, hp_hn
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(argument, **clip_coco.ARGUMENTS, replace_hp="")
+    return hp_hn.make(args, hn_weight=1.0, missing="skip", replace=1.0)

@@ -1,0 +1,24 @@
+"""HP+HN with hard positives of one kind (Kamath et al. 2024): both sides of an "and"
+exchanged.
+
+  python -m vlc_jax.main --workdir runs/swap_only \\
+    --config configs/coco/hp_hn_swap_only.py:weights=ViT-B-32.pt,path=captions_train2017.json
+
+Must reproduce (table 1: original, augmented, brittleness) REPLACE 63.9 / 51.6 / 18.6, SWAP
+73.0 / 61.9 / 21.2. Hardware and time are those of configs/coco/hp_hn.py.
+
+A caption without an "and" has no such positive and no part in their loss; the paper does not say
+what it does with those (--config.input.positives.missing=self takes the caption, as SVLC's code).
+
+Arguments: those of configs/coco/hp_hn.py, but for hn_weight and replace_hp.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments
+from configs.coco import clip_coco, hp_hn
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(argument, **clip_coco.ARGUMENTS, swap_hp="")
+    return hp_hn.make(args, hn_weight=1.0, missing="skip", swap=1.0)

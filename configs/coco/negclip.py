@@ -1,0 +1,44 @@
+"""NegCLIP (Yuksekgonul et al. 2023): captions with two parts exchanged are further texts that every
+image must not choose, and similar images are further images.
+
+  python -m vlc_jax.main --workdir runs/negclip \\
+    --config configs/coco/negclip.py:weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv
+
+Must reproduce (paper) VG-Relation .81, VG-Attribution .71, COCO-PRC .86, Flickr30k-PRC
+.91, COCO R@1 image / text .41 / .56, and (Kamath et al. 2024, table 1) REPLACE 68.6 / 52.1 / 21.5,
+SWAP 70.9 / 56.7 / 26.4. The authors trained on one GPU. Not yet run at full size here; an estimate:
+1.1 million images and 2.3 million texts take 12 minutes of one A100 at 30 % of its bfloat16 peak.
+
+Arguments: those of configs/coco/clip_ft.py; hard_images=1 (of the three that the table names per
+row; 0 for data without); negatives=given (those of the table, or of shards made from it) or negclip
+(made on the fly, with tagger=spacy:en_core_web_lg, as the authors', or precomputed:FILE).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments, default, families
+from configs.coco import clip_ft
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(
+        argument,
+        **clip_ft.ARGUMENTS,
+        hard_images=1,
+        negatives="given",
+        tagger="spacy:en_core_web_lg",
+    )
+    if args.negatives not in ("given", "negclip"):
+        raise ValueError(f"negatives is given or negclip; got {args.negatives!r}")
+    config = clip_ft.make(args)
+    with config.unlocked():
+        config.batch_size = args.batch * (1 + args.hard_images)  # "512 x 1024": rows, and texts
+        config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
+        config.input.hard_images = args.hard_images
+        # The authors drop rows without a negative; here such a row has part as a pair.
+        families.use_texts(config.input.negatives, 1, "skip", {args.negatives: 1.0})
+        if args.negatives == "given":
+            config.input.records.negatives_column = "negatives"  # of a table of your own
+        else:
+            config.input.negatives.options.negclip = {"tagger": args.tagger}
+    return config

@@ -1,0 +1,72 @@
+"""What the finetuning configs of the scenes share: where they start, how long they take, on what.
+
+Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
+trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
+which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world
+and split as those of configs/scenes/clip.py.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs import arguments
+from configs.scenes import clip
+
+# Captions that say more than those of pretraining, so that most of them offer a negative.
+CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
+# What rule-based methods draw: any word of the class, rare synonyms as often as common words.
+WORD_LIST = {"draw": "uniform_word_list"}
+SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
+BASES = ("clip", "relations")
+
+
+def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
+    """The arguments of a config: those above, and its own."""
+    common = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
+    args = arguments.parse(argument, **common | defaults)
+    if args.base not in BASES:
+        raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
+    return args
+
+
+def get_config(args: SimpleNamespace) -> ConfigDict:
+    """CLIP-FT: further training with CLIP's own loss."""
+    config = clip.get_config(f"world={args.world},split={args.split}")
+    with config.unlocked():
+        config.pretrain = pretrain(args.base, args.world)
+        config.steps = args.steps
+        config.batch_size = 128
+        config.optimizer.warmup_steps = 30
+        config.input.scenes.caption_options.update(CAPTIONS)
+        config.eval.every = None
+    return config
+
+
+def pretrain(base: str, world: str) -> ConfigDict:
+    """The run that comes first where no weights are given."""
+    if base == "clip":
+        return clip.get_config(f"world={world}")
+    from configs.scenes import negclip  # which is itself a finetuning config
+
+    return negclip.get_config(f"hard_images,world={world}")
+
+
+def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:
+    """`count` hard negatives per caption, of these kinds, drawn as rule-based methods draw them."""
+    _use(config.input.negatives, count, "replace", kinds, {"scenes_replace": WORD_LIST})
+
+
+def use_positives(config: ConfigDict, count: int, missing: str, **kinds: float) -> None:
+    """`count` hard positives per caption, of these kinds."""
+    _use(config.input.positives, count, missing, kinds, {"scenes_synonym": SYNONYMS})
+
+
+def _use(
+    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], options: dict[str, dict]
+) -> None:
+    texts.count = count
+    texts.missing = "skip" if missing == "replace" and len(kinds) == 1 else missing
+    texts.kinds = ConfigDict(kinds)
+    texts.options = ConfigDict({kind: options[kind] for kind in kinds if kind in options})

@@ -1,0 +1,16 @@
+"""CLIP-FT: CLIP trained further with its own loss, the control of every method beside it.
+
+  python -m vlc_jax.main --config configs/scenes/clip_ft.py --workdir runs/clip_ft
+  python -m vlc_jax.main --config configs/scenes/clip_ft.py --workdir runs/clip_ft \\
+    --config.init_from=runs/clip
+
+Arguments: those of configs/finetuning.py.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import finetuning
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    return finetuning.get_config(finetuning.parse(argument))

@@ -1,0 +1,21 @@
+"""NegCLIP's loss with negatives of the CREPE kind "negate": an object that is there
+denied.
+
+  python -m vlc_jax.main --config configs/scenes/crepe_negate.py --workdir runs/crepe_negate
+
+As the models crepe_ft_negate of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
+is not public. Arguments: those of configs/finetuning.py.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default, finetuning
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = finetuning.parse(argument)
+    config = finetuning.get_config(args)
+    with config.unlocked():
+        config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
+        finetuning.use_negatives(config, scenes_negate=1.0)
+    return config

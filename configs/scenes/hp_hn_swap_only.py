@@ -1,0 +1,19 @@
+"""HP+HN with positives of one kind (Kamath et al. 2024, table 7): the same said in another order.
+
+  python -m vlc_jax.main --config configs/scenes/hp_hn_swap_only.py --workdir runs/swap_only
+
+Where a caption offers none, it has no part in the loss of positives (config.input.positives.missing
+is skip). Arguments: those of configs/finetuning.py.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import finetuning
+from configs.scenes import hp_hn
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    config = hp_hn.make(finetuning.parse(argument), 1.0, {"scenes_reorder": 1.0})
+    with config.unlocked():
+        config.input.positives.missing = "skip"
+    return config

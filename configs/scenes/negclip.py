@@ -1,0 +1,30 @@
+"""NegCLIP (Yuksekgonul et al. 2023): captions with two words or objects exchanged are further texts
+that every image must not choose.
+
+  python -m vlc_jax.main --config configs/scenes/negclip.py --workdir runs/negclip
+  python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations
+
+Arguments: those of configs/finetuning.py; hard_images: half of the images are hard images, here the
+scene of another one with two objects (.7) or two colours (.3) exchanged. Captions alone do not
+teach relations; with hard images they are learned all at once, after some 20,000 pairs that differ
+in a relation. The run with hard images therefore has two stages, of which the first
+(configs/scenes/hard_images.py) has nothing but such pairs.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default, finetuning
+from configs.scenes import hard_images
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = finetuning.parse(argument, hard_images=False)
+    config = finetuning.get_config(args)
+    with config.unlocked():
+        config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
+        finetuning.use_negatives(config, scenes_swap=0.5, scenes_reverse=0.5)
+        if args.hard_images:
+            hard_images.use(config, relation=0.7, attribute=0.3)
+            config.pretrain = hard_images.get_config(f"world={args.world}")
+            config.steps = max(args.steps, 400)
+    return config

@@ -1,0 +1,203 @@
+"""What every position of training's endless sequence holds: record, caption, pixels, hard texts.
+
+Main rows are the records in shuffled epochs. With h hard images each is followed by h further
+rows, whose records it names (`Record.hard_images`): position p belongs to main row p // (1 + h).
+What a position holds depends on the seed and the source alone.
+
+A record that cannot be used gives its place to the next usable one of the source. So does a hard
+image that is missing: there are fewer, or they cannot be used; these rows are marked.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from input_pipeline import usable
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError, Findable, Record, Source
+from input_pipeline.text import contrasts
+from input_pipeline.text.contrasts import Texts
+
+_LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
+_STREAMS = ("image", "negatives", "positives", "hard_images")  # of random numbers, per position
+
+
+class Cancelled(Exception):  # noqa: N818
+    """The loader was closed while it made a batch."""
+
+
+class Example(NamedTuple):
+    """One row of a batch."""
+
+    record: Record
+    caption: str
+    pixels: np.ndarray  # uint8 (height, width, 3)
+    negatives: list[str]
+    positives: list[str]
+    is_stand_in: bool = False  # for a hard image that is missing
+
+
+class Examples:
+    """`group(index)`: a main row and its hard images. See `loader.make_train` for the fields.
+
+    limit: unusable records, of which more raise DataError. Pickles to worker processes.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        image_transform: ImageTransform,
+        *,
+        seed: int,
+        hard_images: int,
+        negatives: Texts,
+        positives: Texts,
+        limit: float,
+        known_bad: Mapping[str, str],
+    ) -> None:
+        self.source = source
+        self.image_transform = image_transform
+        self.seed = seed
+        self.hard_images = hard_images
+        self.negatives = negatives
+        self._of_one = dataclasses.replace(negatives, count=negatives.of_positives)  # positive
+        self.positives = positives
+        self.limit = limit
+        self.known_bad = known_bad
+        self.cancelled = False
+        self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason), to decode them once
+
+    def group(self, number: int, bad: dict[str, str]) -> list[Example]:
+        """The rows of main row `number` of the sequence, itself first.
+
+        Bad records passed over are added to `bad`. Raises DataError when they are too many.
+        """
+        position = number * (1 + self.hard_images)
+        index, main = self._usable(int(self._order[number]), position, bad)
+        if not self.hard_images:
+            return [main]
+        group = [main, *self._hard(main.record, position)]
+        while len(group) <= self.hard_images:
+            taken = {example.record.id for example in group}
+            index, other = self._usable(index, position + len(group), bad, taken)
+            group.append(other._replace(is_stand_in=True))
+        return group
+
+    def _hard(self, main: Record, position: int) -> Iterator[Example]:
+        """The usable ones of the record's hard images, by chance, at most as many as wanted."""
+        assert isinstance(self.source, Findable)
+        names = [name for name in dict.fromkeys(main.hard_images) if name != main.id]
+        rng = self._generator(position, "hard_images")
+        found = 0
+        for choice in rng.permutation(len(names)):
+            try:
+                self._refuse_known(names[choice])
+                record = self.source.find(names[choice])
+                yield self._example(record, position + found + 1)
+            except DataError:  # whoever counts rows without their hard image is told; see `group`
+                continue
+            found += 1
+            if found == self.hard_images:
+                return
+
+    def _usable(
+        self, index: int, position: int, bad: dict[str, str], taken: Collection[str] = ()
+    ) -> tuple[int, Example]:
+        """The first record from `index` on that can be used and is not `taken`, and its index."""
+        for _ in range(len(self.source)):
+            if self.cancelled:
+                raise Cancelled
+            name = f"record {index}"
+            try:
+                if index in self._bad:
+                    name, reason = self._bad[index]
+                    raise DataError(reason)
+                self._refuse_known(name)
+                record = self.source[index]
+                name = record.id
+                self._refuse_known(name)
+                if name not in taken:
+                    return index, self._example(record, position)
+            except DataError as error:
+                self._bad[index] = (name, str(error))
+                bad[name] = str(error)
+                usable.check_share(bad, self.limit, len(self.source))
+            index = (index + 1) % len(self.source)
+        raise DataError(f"none of the {len(self.source):,} records can be used here")
+
+    def _example(self, record: Record, position: int) -> Example:
+        """Raises DataError for a record that cannot be used."""
+        rng = self._generator(position, "image")
+        captions = usable.captions(record)
+        caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
+        pixels = self.image_transform(record.image, rng)
+        text, scene = record.captions[caption], record.meta.get("scene")
+        rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
+        negatives, positives = (
+            contrasts.draw(
+                texts,
+                text,
+                given[caption] if given else (),
+                kinds[caption] if kinds else (),
+                rng[side],
+                scene,
+            )
+            for side, texts, given, kinds in (
+                ("negatives", self.negatives, record.negatives, record.negative_kinds),
+                ("positives", self.positives, record.positives, record.positive_kinds),
+            )
+        )
+        if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
+            negatives += [""] * (self.negatives.count - len(negatives))
+            for positive in positives:
+                more = contrasts.draw(self._of_one, positive, (), (), rng["negatives"], scene)
+                negatives += [*more, *[""] * (self._of_one.count - len(more))]
+        return Example(record, text, pixels, negatives, positives)
+
+    @functools.cached_property
+    def _order(self) -> Sequence[int]:
+        import grain  # imports jax where it can; readers and checks do without both
+
+        return grain.MapDataset.range(len(self.source)).seed(self.seed).shuffle().repeat()
+
+    def _generator(self, position: int, stream: str) -> np.random.Generator:
+        """Counter-based: streams of its own for every position, without warming up (8 us).
+
+        A record passed over before does not change the draws of the one that takes its place.
+        """
+        counter = np.array([0, 0, position, 0], np.uint64)
+        key = np.array([self.seed, _STREAMS.index(stream)], np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+    def _refuse_known(self, name: str) -> None:
+        if name in self.known_bad:
+            raise DataError(self.known_bad[name])
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key != "_order"}
+
+
+def check_hard_images(source: Source) -> None:
+    """Raises ValueError for a source whose records cannot be found by their id, or name no hard
+    images: none of 1,000 of them, spread over the source.
+    """
+    if not isinstance(source, Findable):
+        raise ValueError(
+            f"hard_images: records of {type(source).__name__} cannot be found by their id; train "
+            "from shards that input_pipeline.prepare wrote of it"
+        )
+    looked_at = range(0, len(source), max(1, len(source) // _LOOKED_AT))
+    for index in looked_at:
+        try:
+            named = source[index].hard_images
+        except DataError:
+            continue
+        if named:
+            return
+    raise ValueError(
+        f"hard_images: none of {len(looked_at):,} records looked at names any; the source needs "
+        "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
+    )

@@ -1,0 +1,101 @@
+"""Hard texts made once, when data are prepared: a source whose records carry them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from input_pipeline import batch, usable
+from input_pipeline.record import DataError, Record, Source
+from input_pipeline.text import contrasts
+from input_pipeline.text.generator import Generator
+
+_SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
+
+
+class GeneratedSource:
+    """The records of a source, with what generators make of each of their captions.
+
+    generators: "negatives", "positives" -> name -> generator. A caption that has texts of that
+    kind already gets no others. count: texts per caption and generator, at most. The draws depend
+    on the seed, the record's id, the caption's place and the generator's name.
+
+    `request` says all that decides the texts. Records raise DataError where generators do.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        generators: Mapping[str, Mapping[str, Generator]],
+        *,
+        count: int,
+        seed: int,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"texts per kind must be at least 1; got {count}")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"the seed of texts must be at least 0 and below 2**64; got {seed}")
+        self._source, self._generators = source, generators
+        self._count, self._seed = count, seed
+        versions = {
+            side: {name: made.version for name, made in table.items()}
+            for side, table in generators.items()
+        }
+        self.request = {**versions, "count": count, "seed": seed}
+        self.fingerprint = source.fingerprint  # the request tells the texts apart
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Record:
+        record = self._source[index]
+        captions = usable.captions(record)
+        fields: dict[str, Any] = {}
+        for side, generators in self._generators.items():
+            if not generators:
+                continue
+            texts = _lists(getattr(record, side), record)
+            kinds = _lists(getattr(record, _SIDES[side]), record)
+            for caption in captions:
+                kinds[caption] += [contrasts.GIVEN] * (len(texts[caption]) - len(kinds[caption]))
+                held = {*kinds[caption]}
+                for name, generator in generators.items():
+                    if name not in held:
+                        made = self._made(record, caption, side, name, generator)
+                        texts[caption] += made
+                        kinds[caption] += [name] * len(made)
+            fields |= {side: texts, _SIDES[side]: kinds}
+        return dataclasses.replace(record, **fields)
+
+    def _made(
+        self, record: Record, caption: int, side: str, name: str, generator: Generator
+    ) -> list[str]:
+        stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
+        rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
+        scene = record.meta.get("scene")
+        try:
+            return [*generator(record.captions[caption], rng, self._count, scene)][: self._count]
+        except DataError as error:
+            raise DataError(f"{record.id}: {name}: {error}") from error
+
+
+def _lists(given: Sequence[Sequence[str]], record: Record) -> list[list[str]]:
+    return [list(texts) for texts in given] or [[] for _ in record.captions]
+
+
+def make(
+    negatives: Sequence[str], positives: Sequence[str], options: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Generator]]:
+    """The named generators of both sides. Raises ValueError for unknown names and options."""
+    for name in options:
+        if name not in (*negatives, *positives):
+            raise ValueError(f"options for the generator {name!r}, which is not asked for")
+    made: dict[str, dict[str, Generator]] = {}
+    for side, names in (("negatives", negatives), ("positives", positives)):
+        table = contrasts.generators(side) if names else {}
+        made[side] = {
+            name: contrasts.make_generator(side, table, name, options.get(name, {}))
+            for name in names
+        }
+    return made

@@ -1,0 +1,111 @@
+"""Hard images: a picture and the same picture with two objects or two colours exchanged.
+
+The captions of the two are counterparts of each other ("X left of Y", "Y left of X"), each false
+for the other picture: what is a hard negative of one is the caption of the other.
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+from input_pipeline.scenes import contrast, grammar, sample
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.grammar import Caption, Style
+from input_pipeline.scenes.stream import Stream
+from input_pipeline.scenes.world import Scene, World
+
+KINDS = ("relation", "attribute")
+
+_TRIES = 1000  # scenes looked at; of the named worlds two in three do
+_SERIES = 2**40  # from one try to the next: beyond the index of any record
+
+
+class Pair(NamedTuple):
+    """A scene with a caption, and its hard image with the counterpart of the caption."""
+
+    kind: str
+    scene: Scene
+    caption: Caption
+    hard_scene: Scene
+    hard_caption: Caption
+
+
+def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[str, float]) -> Pair:
+    """Pair `index` of a split, a pure function of the arguments.
+
+    relation   two objects in each other's place; a relation caption and its `contrast.reverse`
+    attribute  two colours exchanged; a list caption that says both, and its `contrast.swap`
+
+    The kind is drawn by `shares` first; then scenes (number `index` of the split, then others) and
+    captions until it is possible, so shares are exact. Beyond kind and colours captions follow
+    `style`. Shape-colour pairs that are held out are not made by exchanging colours.
+
+    Raises ValueError for a world whose scenes hardly ever allow it.
+    """
+    stream = Stream(f"{world.id}/{split}/{index}/hard_image")
+    total = sum(shares.values())
+    kind = list(shares)[stream.weighted([share / total for share in shares.values()])]
+    make = {"relation": _relation, "attribute": _attribute}[kind]
+    for attempt in range(_TRIES):
+        scene = sample.sample_scene(world, split, index + attempt * _SERIES)
+        pair = make(scene, stream, _style_of(style, kind)) if len(scene.objects) > 1 else None
+        if pair is not None and _is_exact(pair):
+            return pair
+    raise ValueError(
+        f"none of {_TRIES} scenes of world {world.id!r} has a hard image of kind {kind!r}; it "
+        f"needs two objects (world_options counts) that a caption tells apart"
+    )
+
+
+@functools.cache
+def _style_of(style: Style, kind: str) -> Style:
+    """The style with captions of one kind only."""
+    is_relation = float(kind == "relation")
+    return dataclasses.replace(
+        style, negation=0.0, count=0.0, place=0.0, single=0.0, relation=is_relation
+    )
+
+
+def _relation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
+    caption = grammar.describe(scene, stream, style)
+    hard_caption = contrast.reverse(caption, scene)
+    if hard_caption is None:
+        return None
+    i, j = (_object(scene, phrase.shape) for phrase in caption.phrases)
+    hard_scene = worlds.reverse_relation(scene, i, j)
+    if hard_scene is None:
+        return None
+    return Pair("relation", scene, caption, hard_scene, hard_caption)
+
+
+def _attribute(scene: Scene, stream: Stream, style: Style) -> Pair | None:
+    caption = grammar.describe(scene, stream, style)
+    if caption.kind != "list":
+        return None
+    phrases = list(caption.phrases)
+    a, b = sorted(stream.sample(len(phrases), 2))
+    i, j = (_object(scene, phrases[k].shape) for k in (a, b))
+    for k, index in ((a, i), (b, j)):
+        colour = phrases[k].colour or scene.objects[index].colour
+        phrases[k] = phrases[k]._replace(colour=colour)
+    caption = caption._replace(phrases=tuple(phrases))
+    hard_caption = contrast.swap(caption, scene, "colour", (a, b))
+    if hard_caption is None:
+        return None
+    hard_scene = worlds.exchange(scene, i, j, "colour")
+    return Pair("attribute", scene, caption, hard_scene, hard_caption)
+
+
+def _object(scene: Scene, shape: str) -> int:
+    """Number of the object of that shape; only copies share one, and `_is_exact` judges those."""
+    return next(i for i, obj in enumerate(scene.objects) if obj.shape == shape)
+
+
+def _is_exact(pair: Pair) -> bool:
+    """Whether each caption is true for its own picture and false for the other one."""
+    return (
+        grammar.is_true(pair.caption, pair.scene)
+        and grammar.is_true(pair.hard_caption, pair.hard_scene)
+        and not grammar.is_true(pair.caption, pair.hard_scene)
+        and not grammar.is_true(pair.hard_caption, pair.scene)
+    )

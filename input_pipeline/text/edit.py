@@ -1,0 +1,148 @@
+"""Changes of captions: spans exchanged or replaced, with articles and capitals put right.
+
+What the generators of `negatives` and `positives` share. A span is (start, stop) in characters;
+an edit is (start, stop, what shall stand there).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from input_pipeline.scenes import world as worlds
+
+MODES = ("authors", "clean")  # a published procedure with all its quirks, or without them
+
+Span = tuple[int, int]
+Edit = tuple[int, int, str]
+T = TypeVar("T")
+
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_ARTICLE_BEFORE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
+_SPELT_A = re.compile(r"uni(?!n|m)|us[aeiu]|eu|ewe|one\b|once|uk\b|ut[ei]", re.IGNORECASE)
+_SPELT_AN = re.compile(r"[aeiou]|hour|honest|hono|heir|8|11\b|18\b", re.IGNORECASE)
+_ITEM = r"(?:[\w'-]+\s+){0,2}[\w'-]+"
+_SYMMETRIC = re.compile(
+    rf"(?:\s*,(?:\s*{_ITEM}\s*,)*(?:\s*{_ITEM}(?=\s+(?:and|or)\b))?)?"
+    r"\s*(?:(?:,|and|or|&|next\s+to|near|beside|close\s+to)\s+)?(?:(?:an?|the)\s+)?",
+    re.IGNORECASE,
+)
+
+
+def check_mode(mode: str) -> None:
+    """Raises ValueError for a mode that is not one of MODES."""
+    worlds.check_known("mode", [mode], MODES)
+
+
+def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
+    worlds.check_known(kind, names, known)
+
+
+def version(number: str, **options: Any) -> str:
+    """The version of a generator: of its rules and what its output depends on besides."""
+    return " ".join([number, *(f"{name}={value}" for name, value in options.items())])
+
+
+def spans(caption: str) -> list[Span]:
+    """The words of a caption; "man's" and "t-shirt" are one word, punctuation is none."""
+    return [match.span() for match in _WORD.finditer(caption)]
+
+
+def whole(phrases: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the phrases where it stands as whole words, the longest first, in any case."""
+    longest_first = sorted(set(phrases), key=len, reverse=True)
+    inner = "|".join(re.escape(each) for each in longest_first)
+    return re.compile(rf"(?<![\w'’-])(?:{inner})(?![\w'’-])", re.IGNORECASE)
+
+
+def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
+    """`count` of the items in their order, drawn without replacement; all if there are no more."""
+    if len(items) <= count:
+        return list(items)
+    if count == 1:
+        return [items[int(rng.integers(len(items)))]]
+    return [items[i] for i in sorted(rng.permutation(len(items))[:count])]
+
+
+def distinct(texts: Iterable[str], caption: str | None = None) -> list[str]:
+    """The texts in their order, each once, without those that equal the caption."""
+    kept = dict.fromkeys(texts)
+    kept.pop(caption, None)
+    return list(kept)
+
+
+def article(word: str) -> str:
+    """ "a" or "an" by the spelling of the word that follows, with the commonest exceptions."""
+    return "an" if _SPELT_AN.match(word) and not _SPELT_A.match(word) else "a"
+
+
+def like(word: str, model: str) -> str:
+    """The word with a capital, or in capitals, if the model is."""
+    if len(model) > 1 and model.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if model[:1].isupper() else word
+
+
+def apply(caption: str, edits: Iterable[Edit]) -> str:
+    """The caption after edits that do not overlap."""
+    pieces, position = [], 0
+    for start, stop, text in sorted(edits):
+        pieces += [caption[position:start], text]
+        position = stop
+    return "".join([*pieces, caption[position:]])
+
+
+def repaired(caption: str, edits: Sequence[Edit]) -> str:
+    """`apply`, and "a" before what was edited becomes "an" or back, where it was right before."""
+    more = []
+    for start, stop, text in edits:
+        found = _ARTICLE_BEFORE.search(caption[:start])
+        if found is None or any(a < found.end(1) and found.start(1) < b for a, b, _ in edits):
+            continue
+        old, new = article(caption[start:stop]), article(text)
+        if old == found[1].lower() and old != new:
+            more.append((*found.span(1), like(new, found[1])))
+    return apply(caption, [*edits, *more])
+
+
+def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()) -> str:
+    """The caption with two disjoint spans exchanged; spaces and punctuation stay.
+
+    Articles are put right, and so is the capital of the first word, unless a span begins with one
+    of `names`, which keep theirs.
+    """
+    first, second = sorted((first, second))
+    early, late = caption[slice(*first)], caption[slice(*second)]
+    starts = {start for start, _ in names}
+    if not caption[: first[0]].strip(" \"'(") and early[:1].isupper():
+        late = late[:1].upper() + late[1:]
+        opening = early.split()[0]
+        if first[0] not in starts and opening != "I" and not opening[1:].strip("-'").isupper():
+            early = early[:1].lower() + early[1:]
+    return repaired(caption, [(*first, late), (*second, early)])
+
+
+def is_symmetric(between: str) -> bool:
+    """Whether what stands between two spans says the same of both: "and", a list, "next to".
+
+    Exchanged, "a dog and a cat" means what it meant: such a text is no negative.
+    """
+    return _SYMMETRIC.fullmatch(between) is not None and bool(between.strip())
+
+
+def treebank(caption: str) -> list[str]:
+    """Words and signs as NLTK's word tokenizer splits them: "isn't" is "is", "n't"; a double quote
+    becomes `` or ''. Abbreviations are not known: a period before a capital ends a sentence.
+    """
+    text = re.sub(r'(^|[\s(\[{<])"', r"\1 `` ", caption)
+    text = text.replace('"', " '' ")
+    text = re.sub(r"\.\.+", r" \g<0> ", text)
+    text = re.sub(r"[;@#$%&?!()\[\]{}<>…“”]|--+", r" \g<0> ", text)
+    text = re.sub(r"[:,](?!\d)", r" \g<0> ", text)
+    text = re.sub(r"(?<![.\s])\.(?=[\s'’)\]}]*$|\s+[A-Z])", " .", text)
+    text = re.sub(r"(^|\s)(['‘’])(?=\w\w)", r"\1\2 ", text)
+    text = re.sub(r"(?<=[^'\s])'(?=\s|$)", " '", text)
+    text = re.sub(r"(?i)(?<=\w)(n['’]t|['’](?:s|m|d|ll|re|ve))\b", r" \1", text)
+    return re.sub(r"(?i)\b(can)(not)\b", r"\1 \2", text).split()

@@ -1,0 +1,206 @@
+"""The papers in miniature: every run of docs/results.md, its tables and its plots, in one command.
+
+  python launch/study.py --out runs/study
+
+trains CLIP on the embedded scenes and what the methods make of it, three seeds of each, judges all
+of them on the test split and writes OUT/results.md with its figures in OUT/images; `--docs docs`
+writes them there. A run that is DONE is not trained again, so the same command goes on where it
+stopped; what a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from launch import study_page  # noqa: E402
+
+WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
+PARTS = {
+    "a": "the bag of words, and what cures it",
+    "b": "hard positives, from CLIP and from a model that knows relations",
+    "c": "the same with ten colours that are hard to tell apart",
+}
+
+
+class Run(NamedTuple):
+    """A training run: its folder below OUT, its config, the run it starts from, its seed."""
+
+    name: str
+    config: str
+    base: str = ""
+    seed: int = 0
+
+
+def runs(part: str) -> list[Run]:
+    """The runs of a part, before seeds; what a run starts from comes before it."""
+    clip = Run("clip", "clip")
+    relations = [
+        Run("hard_images", "hard_images", "clip"),
+        Run("relations", "negclip:hard_images", "hard_images"),
+    ]
+    if part == "a":
+        return [
+            *(clip, Run("clip_ft", "clip_ft", "clip"), Run("negclip", "negclip", "clip")),
+            *(*relations, Run("clip_ft_700", "clip_ft:steps=700", "clip")),
+        ]
+    if part == "b":
+        return [
+            *(clip, *relations),
+            *_hard_positives("", "clip"),
+            *_hard_positives("_relations", "relations"),
+        ]
+    bases = {"clip": "", "clip_ft": "clip_hues", "hn": "clip_hues", "hp_hn": "clip_hues"}
+    return [Run(f"{name}_hues", f"{name}:world=scenes-hues", base) for name, base in bases.items()]
+
+
+def _hard_positives(suffix: str, base: str) -> list[Run]:
+    configs = {
+        "clip_ft": "clip_ft",
+        "hn": "hn",
+        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS},
+        "hp_hn": "hp_hn",
+        "hp_hn_swap_only": "hp_hn_swap_only",
+        "hp_hn_replace_only": "hp_hn_replace_only",
+    }
+    return [Run(name + suffix, config, base) for name, config in configs.items()]
+
+
+def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """Every run of every seed, once; what is started from is never behind what starts from it."""
+    chosen = {run.name: run for part in parts for run in runs(part)}
+    return [
+        run._replace(
+            name=f"{run.name}-{seed}",
+            base=run.base and f"{run.base}-{seed}",
+            seed=seed,
+        )
+        for seed in seeds
+        for run in chosen.values()
+    ]
+
+
+def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
+    """What trains a run."""
+    name, _, arguments = run.config.partition(":")
+    arguments = ",".join(filter(None, (arguments, "split=test")))
+    flags = [f"--config.seed={run.seed}"]
+    flags += [f"--config.init_from={out / run.base}"] if run.base else []
+    return [
+        *(sys.executable, "-m", "vlc_jax.main", "--workdir", str(out / run.name)),
+        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *more),
+    ]
+
+
+class Study:
+    """Trains runs, some at a time, each on its share of the cores, until all are done."""
+
+    def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
+        self.todo, self.out, self.more = list(todo), out, more
+        self.total, self.running, self.failed = len(self.todo), set[str](), list[str]()
+        self.changed, self.started = threading.Condition(), time.monotonic()
+        cores = sorted(os.sched_getaffinity(0))
+        self.shares = [cores[i::jobs] for i in range(jobs)]
+        self.finished = 0
+
+    def run(self) -> list[str]:
+        """Names of the runs that failed, and of those that would have started from them."""
+        workers = [threading.Thread(target=self._work, args=(share,)) for share in self.shares]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return self.failed
+
+    def _work(self, cores: Sequence[int]) -> None:
+        while (run := self._next()) is not None:
+            is_done = train(run, self.out, cores, self.more)
+            with self.changed:
+                self.running.remove(run.name)
+                self.finished += 1
+                if not is_done:
+                    self.failed.append(run.name)
+                self._say(run, "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt")
+                self.changed.notify_all()
+
+    def _next(self) -> Run | None:
+        """A run whose base is done; waits for one if there will be one."""
+        with self.changed:
+            while True:
+                for run in [run for run in self.todo if run.base in self.failed]:
+                    self.todo.remove(run)
+                    self.failed.append(run.name)
+                if not self.todo:
+                    return None
+                for run in self.todo:
+                    if not run.base or (self.out / run.base / "DONE").exists():
+                        self.todo.remove(run)
+                        self.running.add(run.name)
+                        return run
+                self.changed.wait()
+
+    def _say(self, run: Run, how: str) -> None:
+        minutes = (time.monotonic() - self.started) / 60
+        left = minutes / self.finished * (self.total - self.finished)
+        print(
+            f"{self.finished}/{self.total} {run.name}: {how}; {minutes:.0f} min, "
+            f"about {left:.0f} to go",
+            flush=True,
+        )
+
+
+def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> bool:
+    """Whether the run is done; nothing is started if it was before."""
+    folder = out / run.name
+    if (folder / "DONE").exists():
+        return True
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("ab") as log:
+        done = subprocess.run(
+            command(run, out, more),
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            check=False,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+    return done.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
+    parser.add_argument("--docs", type=Path, help="where results.md is written; default: OUT")
+    parser.add_argument("--parts", default="abc", help=f"some of {PARTS}; default: all")
+    parser.add_argument("--seeds", type=int, default=3, help="of each run; default: 3")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    args, more = parser.parse_known_args()
+    strange = [part for part in args.parts if part not in PARTS]
+    strange += [flag for flag in more if not flag.startswith("--config.")]
+    if strange or args.seeds < 1 or args.jobs < 1:
+        parser.error(
+            f"--parts are some of {''.join(PARTS)}, --seeds and --jobs at least 1, further flags "
+            f"begin with --config.; got {strange or (args.seeds, args.jobs)}"
+        )
+    out = args.out.absolute()
+    todo = plan(args.parts, range(args.seeds))
+    failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
+    page = study_page.write(out, args.docs or out, args.seeds)
+    print(f"results: {page}")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

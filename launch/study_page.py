@@ -1,0 +1,250 @@
+"""The page of a study: means over seeds with their intervals, as tables and as figures."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import matplotlib
+import numpy as np
+import scipy.stats
+from matplotlib.figure import Figure
+
+LABELS = {
+    "clip": "CLIP",
+    "clip_ft": "CLIP-FT",
+    "clip_ft_700": "CLIP-FT, 700 steps",
+    "negclip": "NegCLIP",
+    "relations": "NegCLIP + hard images",
+    "hn": "HN",
+    "hp_hn": "HP+HN",
+    "hp_hn_w0": "HP+HN, weight 0 (HP only)",
+    "hp_hn_w0.25": "HP+HN, weight .25",
+    "hp_hn_w0.5": "HP+HN, weight .5",
+    "hp_hn_w0.75": "HP+HN, weight .75",
+    "hp_hn_swap_only": "HP+HN, swap only",
+    "hp_hn_replace_only": "HP+HN, replace only",
+}
+TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
+SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
+COLOURS = ("#0a68b4", "#a35200", "#5d6873")
+
+
+class Value(NamedTuple):
+    """Mean over seeds, and half the width of its 95 % interval (Student's t; of one seed: the
+    interval over cases).
+    """
+
+    mean: float
+    half: float
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, the benchmark and the metric it shows, chance."""
+
+    title: str
+    benchmark: str
+    metric: str
+    chance: float
+
+
+class Results:
+    """What the runs of a study found: `value(run, benchmark, metric)`."""
+
+    def __init__(self, out: Path, seeds: int):
+        self.out, self.seeds = out, seeds
+        self._rows: dict[tuple[str, str], list[dict]] = {}
+
+    def has(self, run: str) -> bool:
+        """Whether all seeds of a run are done."""
+        return all((self.out / f"{run}-{seed}" / "DONE").exists() for seed in range(self.seeds))
+
+    def value(self, run: str, benchmark: str, metric: str) -> Value:
+        estimates = [metrics[metric] for metrics in self._metrics(run, benchmark)]
+        values = np.array([estimate["value"] for estimate in estimates])
+        if len(values) == 1:
+            return Value(values[0], (estimates[0]["high"] - estimates[0]["low"]) / 2)
+        spread = values.std(ddof=1) / np.sqrt(len(values))
+        return Value(values.mean(), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+
+    def _metrics(self, run: str, benchmark: str) -> list[dict]:
+        if (run, benchmark) not in self._rows:
+            rows = []
+            for seed in range(self.seeds):
+                folder = self.out / f"{run}-{seed}" / "evals" / benchmark
+                newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+                rows.append(json.loads(newest.read_text())["metrics"])
+            self._rows[run, benchmark] = rows
+        return self._rows[run, benchmark]
+
+
+BAG_OF_WORDS = (
+    Column("R@1 image→text", "scenes_retrieval", "image_to_text_r1", 0.001),
+    Column("R@1 text→image", "scenes_retrieval", "text_to_image_r1", 0.001),
+    Column("object", "scenes_objects", "accuracy", 0.5),
+    Column("colour", "scenes_attributes", "accuracy", 0.5),
+    Column("attribute swap", "scenes_attribute_swap", "accuracy", 0.5),
+    Column("relation swap", "scenes_relation_swap", "accuracy", 0.5),
+    Column("What'sUp pair", "scenes_whatsup", "pair_accuracy", 0.25),
+    Column("held-out R@1", "scenes_held_retrieval", "image_to_text_r1", 0.001),
+    Column("held-out attribute swap", "scenes_held_attribute_swap", "accuracy", 0.5),
+    Column("held-out relation swap", "scenes_held_relation_swap", "accuracy", 0.5),
+)
+
+
+def triplet_columns(benchmark: str, group: str = "", mark: str = "") -> tuple[Column, ...]:
+    """Original, Augmented, Brittleness of a triplet benchmark, or of a group of it."""
+    suffix = f"/{group}" if group else ""
+    titles = ("Orig", "Aug", "Brit")
+    return tuple(
+        Column(f"{title} {mark}".strip(), benchmark, f"{metric}{suffix}", chance)
+        for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
+    )
+
+
+def label(run: str) -> str:
+    """What a table calls a run."""
+    name = run.removesuffix("_relations").removesuffix("_hues")
+    return LABELS.get(name, name)
+
+
+def table(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> str:
+    """Markdown: percent, mean ± half interval; runs that are not done are left out."""
+    lines = [
+        " | ".join(["", "model", *[column.title for column in columns], ""]).strip(),
+        "|" + "---|" * (len(columns) + 1),
+        " | ".join(["", "chance", *[_percent(column.chance) for column in columns], ""]).strip(),
+    ]
+    for run in runs:
+        if results.has(run):
+            values = [results.value(run, column.benchmark, column.metric) for column in columns]
+            cells = [f"{_percent(value.mean)} ±{_percent(value.half)}" for value in values]
+            lines.append(" | ".join(["", label(run), *cells, ""]).strip())
+    return "\n".join(lines)
+
+
+def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
+    """Markdown: mean cosine of caption, negative and positive."""
+    metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
+    lines = ["| model | caption | negative | positive |", "|---|---|---|---|"]
+    for run in filter(results.has, runs):
+        values = [results.value(run, benchmark, metric) for metric in metrics]
+        cells = " | ".join(f"{value.mean:.3f} ±{value.half:.3f}" for value in values)
+        lines.append(f"| {label(run)} | {cells} |")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def write(out: Path, docs: Path, seeds: int) -> Path:
+    """Writes DOCS/results.md and its figures from the runs below `out` that are done."""
+    results = Results(out, seeds)
+    folder = docs / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, paint in FIGURES.items():
+        with matplotlib.rc_context({"axes.spines.right": False, "axes.spines.top": False}):
+            figure = paint(results)
+            if figure is not None:
+                figure.savefig(folder / f"study_{name}.png", dpi=130)
+    source = Path(__file__).with_name("results.md.jinja").read_text()
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    text = environment.from_string(source).render(
+        table=lambda runs, columns: table(results, runs, columns),
+        scores=lambda runs, benchmark: scores(results, runs, benchmark),
+        bag_of_words=BAG_OF_WORDS,
+        triplet=triplet_columns,
+        sweep=SWEEP,
+        seeds=seeds,
+        has=results.has,
+    )
+    page = docs / "results.md"
+    page.write_text(text)
+    return page
+
+
+def _bag_of_words(results: Results) -> Figure | None:
+    runs = [run for run in ("clip", "clip_ft", "negclip", "relations") if results.has(run)]
+    columns = [
+        column for column in BAG_OF_WORDS if column.title in ("attribute swap", "relation swap")
+    ]
+    return _bars(results, runs, columns, 0.5) if runs else None
+
+
+def _collapse(results: Results) -> Figure | None:
+    runs = [run for run in ("clip_ft", "hn", "hp_hn") if results.has(run)]
+    if not runs:
+        return None
+    columns = [
+        column._replace(title=f"{column.title}, {what} synonyms")
+        for what, benchmark in (("seen", "scenes_replace"), ("unseen", "scenes_replace_unseen"))
+        for column in triplet_columns(benchmark, "size")
+    ]
+    return _bars(results, runs, columns, None)
+
+
+def _bars(
+    results: Results, runs: Sequence[str], columns: Sequence[Column], chance: float | None
+) -> Figure:
+    figure = Figure(figsize=(1.6 + 1.5 * len(columns), 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / len(runs)
+    for i, run in enumerate(runs):
+        values = [results.value(run, column.benchmark, column.metric) for column in columns]
+        where = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
+        axes.bar(
+            *(where, [100 * value.mean for value in values], 0.92 * width),
+            yerr=[100 * value.half for value in values],
+            label=label(run),
+            color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
+            error_kw={"linewidth": 1},
+        )
+    for i, column in enumerate(columns):
+        axes.plot([i - 0.45, i + 0.45], [100 * column.chance] * 2, "--", color="#5d6873", lw=1)
+    axes.set_xticks(
+        np.arange(len(columns)), [column.title.replace(", ", "\n") for column in columns]
+    )
+    axes.set_ylabel("percent; dashed: chance")
+    axes.set_ylim(0, 105)
+    axes.legend(
+        frameon=False, fontsize=8, ncols=len(runs), loc="upper left", bbox_to_anchor=(0, 1.14)
+    )
+    return figure
+
+
+def _sweep(results: Results) -> Figure | None:
+    if not all(results.has(run) for run in SWEEP):
+        return None
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    weights = (0, 0.25, 0.5, 0.75, 1)
+    for axes, (what, benchmark) in zip(
+        figure.subplots(1, 2, sharey=True),
+        (("seen in HP training", "scenes_replace"), ("not seen", "scenes_replace_unseen")),
+        strict=True,
+    ):
+        for colour, column in zip(COLOURS, triplet_columns(benchmark, "size"), strict=True):
+            values = [results.value(run, column.benchmark, column.metric) for run in SWEEP]
+            axes.errorbar(
+                *(weights, [100 * value.mean for value in values]),
+                yerr=[100 * value.half for value in values],
+                label=column.title,
+                color=colour,
+                marker="o",
+                capsize=3,
+            )
+        axes.set_title(f"size synonyms {what}", loc="left", fontsize=10)
+        axes.set_xlabel("weight of the hard negatives")
+        axes.set_xticks(weights)
+        axes.set_ylim(0, 100)
+    figure.axes[0].set_ylabel("percent")
+    figure.axes[0].legend(frameon=False)
+    return figure
+
+
+FIGURES: Mapping[str, Callable[[Results], Figure | None]] = {
+    "bag_of_words": _bag_of_words,
+    "collapse": _collapse,
+    "sweep": _sweep,
+}

@@ -1,0 +1,116 @@
+"""Records by their id, as hard images need them: from tables and from shards."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline import check, writer
+from input_pipeline.record import DataError, Findable
+from input_pipeline.sources import ids
+from input_pipeline.sources.shards import ShardsSource
+from tests import helpers, miniature
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Eight photographs, each named twice."""
+    names = helpers.write_photos(tmp_path, 8) * 2
+    path = tmp_path / "captions.jsonl"
+    rows = [
+        {"image": name, "caption": f"picture {row}", "name": f"p{row}"}
+        for row, name in enumerate(names)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def assert_finds_every_record(source):
+    assert isinstance(source, Findable)
+    for index in range(len(source)):
+        record = source[index]
+        assert source.find(record.id) == record
+    for wrong in ("p99", "", "photo_0.jpg"):
+        with pytest.raises(DataError, match=f"no (record|row) '{wrong}'"):
+            source.find(wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"id_column": "name"}, {"holdout": 0.5}])
+def test_every_record_of_a_table_is_found_by_its_id(table, options):
+    source = input_pipeline.make_source("records", "train", path=table, **options)
+    assert_finds_every_record(source)
+    other = pickle.loads(pickle.dumps(source))
+    assert other.find(source[3].id) == source[3]
+
+
+def test_a_record_of_another_split_is_not_found(table):
+    train, rest = (
+        input_pipeline.make_source("records", split, path=table, holdout=0.5)
+        for split in ("train", "validation")
+    )
+    with pytest.raises(DataError, match=r"no record 'photo_.* in split 'train'"):
+        train.find(rest[0].id)
+
+
+def test_a_row_that_cannot_be_read_hides_no_other(table):
+    with table.open("a") as file:
+        file.write("{torn\n" + json.dumps({"image": "photo_0.jpg", "caption": "last"}) + "\n")
+    source = input_pipeline.make_source("records", "train", path=table)
+    assert source.find("photo_0.jpg#18").captions == ["last"]
+
+
+def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
+    miniature.write_coco(tmp_path)
+    source = input_pipeline.make_source(
+        "negclip", "train", annotations=tmp_path / "train_neg_clip.tsv", images=tmp_path
+    )
+    assert_finds_every_record(source)
+    near = [source.find(name) for name in source[11].hard_images]
+    assert [record.captions[0] for record in near] == [
+        f"caption 0 of{' ' if row != 3 else chr(10)}picture {row}" for row in (0, 1, 2)
+    ]
+    assert source[1].negative_kinds == [["negclip", "negclip"]]
+
+
+def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
+    (tmp_path / "photo_5.jpg").write_bytes(b"torn")
+    source = input_pipeline.make_source("records", "train", path=table, id_column="name")
+    writer.prepare(source, tmp_path / "out", size=32, shard_size=5, max_bad_share=0.2)
+    shards = ShardsSource(path=tmp_path / "out")
+    assert len(shards) == 14
+    assert_finds_every_record(shards)
+    with pytest.raises(DataError, match="no record 'p5'"):
+        shards.find("p5")
+
+
+def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
+    source = input_pipeline.make_source("records", "train", path=table)
+    manifest = writer.prepare(source, tmp_path / "out", size=32)
+    path = tmp_path / "out" / manifest["shards"][0]["ids"]["name"]
+    stored = path.read_bytes()
+    path.write_bytes(stored[::-1])
+    assert check.main([str(tmp_path / "out")]) == 3
+    assert f"{path}: sha256" in capsys.readouterr().err
+    path.write_bytes(stored[:-8])
+    with pytest.raises(DataError, match="has 120 bytes, the manifest says 128"):
+        ShardsSource(path=tmp_path / "out")
+
+
+def test_shards_of_an_older_version_are_refused_by_readers_and_by_prepare(table, tmp_path):
+    source = input_pipeline.make_source("records", "train", path=table)
+    writer.prepare(source, tmp_path / "out", size=32)
+    path = tmp_path / "out" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 1}))
+    with pytest.raises(DataError, match="has format 1, this version reads 2; prepare the data"):
+        ShardsSource(path=tmp_path / "out")
+    with pytest.raises(DataError, match="has format 1"):
+        writer.prepare(source, tmp_path / "out", size=32)
+
+
+def test_equal_hashes_are_told_apart_by_their_records():
+    places = ids.Places(np.array([7, *ids.hashes(["a", "b"]), *ids.hashes(["a"])], np.uint64))
+    assert places["a"] == [1, 3]
+    assert places["b"] == [2]
+    assert places["c"] == []

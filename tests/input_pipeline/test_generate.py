@@ -1,0 +1,161 @@
+"""Hard texts made when data are prepared: which, of what kind, and what the manifest says."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline import generate, prepare, writer
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import DataError, Record
+from input_pipeline.sources.shards import ShardsSource
+from input_pipeline.text import contrasts
+from input_pipeline.text.tokenizers import WordTokenizer
+from tests import generators, miniature
+
+
+class Words:
+    """Record i has captions "ni nj" and "alone", and a negative of its own for the first."""
+
+    fingerprint = "words"
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return Record(
+            id=f"r{index}",
+            image=np.full((8, 8, 3), index, np.uint8),
+            captions=[f"n{index} n{index + 1}", "n0", " "],
+            negatives=[["n29"], [], []],
+        )
+
+
+def generated(negatives=(), positives=(), count=3, seed=0, source=None):
+    made = {
+        side: {generator.name: generator for generator in side_generators}
+        for side, side_generators in (("negatives", negatives), ("positives", positives))
+    }
+    return generate.GeneratedSource(source or Words(), made, count=count, seed=seed)
+
+
+def test_every_caption_gets_texts_of_every_kind_beside_its_own():
+    source = generated([generators.Reversal(), generators.Numbers()], [generators.Prefix("n5 ")])
+    record = source[3]
+    assert record.negatives[0][:2] == ["n29", "n4 n3"]
+    assert record.negative_kinds[0] == ["given", "reversal", "numbers", "numbers", "numbers"]
+    assert record.negative_kinds[1:] == [["numbers"] * 3, []]  # nothing fits; blank
+    assert len({*record.negatives[0]}) == 5
+    assert record.positives == [["n5 n3 n4"], ["n5 n0"], []]
+    assert record.positive_kinds == [["prefix"], ["prefix"], []]
+
+
+def test_draws_depend_on_seed_record_and_caption_and_not_on_the_order_of_reading():
+    one, other = (generated([generators.Numbers()], source=Words()) for _ in range(2))
+    forwards = [one[i].negatives for i in range(12)]
+    assert forwards == [other[i].negatives for i in reversed(range(12))][::-1]
+    assert forwards != [generated([generators.Numbers()], seed=1)[i].negatives for i in range(12)]
+    drawn = [[text.split()[-1] for text in texts[1]] for texts in forwards]
+    assert len({*map(tuple, drawn)}) > 8
+
+
+def test_a_caption_that_has_texts_of_a_kind_gets_no_others_of_it():
+    class Held(Words):
+        def __getitem__(self, index):
+            record = super().__getitem__(index)
+            return dataclasses.replace(record, negative_kinds=[["reversal"], [], []])
+
+    record = generated([generators.Reversal()], source=Held())[0]
+    assert record.negatives == [["n29"], [], []]
+    assert record.negative_kinds == [["reversal"], [], []]
+
+
+def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_path):
+    source = generated([generators.Reversal(), generators.Numbers()])
+    writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    shards = ShardsSource(path=tmp_path)
+    for index in range(12):
+        for field in ("negatives", "negative_kinds", "positives", "positive_kinds"):
+            assert [*getattr(shards[index], field)] == [*getattr(source[index], field)]
+
+    class Never(generators.Reversal):
+        def __call__(self, caption, rng, count, scene=None):
+            assert caption == "n0", "made again though it was prepared"
+            return []
+
+    texts = contrasts.make("negatives", count=1, kinds={"reversal": 1.0}, table={"reversal": Never})
+    tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
+    with input_pipeline.make_train(
+        shards, tokenizer, ImageTransform(8), batch_size=12, seed=0, negatives=texts
+    ) as loader:
+        batch = next(loader)
+    for level, text, negative, mask in zip(
+        batch["image"][:, 0, 0, 0], batch["text"], batch["negative_text"], batch["negative_mask"],
+        strict=True,
+    ):  # fmt: skip
+        assert mask[0] == (tokenizer([f"n{level} n{level + 1}"])[0] == text).all()
+        if mask[0]:
+            assert (negative[0] == tokenizer([f"n{level + 1} n{level}"])[0]).all()
+    assert 0 < batch["negative_mask"].sum() < 12
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 1},
+        {"count": 2},
+        {"negatives": [generators.Reversal()]},
+        {"negatives": [generators.Prefix("n7 ")]},  # another version
+    ],
+)
+def test_another_request_for_texts_is_refused_and_the_same_one_goes_on(tmp_path, other):
+    first = {"negatives": [generators.Prefix("n6 ")]}
+    source = generated(**first)
+    made = writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    assert made["request"]["texts"] == {
+        "negatives": {"prefix": "prefix n6 "}, "positives": {}, "count": 3, "seed": 0,
+    }  # fmt: skip
+    source = generated(**first)
+    assert made == writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    changed = generated(**first | other)
+    with pytest.raises(ValueError, match="was begun with texts"):
+        writer.prepare(changed, tmp_path, size=8, request={"texts": changed.request})
+
+
+def test_a_record_whose_caption_cannot_be_read_is_left_out_and_listed(tmp_path):
+    source = generated([generators.Prefix("n6 ", refused="n11 n12")])
+    manifest = writer.prepare(source, tmp_path, size=8, max_bad_share=0.1)
+    assert manifest["skipped"] == {"record 11": "r11: prefix: cannot tag 'n11 n12'"}
+    with pytest.raises(DataError, match="cannot tag"):
+        source[11]
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="texts per kind must be at least 1"):
+        generated(count=0)
+    with pytest.raises(ValueError, match="the seed of texts"):
+        generated(seed=-1)
+    with pytest.raises(ValueError, match="'negclip', which is not asked for"):
+        generate.make([], [], {"negclip": {}})
+
+
+def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("input_pipeline.text.negatives", reason="has no generator of negatives")
+    miniature.write_coco(tmp_path / "coco")
+    monkeypatch.chdir(tmp_path)
+    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
+    assert prepare.main([*command, "--negatives", "shuffle_words", "--texts-per-kind", "2"]) == 0
+    texts = json.loads((tmp_path / "out" / "manifest.json").read_text())["request"]["texts"]
+    assert [*texts["negatives"]] == ["shuffle_words"]
+    assert (texts["count"], texts["seed"]) == (2, 0)
+    record = ShardsSource(path="out")[1]
+    assert record.negative_kinds[0][:3] == ["negclip", "negclip", "shuffle_words"]
+    assert sorted(record.negatives[0][2].split()) == sorted(record.captions[0].split())
+    assert prepare.main([*command, "--negatives", "shufle_words"]) == 2
+    assert "did you mean 'shuffle_words'?" in capsys.readouterr().err
+    for wrong in ("{", "[]", '{"shuffle_words": 1}'):
+        more = ["--negatives", "shuffle_words", "--generator-options", wrong]
+        assert prepare.main([*command, *more]) == 2
+        assert "--generator-options is" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""What a config's numbers become: records of a step, steps of a run, hard texts."""
+
+import pytest
+
+from configs import default
+from vlc_jax import build
+from vlc_jax.errors import UsageError
+
+
+def configured(batch_size=12, hard_images=0, **length):
+    config = default.get_config()
+    config.batch_size, config.input.hard_images = batch_size, hard_images
+    config.update({"steps": None, **length})
+    return config
+
+
+@pytest.mark.parametrize(
+    ("hard_images", "length", "steps"),
+    [
+        (0, {"epochs": 2.0}, 20),
+        (1, {"epochs": 2.0}, 40),
+        (2, {"epochs": 1.0}, 30),
+        (2, {"examples": 100}, 25),
+        (2, {"steps": 7}, 7),
+    ],
+)
+def test_epochs_and_examples_count_records_and_not_their_hard_images(hard_images, length, steps):
+    assert build.total_steps(configured(hard_images=hard_images, **length), examples=120) == steps
+
+
+def test_a_batch_holds_whole_groups():
+    with pytest.raises(UsageError, match=r"batch_size=12 is not divisible by .* = 5"):
+        build.total_steps(configured(hard_images=4, steps=1), examples=120)
+
+
+def test_texts_come_from_the_config():
+    config = configured()
+    config.input.negatives.count = 2
+    texts = build.hard_texts(config)
+    assert (texts["negatives"].count, texts["positives"].count) == (2, 0)
+    config.input.negatives.missing = "self"
+    with pytest.raises(UsageError, match="is for positives"):
+        build.hard_texts(config)
