@@ -60,8 +60,8 @@ def test_flops_count_every_text_and_no_backward_pass_of_a_locked_tower(start):
     config = configured(LOCKED)
     config.input.negatives.count, config.input.positives.count = 2, 1
     image, text = flops.image_tower(task.model.image), flops.text_tower(task.model.text)
-    assert train.flops_per_example(config, task) == image + 3 * 4 * text
-    assert train.flops_per_example(configured(()), task) == 3 * (image + text)
+    assert build.flops_per_example(config, task.model) == image + 3 * 4 * text
+    assert build.flops_per_example(configured(()), task.model) == 3 * (image + text)
 
 
 def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
