@@ -8,8 +8,13 @@ PARITY := .venv-parity
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-demo: $(VENV)/.built  ## Train on the embedded scenes, evaluate, write a report: runs/demo/report.html
-	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=150 --workdir runs/demo/hn \
+	  --config.init_from=runs/demo/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=150 --workdir runs/demo/hp_hn \
+	  --config.init_from=runs/demo/clip
+	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
 
 test: $(VENV)/.built  ## Every test but those of recipes and parity, the fast ones first.
 	$(RUN) -m pytest -n 2 -m "not slow and not recipes"

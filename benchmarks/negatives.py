@@ -3,8 +3,8 @@
   python benchmarks/negatives.py --model mini --batch 128
 
 Steps of one image with 1, 2 and 3 texts each are compiled in one process and timed in turn, round
-by round; beside the ratio to plain CLIP stands the ratio of their FLOPs. The generators make texts of
-captions of the embedded scenes on one core, in a table of captions per second.
+by round; beside the ratio to plain CLIP stands the ratio of their FLOPs. The generators make texts
+of captions of the embedded scenes on one core, in a table of captions per second.
 """
 
 import argparse

@@ -148,6 +148,9 @@ def _input() -> ConfigDict:
             "llava": {"annotations": "", "images": ""},  # llava_instruct_150k.json
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
+            # A file of images that training leaves out of a source of annotations
+            # (python -m input_pipeline.leaks writes one).
+            "exclude": placeholder(str),
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
             "crop": "none",  # centre | random_resized (training only) | none: squashed to a square

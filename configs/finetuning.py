@@ -2,8 +2,8 @@
 
 Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
 trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
-which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what;
-split=validation, or test, to be judged on.
+which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world
+and split as those of configs/scenes/clip.py.
 """
 
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from configs import arguments
 from configs.scenes import clip
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
-CAPTIONS = {"colour": 0.5, "size": 0.35, "relation": 0.5, "single": 0.1}
+CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
 # What rule-based methods draw: any word of the class, rare synonyms as often as common words.
 WORD_LIST = {"draw": "uniform_word_list"}
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
@@ -24,7 +24,7 @@ BASES = ("clip", "relations")
 
 def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config: those above, and its own."""
-    common = {"steps": 250, "base": "clip", "split": "validation"}
+    common = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
     args = arguments.parse(argument, **common | defaults)
     if args.base not in BASES:
         raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
@@ -33,25 +33,24 @@ def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
 
 def get_config(args: SimpleNamespace) -> ConfigDict:
     """CLIP-FT: further training with CLIP's own loss."""
-    config = clip.get_config()
+    config = clip.get_config(f"world={args.world},split={args.split}")
     with config.unlocked():
-        config.pretrain = pretrain(args.base)
+        config.pretrain = pretrain(args.base, args.world)
         config.steps = args.steps
         config.batch_size = 128
         config.optimizer.warmup_steps = 30
         config.input.scenes.caption_options.update(CAPTIONS)
         config.eval.every = None
-        config.evals = ConfigDict(clip.evaluations(args.split))
     return config
 
 
-def pretrain(base: str) -> ConfigDict:
+def pretrain(base: str, world: str) -> ConfigDict:
     """The run that comes first where no weights are given."""
     if base == "clip":
-        return clip.get_config()
+        return clip.get_config(f"world={world}")
     from configs.scenes import negclip  # which is itself a finetuning config
 
-    return negclip.get_config("hard_images")
+    return negclip.get_config(f"hard_images,world={world}")
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:

@@ -10,7 +10,7 @@ with make_train(source, tokenizer, transform, batch_size=256, seed=0) as batches
 
 from typing import Any
 
-from input_pipeline import tables
+from input_pipeline import choice
 from input_pipeline.image import NORMALISATIONS, ImageTransform
 from input_pipeline.loader import Loader, make_train
 from input_pipeline.quality import preview
@@ -53,7 +53,7 @@ def make_source(name: str, split: str, **options: Any) -> Source:
     Raises ValueError for an unknown name, an unknown option or a value that does not fit, DataError
     for data that cannot be used.
     """
-    return tables.build("source", SOURCES, name, split=split, **options)
+    return choice.build("source", SOURCES, name, split=split, **options)
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer:
@@ -61,4 +61,4 @@ def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer:
 
     Raises ValueError for an unknown name, an unknown option or a file that does not fit.
     """
-    return tables.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)
+    return choice.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)

@@ -36,6 +36,11 @@ def hash_id(record_id: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "little"))
 
 
+def split_ids(ids: np.ndarray) -> np.ndarray:
+    """uint64 (batch,) -> uint32 (batch, 2), low and high half, for devices without 64 bits."""
+    return np.stack([ids & np.uint64(0xFFFFFFFF), ids >> np.uint64(32)], 1).astype(np.uint32)
+
+
 def check(batch: Batch) -> None:
     """Raises DataError unless `batch` obeys the contract above; called on the first batch."""
     missing = [key for key in REQUIRED if key not in batch]

@@ -99,6 +99,7 @@ def _run(words: list[str]) -> int:
             raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
         options = _dataset_parser(name).parse_args(words[1:])
         given = {file: getattr(options, file) for file in DATASETS[name].files}
+        given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
         split = options.split if DATASETS[name].divided else "all"
     else:
         options = _source_parser().parse_args(words)
@@ -160,6 +161,10 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
     )
     for file in dataset.files:
         parser.add_argument(f"--{file}", required=True, help="see above")
+    if "annotations" in dataset.files:
+        parser.add_argument(
+            "--exclude", metavar="TXT", help="images to leave out (input_pipeline.leaks --write)"
+        )
     parser.add_argument("--split", default="train", help=dataset.splits)
     parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
     return _with_common(parser)

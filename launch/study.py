@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from launch import study_page  # noqa: E402
 
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
-HUES = "--config.input.scenes.world=scenes-hues"
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -33,12 +32,12 @@ PARTS = {
 
 
 class Run(NamedTuple):
-    """A training run: its folder below OUT, config, the run it starts from, flags."""
+    """A training run: its folder below OUT, its config, the run it starts from, its seed."""
 
     name: str
     config: str
     base: str = ""
-    flags: tuple[str, ...] = ()
+    seed: int = 0
 
 
 def runs(part: str) -> list[Run]:
@@ -59,11 +58,8 @@ def runs(part: str) -> list[Run]:
             *_hard_positives("", "clip"),
             *_hard_positives("_relations", "relations"),
         ]
-    of_hues = [clip, Run("clip_ft", "clip_ft", "clip"), Run("hn", "hn", "clip")]
-    return [
-        run._replace(name=f"{run.name}_hues", base=run.base and f"{run.base}_hues", flags=(HUES,))
-        for run in (*of_hues, Run("hp_hn", "hp_hn", "clip"))
-    ]
+    bases = {"clip": "", "clip_ft": "clip_hues", "hn": "clip_hues", "hp_hn": "clip_hues"}
+    return [Run(f"{name}_hues", f"{name}:world=scenes-hues", base) for name, base in bases.items()]
 
 
 def _hard_positives(suffix: str, base: str) -> list[Run]:
@@ -85,7 +81,7 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
         run._replace(
             name=f"{run.name}-{seed}",
             base=run.base and f"{run.base}-{seed}",
-            flags=(*run.flags, f"--config.seed={seed}"),
+            seed=seed,
         )
         for seed in seeds
         for run in chosen.values()
@@ -96,10 +92,11 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """What trains a run."""
     name, _, arguments = run.config.partition(":")
     arguments = ",".join(filter(None, (arguments, "split=test")))
-    flags = [f"--config.init_from={out / run.base}"] if run.base else []
+    flags = [f"--config.seed={run.seed}"]
+    flags += [f"--config.init_from={out / run.base}"] if run.base else []
     return [
         *(sys.executable, "-m", "vlc_jax.main", "--workdir", str(out / run.name)),
-        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *run.flags, *more),
+        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *more),
     ]
 
 

@@ -93,12 +93,12 @@ BAG_OF_WORDS = (
 )
 
 
-def triplet_columns(benchmark: str, group: str = "") -> tuple[Column, ...]:
-    """Original, Augmented, Brittleness of one group of a triplet benchmark."""
+def triplet_columns(benchmark: str, group: str = "", mark: str = "") -> tuple[Column, ...]:
+    """Original, Augmented, Brittleness of a triplet benchmark, or of a group of it."""
     suffix = f"/{group}" if group else ""
     titles = ("Orig", "Aug", "Brit")
     return tuple(
-        Column(title, benchmark, f"{metric}{suffix}", chance)
+        Column(f"{title} {mark}".strip(), benchmark, f"{metric}{suffix}", chance)
         for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
     )
 

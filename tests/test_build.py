@@ -35,8 +35,7 @@ def test_a_batch_holds_whole_groups():
 
 def test_texts_come_from_the_config():
     config = configured()
-    with config.unlocked():
-        config.input.negatives = default.texts(2, given=1.0)
+    config.input.negatives.count = 2
     texts = build.hard_texts(config)
     assert (texts["negatives"].count, texts["positives"].count) == (2, 0)
     config.input.negatives.missing = "self"

@@ -134,7 +134,14 @@ def test_the_makefile_runs_the_documented_demo():
     recipe = subprocess.run(
         ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert "vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo" in recipe
+    recipe = " ".join(recipe.replace("\\\n", " ").split())
+    runs = ("clip.py:quickstart --workdir runs/demo/clip", "hn.py:steps=150 --workdir runs/demo/hn")
+    for run in (*runs, "hp_hn.py:steps=150 --workdir runs/demo/hp_hn"):
+        assert f"vlc_jax.main --config configs/scenes/{run}" in recipe
+    assert recipe.count("--config.init_from=runs/demo/clip") == 2
+    compared = "runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo"
+    assert f"vlc_jax.report {compared}" in recipe
+    assert "`runs/demo/comparison.html`" in (helpers.ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES)

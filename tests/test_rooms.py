@@ -33,6 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "input_pipeline",
     ),
     "vlc_jax.report": (),
+    "vlc_jax.feed": ("vlc_jax", "input_pipeline"),
     "vlc_jax.build": ("vlc_jax", "input_pipeline"),
     "vlc_jax.pretrained": ("vlc_jax", "input_pipeline"),
     "vlc_jax.specification": ("vlc_jax", "input_pipeline"),

@@ -105,6 +105,8 @@ def source(config: ConfigDict, split: str) -> Source:
     """The records of one split of the configured source."""
     with usage_errors():
         options = source_options(config)
+        if split == "train" and config.input.exclude:
+            options["exclude"] = config.input.exclude
         return input_pipeline.make_source(options.pop("source"), split, **options)
 
 

@@ -13,11 +13,11 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import batch as batch_contract
-from vlc_jax import build, evaluate, losses, optimizer, pretrained, sharding
+from vlc_jax import build, evaluate, feed, losses, optimizer, pretrained, sharding
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
-from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock, read_rows
+from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock
 from vlc_jax.models import clip
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
@@ -44,7 +44,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
-    check_data(config, task, source, texts)
+    feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
     evaluation.read()
 
@@ -61,7 +61,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     workdir.event("resume" if start else "start", step=start, steps=steps)
     if build.records_per_step(config) > len(source):  # pairs become their own negatives
         workdir.event("batch_beyond_source", batch_size=config.batch_size, records=len(source))
-    data = make_loader(config, task, source, texts, workdir, start_step=start)
+    data = feed.make_loader(config, task, source, texts, workdir, start_step=start)
     log = StepLog(config, task, workdir, data, checkpoints, start=start, steps=steps)
     run = Run(config, task, steps, frozen, state, checkpoints, evaluation, log)
     try:
@@ -277,51 +277,6 @@ def restore_or_init(
     return state, checkpoints
 
 
-def check_data(
-    config: ConfigDict,
-    task: Task,
-    source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
-) -> None:
-    """Reads the first records as training will: bad data stops the run before it compiles."""
-    report = input_pipeline.preview(
-        source,
-        task.tokenizer,
-        build.image_transform(config, is_training=True),
-        count=config.input.preview,
-        max_bad_share=config.input.max_bad_share,
-    )
-    report.check_given(texts)
-
-
-def make_loader(
-    config: ConfigDict,
-    task: Task,
-    source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
-    workdir: Workdir,
-    start_step: int,
-) -> input_pipeline.Loader:
-    """Batches from `start_step` on; unusable records that earlier starts found still count."""
-    events = read_rows(workdir.path / "events.jsonl")
-    with build.usage_errors():
-        return input_pipeline.make_train(
-            source,
-            task.tokenizer,
-            build.image_transform(config, is_training=True),
-            batch_size=config.batch_size,
-            seed=config.seed,
-            start_step=start_step,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-            max_bad_share=config.input.max_bad_share,
-            known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
-            hard_images=config.input.hard_images,
-            **texts,
-            **config.input.loader,
-        )
-
-
 class StepLog:
     """What the loop sees of data and metrics: batches in, numbers out, one step late."""
 
@@ -359,7 +314,7 @@ class StepLog:
         for record_id in self.data.bad.keys() - self._bad:
             self._bad.add(record_id)
             self.workdir.event("bad_record", id=record_id, reason=self.data.bad[record_id])
-        rows = {**batch, "id": batch["id"].view(np.uint32).reshape(-1, 2)}  # jax has no uint64
+        rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
         rows["stop"] = np.full(len(batch["id"]), stop.is_set)
         return sharding.put_batch(self.task.mesh, rows)
 

@@ -1,10 +1,10 @@
 """CLIP on the embedded scenes: the default run, and the bag of words made visible.
 
   python -m vlc_jax.main --config configs/scenes/clip.py --workdir runs/clip
-  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo
+  python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
 
-Arguments: steps=N; quickstart (600 steps, what `make demo` runs); world=scenes-hues (colours
-that are hard to tell apart).
+Arguments: steps=N; quickstart (600 steps, which `make demo` runs first); world=scenes-hues (colours
+that are hard to tell apart); split=validation, or test, to be judged on.
 """
 
 from ml_collections import ConfigDict
@@ -15,13 +15,15 @@ QUICKSTART_STEPS = 600
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, steps=1000, quickstart=False, world="scenes-mini")
+    args = arguments.parse(
+        argument, steps=1000, quickstart=False, world="scenes-mini", split="validation"
+    )
     config = default.get_config()
     with config.unlocked():
         config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
         config.eval.every = config.steps // 2
         config.input.scenes.world = config.text.scenes.world = args.world
-        config.evals = ConfigDict(evaluations(world=args.world))
+        config.evals = ConfigDict(evaluations(args.split, world=args.world))
     return config
 
 

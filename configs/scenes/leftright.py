@@ -25,7 +25,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         loss = "negclip"
         if args.family == "siglip":
             loss = "sigmoid_negatives"
-            config.pretrain = siglip.get_config()
+            config.pretrain = siglip.get_config(f"world={args.world}")
             config.logit_scale_max = config.pretrain.logit_scale_max
             config.model.update(config.pretrain.model)
         config.losses = ConfigDict({loss: default.loss(weight=1.0)})

@@ -25,6 +25,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
         finetuning.use_negatives(config, scenes_swap=0.5, scenes_reverse=0.5)
         if args.hard_images:
             hard_images.use(config, relation=0.7, attribute=0.3)
-            config.pretrain = hard_images.get_config()
+            config.pretrain = hard_images.get_config(f"world={args.world}")
             config.steps = max(args.steps, 400)
     return config

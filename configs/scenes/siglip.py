@@ -2,7 +2,8 @@
 
   python -m vlc_jax.main --config configs/scenes/siglip.py --workdir runs/siglip
 
-Arguments: steps=N. Scale and bias start as in Zhai et al. (2023), section 3: 10 and -10.
+Arguments: steps=N; world as in clip.py. Scale and bias start as in Zhai et al. (2023), section 3:
+10 and -10.
 """
 
 from ml_collections import ConfigDict
@@ -12,8 +13,8 @@ from configs.scenes import clip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, steps=1000)
-    config = clip.get_config(f"steps={args.steps}")
+    args = arguments.parse(argument, steps=1000, world="scenes-mini")
+    config = clip.get_config(f"steps={args.steps},world={args.world}")
     with config.unlocked():
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.model.logit_scale_init = 10.0

@@ -1,13 +1,13 @@
 """Files of texts that belong to COCO's captions line by line, as published hard positives do."""
 
 import collections
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from input_pipeline.record import DataError
+from input_pipeline.sources.rows import sha256
 
 NOTHING = "None"  # what a line says where a caption has no such text
 
@@ -34,9 +34,7 @@ def attach(
         kinds[str(annotation["image_id"])].append([*held])
     for row in rows:
         row |= {side: texts[row["id"]], f"{side}_kinds": kinds[row["id"]]}
-    return {
-        str(path): hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in files.values()
-    }
+    return {str(path): sha256(Path(path)) for path in files.values()}
 
 
 def read(path: Path, count: int) -> list[str]:

@@ -10,6 +10,7 @@ from input_pipeline import image as images
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import annotations as documents
 from input_pipeline.sources import rows as tables
+from input_pipeline.sources.identity import identity
 from input_pipeline.sources.named import NamedSource, below
 
 
@@ -38,10 +39,16 @@ class CrepeSource(NamedSource):
         annotations: str | Path,
         images: str | Path,
         negatives: str = "hard_negs",
+        exclude: str | Path | None = None,
     ) -> None:
         self._column = negatives
         super().__init__(
-            split, annotations, images, image_column="image_id", negatives_column=negatives
+            split,
+            annotations,
+            images,
+            image_column="image_id",
+            negatives_column=negatives,
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
@@ -84,6 +91,9 @@ class CrepeSource(NamedSource):
     def _image_name(self, row: dict[str, Any], name: str) -> str:
         return f"{super()._image_name(row, name).removesuffix('.jpg')}.jpg"
 
+    def _identity(self, row: dict[str, Any]) -> str:
+        return identity(f"VG_100K/{str(row.get('image_id')).removesuffix('.jpg')}.jpg")
+
     def _places(self, image: str) -> list[Path]:
         return [self._folder / part / image for part in ("VG_100K", "VG_100K_2", "")]
 
@@ -103,7 +113,12 @@ class SugarcrepeSource(NamedSource):
     _FIELDS = ("filename", "caption", "negative_caption")
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         super().__init__(
             split,
@@ -112,6 +127,7 @@ class SugarcrepeSource(NamedSource):
             image_column="filename",
             id_column="id",
             negatives_column="negative_caption",
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:

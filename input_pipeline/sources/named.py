@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import aligned
 from input_pipeline.sources import annotations as documents
@@ -18,8 +20,9 @@ _KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/
 class NamedSource(RecordsSource):
     """A table whose columns are known; subclasses say what its file is and how it is opened.
 
-    annotations: the published file. images: the folder in which its image names start. Raises
-    ValueError for a missing file or folder and for a file of another dataset, DataError for damage.
+    annotations: the published file. images: the folder in which its image names start. exclude: as
+    `RecordsSource` takes it. Raises ValueError for a missing file or folder and for a file of
+    another dataset, DataError for damage.
     """
 
     _folder_option = "images"
@@ -79,6 +82,7 @@ class CocoSource(NamedSource):
         train_split: str = "train",
         negatives: Mapping[str, str | Path | None] | None = None,
         positives: Mapping[str, str | Path | None] | None = None,
+        exclude: str | Path | None = None,
     ) -> None:
         self._files: dict[str, dict[str, str | Path]] = {}
         columns = {}
@@ -94,6 +98,7 @@ class CocoSource(NamedSource):
             id_column="id",
             split_column="split",
             meta_columns=("image", "split"),
+            exclude=exclude,
             **columns,
         )
 
@@ -149,9 +154,16 @@ class Flickr30kSource(NamedSource):
     _LINE = re.compile(r"([^|#\t]+\.jpg)\s*[#|]\s*\d+\s*[|\s]\s*(.*)")
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
-        super().__init__(split, annotations, images, id_column="id", split_column="split")
+        super().__init__(
+            split, annotations, images, id_column="id", split_column="split", exclude=exclude
+        )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
         if path.suffix.lower() in (".token", ".csv", ".txt"):
@@ -202,7 +214,12 @@ class NegclipSource(NamedSource):
     )
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         super().__init__(
             split,
@@ -212,6 +229,7 @@ class NegclipSource(NamedSource):
             caption_column="title",
             negatives_column="neg_caption",
             meta_columns=("filepath",),
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:
@@ -231,16 +249,18 @@ class NegclipSource(NamedSource):
         for other in record.hard_images:
             if not self._is_row(other):
                 raise DataError(
-                    f"{self._rows.name(index)}: 'neg_image' holds row numbers below "
+                    f"{self._rows.name(int(record.id))}: 'neg_image' holds row numbers below "
                     f"{len(self._rows):,}; got {other}"
                 )
         kinds = [["negclip"] * len(texts) for texts in record.negatives]
         return dataclasses.replace(record, negative_kinds=kinds)
 
     def find(self, record_id: str) -> Record:
-        if not self._is_row(record_id):  # every row is a record
-            raise DataError(f"{self._rows.path} has no row {record_id!r}")
-        return self[int(record_id)]
+        if self._is_row(record_id):
+            index = int(np.searchsorted(self._index, int(record_id)))
+            if index < len(self) and self._index[index] == int(record_id):
+                return self[index]
+        raise DataError(f"{self._rows.path} has no row {record_id!r}, or it is excluded")
 
     def _is_row(self, record_id: str) -> bool:
         return record_id.isdecimal() and int(record_id) < len(self._rows)
@@ -250,73 +270,6 @@ class NegclipSource(NamedSource):
 
     def _places(self, image: str) -> list[Path]:
         return below(self._folder, image)
-
-
-class Cc3mSource(NamedSource):
-    """A table of downloaded images and captions, one of each per row, as for CC3M.
-
-    annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
-      that names the image (filepath, file, image, image_path, path) and the caption (title,
-      caption, text), quotation marks grouping a field as pandas writes it; or two columns without
-      header, in any order, quotation marks being ordinary characters.
-    images: the folder in which the image names start. The published files hold addresses, not
-    images: `img2dataset` downloads them, and the source of that name reads what it writes.
-    """
-
-    _kind = "cc3m"
-    _wanted = (
-        "a table of image file names and captions: filepath and title, or two columns without "
-        "header"
-    )
-    _IMAGE = ("filepath", "file", "image", "image_path", "path")
-    _CAPTION = ("title", "caption", "text")
-    _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
-
-    def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
-    ) -> None:
-        super().__init__(split, annotations, images)
-
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        with path.open("rb") as file:
-            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
-        delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
-        names = [name.strip('"') for name in first.split(delimiter)]
-        if "neg_caption" in names:
-            raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
-        image = next((name for name in self._IMAGE if name in names), None)
-        caption = next((name for name in self._CAPTION if name in names), None)
-        if image is not None and caption is not None:
-            rows = tables.Delimited(path, delimiter, quoting)
-        elif len(names) != 2:
-            shown = [name[:40] for name in names[:8]]
-            raise self._other(path, f"a table with the columns {shown}")
-        else:
-            rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
-            image, caption = self._which(rows)
-        if not len(rows):
-            raise DataError(f"{path} holds no rows")
-        self._image, self._captions = image, [caption]
-        return rows
-
-    def _which(self, rows: tables.Delimited) -> tuple[str, str]:
-        """The columns of image and caption, by what the first rows hold."""
-        fields: list[str] = []
-        for index in range(min(len(rows), 100)):
-            try:
-                fields = [*rows[index].values()]
-            except DataError:
-                continue
-            if any("://" in field for field in fields):
-                raise ValueError(
-                    f"{rows.name(index)} holds an address, not an image: {fields}; download first "
-                    "(img2dataset --output_format webdataset), then python -m "
-                    "input_pipeline.prepare img2dataset"
-                )
-            is_image = [self._SUFFIX.search(field) is not None for field in fields]
-            if any(is_image):
-                return ("first", "second") if is_image[0] else ("second", "first")
-        raise self._other(rows.path, f"a table whose first rows name no image file: {fields}")
 
 
 class LlavaSource(NamedSource):
@@ -336,7 +289,12 @@ class LlavaSource(NamedSource):
     )
 
     def __init__(
-        self, split: str = "train", *, annotations: str | Path, images: str | Path
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         super().__init__(
             split,
@@ -344,6 +302,7 @@ class LlavaSource(NamedSource):
             images,
             caption_column="conversations",
             meta_columns=("id", "conversations"),
+            exclude=exclude,
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Rows:

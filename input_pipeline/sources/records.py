@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import ids
+from input_pipeline.sources import annotations, identity, ids
 from input_pipeline.sources import rows as tables
 
 _LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
@@ -39,6 +39,8 @@ class RecordsSource:
     holdout: without a split column, this share of the images (by a hash of their names, so that
       it does not change when rows are added) is kept out of `split="train"` and makes up every
       other split. split="all" takes every row.
+    exclude: a text file of images, one per line, whose rows are left out (`sources/identity.py`;
+      `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
     `digests` maps the path of every file read to its sha256. Raises ValueError for missing files,
@@ -71,6 +73,7 @@ class RecordsSource:
         meta_columns: Sequence[str] = (),
         split_column: str | None = None,
         holdout: float = 0.0,
+        exclude: str | Path | None = None,
         quoting: bool = True,
     ) -> None:
         if not str(path):
@@ -87,10 +90,14 @@ class RecordsSource:
         self.digests: dict[str, str] = {}  # those of further files are added where they are opened
         self._rows = self._open(Path(path), quoting)
         self.digests[str(path)] = self._rows.digest
+        excluded: frozenset[str] = frozenset()
+        if exclude:
+            excluded = identity.read_list(Path(exclude))
+            self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
         self._check_columns()
-        self._index = self._select()
+        self._index = self._select(excluded)
         self.fingerprint = self._fingerprint()
         self._check_first_images()
 
@@ -206,7 +213,7 @@ class RecordsSource:
                         f"columns: {seen}{hint}"
                     )
 
-    def _select(self) -> np.ndarray:
+    def _select(self, excluded: frozenset[str]) -> np.ndarray:
         """int64 (records,): the rows that belong to the split. Checks that ids are unique."""
         if not 0 <= self._holdout < 1:
             raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
@@ -215,7 +222,8 @@ class RecordsSource:
             raise ValueError(f"split {self._split!r} of {self._rows.path}: {self._split_advice}")
         chosen = np.ones(len(self._rows), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
-        if by_split or self._id is not None:
+        left_out = 0
+        if by_split or excluded or self._id is not None:
             seen: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
             for index in range(len(self._rows)):
@@ -226,10 +234,19 @@ class RecordsSource:
                     continue
                 if by_split:
                     chosen[index] = self._belongs(row, splits)
+                if chosen[index] and self._identity(row) in excluded:
+                    chosen[index] = False
+                    left_out += 1
                 if self._id is not None and chosen[index]:
                     self._check_unique(row, index, seen)
+            if left_out and not chosen.any():
+                raise ValueError(f"{self._rows.path}: `exclude` leaves no row of {self._split!r}")
             self._check_split(chosen, splits)
+        annotations.mention(self._rows.path, left_out, len(self._rows), "rows are excluded")
         return np.flatnonzero(chosen)
+
+    def _identity(self, row: dict[str, Any]) -> str:
+        return identity.identity(str(row.get(self._image)))
 
     def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
         if self._split_column is not None:

@@ -32,7 +32,7 @@ class Rows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.digest = _sha256(path)
+        self.digest = sha256(path)
         self._file: int | None = None
 
     _start: np.ndarray  # int64 (rows,): first byte of each row
@@ -247,6 +247,7 @@ def _line_ends(path: Path) -> np.ndarray:
     return np.concatenate([*ends, last]).astype(np.int64)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

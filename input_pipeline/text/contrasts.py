@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import tables
+from input_pipeline import choice
 from input_pipeline.text.generator import Generator
 
 GIVEN = "given"  # the kind that means: what the record holds, of any kind
@@ -78,7 +78,7 @@ def make_generator(
     options: Mapping[str, Any],
 ) -> Generator:
     """A generator by its name. Raises ValueError for unknown names and options."""
-    return tables.build(f"generator of {side}", table, name, **options)
+    return choice.build(f"generator of {side}", table, name, **options)
 
 
 def versions(sides: Mapping[str, Texts]) -> dict[str, str]:

@@ -11,7 +11,9 @@ import input_pipeline
 from input_pipeline import check, quality
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
+from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.tokenizers import WordTokenizer
+from tests import generators
 
 
 @pytest.fixture
@@ -190,3 +192,12 @@ def test_a_table_with_semicolons_says_so(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("image;caption\na.jpg;a cat\n")
     assert check.main([str(tmp_path / "rows.csv")]) == 2
     assert "separated by commas" in capsys.readouterr().err
+
+
+def test_given_texts_that_no_record_has_are_noticed_before_training():
+    report = quality.Report(total=9, looked_at=9, with_positives=1)
+    asked, made = Texts(2), Texts(2, {"made": 1.0}, generators={"made": generators.Reversal()})
+    report.check_given({"negatives": Texts(), "positives": asked})
+    report.check_given({"negatives": made})
+    with pytest.raises(DataError, match="negatives: 2 of the kind 'given' are asked for, but none"):
+        report.check_given({"positives": asked, "negatives": asked})

@@ -147,6 +147,12 @@ def test_bad_hard_images_give_way_to_other_hard_images_first():
         assert batches.bad == {}
 
 
+def test_halves_of_ids_are_as_different_as_the_ids():
+    ids = np.array([1, 2**32 + 1, 2**32, 5 * 2**32 + 7], np.uint64)
+    assert contract.split_ids(ids).tolist() == [[1, 0], [1, 1], [0, 1], [7, 5]]
+    assert contract.split_ids(ids).dtype == np.uint32
+
+
 def test_record_ids_name_hard_images_too():
     with loader() as batches:
         ids = batches.record_ids(1)
@@ -181,6 +187,12 @@ def test_the_stream_of_a_text_is_the_seed_and_the_position():
     order = [np.argsort(batch["id"]) for batch in (first, later)]
     assert (first["id"][order[0]] == later["id"][order[1]]).all()
     assert (first["negative_text"][order[0]] != later["negative_text"][order[1]]).any()
+
+
+def test_no_two_rows_share_their_draws():
+    batches = take(5, Neighbours(caption="n1"), negatives=made())
+    drawn = np.concatenate([batch["negative_text"][:, :, 2] for batch in batches])
+    assert len(np.unique(drawn, axis=0)) > 50  # of 60 rows, each with 2 of 30 numbers
 
 
 def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():

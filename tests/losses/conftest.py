@@ -1,5 +1,7 @@
 """Random embeddings, with hard negatives and positives too, meshes, and losses by their name."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +48,29 @@ def batch(arrays):
     return {**arrays, **more, "tokens": tokens, "id": name}
 
 
+@pytest.fixture
+def repeated(batch):
+    """`batch` with pairs that are no true negatives."""
+    tokens, names = batch["tokens"], batch["id"]
+    negative, positive = batch["negative_text"], batch["positive_text"]
+    has_negative = (
+        batch["negative_mask"].at[4, 0].set(True).at[5].set(jnp.array([False, True, False]))
+    )
+    has_positive = batch["positive_mask"].at[8, 0].set(True).at[11, 1].set(True)
+    tokens = tokens.at[2].set(tokens[5]).at[21].set(tokens[0])  # 21 is padding
+    return {
+        **batch,
+        "tokens": tokens,
+        "id": names.at[1].set(names[9]).at[13, 0].set(names[14, 0]),  # half a name is no name
+        "negative_text": negative.at[4, 0].set(tokens[6]).at[5, 1].set(tokens[5]),
+        "negative_mask": has_negative,
+        "positive_text": positive.at[8, 0].set(tokens[10]).at[11, 1].set(tokens[11]),
+        "positive_mask": has_positive,
+    }
+
+
+# Without LLVM's optimisations compilation, most of the time of these tests, is twice as fast.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 EMBEDDINGS = ("image", "text", "negative", "positive")
 
 
@@ -78,8 +103,34 @@ def per_example():
     """per_example(name, batch, implementation="dense", duplicates="keep", **options) -> values."""
 
     def call(name, batch, implementation="dense", duplicates="keep", **options):
-        members = pairs.members(contract(batch), duplicates)
-        return losses.LOSSES[name][implementation](outputs(batch), members, **options)
+        def values(batch):
+            members = pairs.members(contract(batch), duplicates)
+            return losses.LOSSES[name][implementation](outputs(batch), members, **options)
+
+        return jit(values)(batch)
+
+    return call
+
+
+@pytest.fixture
+def weighted():
+    """weighted({name: weight}, batch) -> what is minimised."""
+
+    def call(weights, batch):
+        config = {name: {"weight": weight} for name, weight in weights.items()}
+        return losses.total(config, outputs(batch), contract(batch))[0]
+
+    return call
+
+
+@pytest.fixture
+def slopes_of_scores():
+    """slopes_of_scores(name, batch) -> Outputs of the sum's gradient by each of its arrays."""
+
+    def call(name, batch):
+        members = pairs.members(contract(batch))
+        loss = losses.LOSSES[name]["dense"]
+        return jit(jax.grad(lambda o: loss(o, members).sum()))(outputs(batch))
 
     return call
 
@@ -105,7 +156,7 @@ def gradient(total):
         def value(inputs, batch):
             return total(name, {**batch, **inputs}, mesh, **options)
 
-        return jax.jit(jax.value_and_grad(value))({key: batch[key] for key in keys}, batch)
+        return jit(jax.value_and_grad(value))({key: batch[key] for key in keys}, batch)
 
     return call
 

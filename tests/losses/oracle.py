@@ -15,7 +15,7 @@ def softplus(x):
 class Oracle:
     """Per-example values of the losses with hard negatives and positives of a batch."""
 
-    def __init__(self, batch):
+    def __init__(self, batch, duplicates="keep"):
         self.mask = np.asarray(batch["mask"])
         self.real = np.flatnonzero(self.mask)
         self.vectors = {
@@ -24,15 +24,40 @@ class Oracle:
         }
         self.has = {key: np.asarray(batch[f"{key}_mask"]) for key in ("negative", "positive")}
         self.scale, self.bias = float(batch["logit_scale"]), float(batch["logit_bias"])
+        self.is_masking = duplicates == "mask"
+        self.ids, self.captions = np.asarray(batch["id"]).tolist(), batch["tokens"].tolist()
+        self.tokens = {key: batch[f"{key}_text"].tolist() for key in self.has}
+
+    def counts(self, i, j, kind="text", k=0):
+        """Whether image i is compared with the caption, or hard text k, of example j."""
+        if kind != "text" and not self.has[kind][j, k]:
+            return False
+        if not self.is_masking:
+            return True
+        caption = self.captions[i]
+        if kind == "negative":
+            return caption != self.tokens[kind][j][k]
+        if i == j:
+            return True
+        is_other = self.ids[i] != self.ids[j] and caption != self.captions[j]
+        return is_other and (kind == "text" or caption != self.tokens[kind][j][k])
 
     def logit(self, a, i, b, *place):
         return self.scale * float(self.vectors[a][i] @ self.vectors[b][place])
 
-    def all(self, kind):
-        return [(j, k) for j in self.real for k in np.flatnonzero(self.has[kind][j])]
+    def all(self, kind, i):
+        places = [(j, k) for j in self.real for k in range(self.has[kind].shape[1])]
+        return [(j, k) for j, k in places if self.counts(i, j, kind, k)]
 
     def own(self, kind, i):
-        return np.flatnonzero(self.has[kind][i])
+        return [k for j, k in self.all(kind, i) if j == i]
+
+    def others(self, i):
+        return [j for j in self.real if self.counts(i, j)]
+
+    def seen_by(self, i, k):
+        """The images that are compared with positive k of example i."""
+        return [j for j in self.real if self.counts(j, i, "positive", k)]
 
     def values(self, formula):
         found = np.zeros(len(self.mask))
@@ -42,16 +67,16 @@ class Oracle:
 
     def negclip(self, i):
         own = self.logit("image", i, "text", i)
-        row = [self.logit("image", i, "text", j) for j in self.real]
-        row += [self.logit("image", i, "negative", *place) for place in self.all("negative")]
-        column = [self.logit("image", j, "text", i) for j in self.real]
+        row = [self.logit("image", i, "text", j) for j in self.others(i)]
+        row += [self.logit("image", i, "negative", *place) for place in self.all("negative", i)]
+        column = [self.logit("image", j, "text", i) for j in self.others(i)]
         return (log_sum(row) - own + log_sum(column) - own) / 2
 
     def sigmoid_negatives(self, i):
-        logits = [self.logit("image", i, "text", j) + self.bias for j in self.real]
-        signs = [-1.0 if j == i else 1.0 for j in self.real]
+        logits = [self.logit("image", i, "text", j) + self.bias for j in self.others(i)]
+        signs = [-1.0 if j == i else 1.0 for j in self.others(i)]
         value = sum(softplus(sign * x) for sign, x in zip(signs, logits, strict=True))
-        for place in self.all("negative"):
+        for place in self.all("negative", i):
             value += softplus(self.logit("image", i, "negative", *place) + self.bias)
         return value
 
@@ -66,9 +91,9 @@ class Oracle:
         for k in self.own("positive", i):
             for a, is_turned in ways:
                 if is_turned:
-                    others = [self.logit(a, j, "positive", i, k) for j in self.real]
+                    others = [self.logit(a, j, "positive", i, k) for j in self.seen_by(i, k)]
                 else:
-                    places = [(j, m) for j, m in self.all("positive") if m == k]
+                    places = [(j, m) for j, m in self.all("positive", i) if m == k]
                     others = [self.logit(a, i, "positive", *place) for place in places]
                 found.append(log_sum(others) - self.logit(a, i, "positive", i, k))
         return np.mean(found) if found else 0.0
@@ -83,11 +108,11 @@ class Oracle:
         own = [self.logit("image", i, "positive", i, k) for k in self.own("positive", i)]
         if not own:
             return 0.0
-        others = [self.logit("image", i, "positive", *place) for place in self.all("positive")]
+        others = [self.logit("image", i, "positive", *place) for place in self.all("positive", i)]
         others += [
             self.logit("image", j, "positive", i, k)
-            for j in self.real
             for k in self.own("positive", i)
+            for j in self.seen_by(i, k)
         ]
         return log_sum(others) - log_sum(own)
 

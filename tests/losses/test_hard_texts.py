@@ -1,32 +1,63 @@
 """Every loss with hard negatives or positives: its formula, its symmetries, its masks."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 from tests.losses import oracle
 from vlc_jax import losses
+from vlc_jax.losses import svlc
 
 OF_TEXTS = tuple(losses.TEXTS)
+TEXTS = ("negative", "positive")
 SPREAD = ("negclip", "sigmoid_negatives")  # over chunks and devices
-KINDS = ("negative", "positive")
+EMBEDDINGS = ("image", "text", "negative", "positive")
+
+
+def counted(name, batch):
+    """The examples that a loss is about."""
+    mask = np.asarray(batch["mask"])
+    for kind in losses.TEXTS[name] if name in losses.OF_OWN_TEXTS else ():
+        mask = mask & np.asarray(batch[f"{kind}_mask"]).any(axis=1)
+    return mask
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "mask"])
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_dense_equals_numpy(repeated, per_example, name, duplicates):
+    judge = oracle.Oracle(repeated, duplicates)
+    expected = judge.values(getattr(judge, name))
+    values = per_example(name, repeated, duplicates=duplicates)
+    np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-5)
+    assert np.count_nonzero(expected) >= 13
+    assert np.all(expected >= 0)
 
 
 @pytest.mark.parametrize("name", OF_TEXTS)
-def test_dense_equals_numpy(batch, per_example, name):
-    judge = oracle.Oracle(batch)
-    expected = judge.values(getattr(judge, name))
-    np.testing.assert_allclose(per_example(name, batch), expected, rtol=2e-5, atol=1e-5)
-    assert np.count_nonzero(expected) >= 15
+def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
+    slopes = gradient(name, batch)[1]
+    rng = np.random.default_rng(3)
+    wide = {key: np.asarray(batch[key], np.float64) for key in slopes}
+    directions = {key: rng.normal(size=np.shape(x)) for key, x in wide.items()}
+
+    def mean(step):
+        moved = {key: x + step * directions[key] for key, x in wide.items()}
+        judge = oracle.Oracle({**batch, **moved})
+        return judge.values(getattr(judge, name))[counted(name, batch)].mean()
+
+    expected = (mean(1e-5) - mean(-1e-5)) / 2e-5
+    found = sum(np.sum(directions[key] * slope) for key, slope in slopes.items())
+    assert abs(expected) > 0.05
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", OF_TEXTS)
 def test_mean_is_over_the_examples_the_loss_is_about(batch, per_example, total, name):
-    mask = np.asarray(batch["mask"])
-    if name in losses.OF_OWN_TEXTS:
-        for kind in losses.TEXTS[name]:
-            mask = mask & np.asarray(batch[f"{kind}_mask"]).any(axis=1)
-        assert not mask[3]
-        assert 10 < mask.sum() < 18
+    mask = counted(name, batch)
+    assert 10 < mask.sum() <= 19
+    assert mask[3] == (name not in losses.OF_OWN_TEXTS)
     expected = np.asarray(per_example(name, batch))[mask].mean()
     np.testing.assert_allclose(total(name, batch), expected, rtol=1e-5)
 
@@ -39,3 +70,165 @@ def test_slots_choose_hard_negatives_by_their_place(batch, total):
         some = float(total("svlc_negative", batch, slots=slots))
         np.testing.assert_allclose(some, total("svlc_negative", fewer), rtol=1e-6)
         assert abs(some - every) > 1e-3
+
+
+def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, per_example, total):
+    mask = counted("svlc_negative", repeated)
+    assert mask[5]
+    mask[5] = False
+    values = np.asarray(per_example("svlc_negative", repeated, duplicates="mask"))
+    found = total("svlc_negative", repeated, duplicates="mask")
+    np.testing.assert_allclose(found, values[mask].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_permuting_the_examples_permutes_the_values(repeated, per_example, name):
+    order = np.random.default_rng(1).permutation(24)
+    moved = {k: v[order] if v.ndim else v for k, v in repeated.items()}
+    for duplicates in ("keep", "mask"):
+        values = (per_example(name, x, duplicates=duplicates) for x in (moved, repeated))
+        np.testing.assert_allclose(next(values), next(values)[order], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_padding_and_missing_texts_change_nothing(batch, per_example, gradient, name):
+    """Whatever they hold: the values stay, and their own gradient is 0, not NaN."""
+    other, is_there = dict(batch), {}
+    for key in EMBEDDINGS:
+        has = batch.get(f"{key}_mask", jnp.ones(24, bool))
+        is_there[key] = np.asarray(has & batch["mask"].reshape((-1,) + (1,) * (has.ndim - 1)))
+        other[key] = jnp.where(is_there[key][..., None], batch[key], 50.0)
+    (value, slopes), (other_value, other_slopes) = gradient(name, batch), gradient(name, other)
+    np.testing.assert_allclose(other_value, value, rtol=1e-6)
+    for key in EMBEDDINGS:
+        np.testing.assert_allclose(other_slopes[key], slopes[key], rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(np.asarray(slopes[key])[~is_there[key]], 0.0)
+    cut = {k: v[:19] if v.ndim else v for k, v in batch.items()}
+    np.testing.assert_allclose(
+        per_example(name, batch)[:19], per_example(name, cut), rtol=1e-5, atol=1e-6
+    )
+
+
+def assert_close(found, expected):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["infonce", "sigmoid", *SPREAD])
+def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
+    for duplicates in ("keep", "mask"):
+        expected = gradient(name, repeated, duplicates=duplicates)
+        for how in (
+            {"implementation": "chunked", "chunk": 5},
+            {"implementation": "ring", "mesh": make_mesh(4, 2)},
+        ):
+            assert_close(gradient(name, repeated, duplicates=duplicates, **how), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPREAD)
+def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh, name):
+    mesh = make_mesh(4, 2)
+    split = jax.sharding.NamedSharding(mesh, jax.P(("data", "fsdp")))
+    arrays = {key: jax.device_put(x, split) if x.ndim else x for key, x in batch.items()}
+    slope = jax.grad(lambda x, batch: total(name, {**batch, **x}, mesh, implementation="ring"))
+    hlo = jax.jit(slope).lower({key: arrays[key] for key in EMBEDDINGS}, arrays).compile().as_text()
+    assert "collective-permute" in hlo
+    assert "all-gather" not in hlo
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name):
+    expected = gradient(name, repeated, duplicates="mask")
+    split = jax.sharding.NamedSharding(make_mesh(2, 4), jax.P(("data", "fsdp")))
+    spread = {key: jax.device_put(x, split) if x.ndim else x for key, x in repeated.items()}
+    assert_close(gradient(name, spread, duplicates="mask"), expected)
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_without_any_negative_it_is_the_plain_loss(batch, gradient, name):
+    none = {**batch, "negative_mask": jnp.zeros((24, 3), bool)}
+    plain = {"negclip": "infonce", "sigmoid_negatives": "sigmoid"}[name]
+    assert_close(gradient(name, none), gradient(plain, none))
+
+
+def test_negclip_adds_to_the_rows_of_images_only(batch, per_example):
+    """log(a + b) - log(a) = softplus(log b - log a) is all it adds, so its columns are CLIP's."""
+    mask = np.asarray(batch["mask"])
+    logits = 7.0 * np.asarray(batch["image"] @ batch["text"].T)[:, mask]
+    negative = np.asarray(batch["negative"])[mask][np.asarray(batch["negative_mask"])[mask]]
+    more = special.logsumexp(7.0 * np.asarray(batch["image"]) @ negative.T, axis=1)
+    added = np.logaddexp(0.0, more - special.logsumexp(logits, axis=1)) / 2
+    found = per_example("negclip", batch) - per_example("infonce", batch)
+    np.testing.assert_allclose(found[:19], added[:19], rtol=1e-4, atol=1e-5)
+
+
+def test_one_own_negative_costs_softplus_of_the_difference(batch):
+    rng = np.random.default_rng(4)
+    own, wrong = jnp.asarray(rng.uniform(-1, 1, (2, 6)), jnp.float32)
+    value = svlc.negative(own, wrong[:, None], jnp.float32(100.0), jnp.ones((6, 1), bool))
+    np.testing.assert_allclose(value, np.logaddexp(0, 100.0 * (wrong - own)), rtol=1e-4, atol=1e-6)
+
+
+def test_analogy_with_captions_as_positives_is_half_of_clip(batch):
+    """Both of its terms, given the images' scores, are then CLIP's loss from image to text."""
+    scores = batch["image"] @ batch["text"].T
+    expected = special.logsumexp(7.0 * scores, axis=1) - 7.0 * np.diag(scores)
+    every = jnp.ones((24, 24, 1), bool)
+    value = svlc.analogy(scores[..., None], scores[..., None], jnp.float32(7.0), every)
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+    both = svlc.analogy_symmetric(scores[..., None], scores[..., None], jnp.float32(7.0), every)
+    turned = special.logsumexp(7.0 * scores, axis=0) - 7.0 * np.diag(scores)
+    np.testing.assert_allclose(both, (expected + turned) / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, per_example):
+    values = per_example("dac_mil", batch)[counted("dac_mil", batch)]
+    assert np.all(values > np.log(2))
+    eye = jnp.eye(24)
+    perfect = {**batch, "image": eye, "text": eye, "negative": jnp.zeros((24, 3, 24))}
+    perfect["positive"] = jnp.broadcast_to(eye[:, None], (24, 2, 24))
+    values = per_example("dac_mil", {**perfect, "logit_scale": jnp.float32(100.0)})
+    np.testing.assert_allclose(values[counted("dac_mil", batch)], np.log(2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [{"infonce": 1.0}, {"infonce": 1.0, "svlc_negative": 0.0}])
+def test_negatives_of_weight_0_outside_the_contrast_have_no_gradient(batch, weighted, weights):
+    def slopes(weights):
+        return jax.grad(lambda x: weighted(weights, {**batch, "negative": x}))(batch["negative"])
+
+    np.testing.assert_array_equal(slopes(weights), 0.0)
+    for other in ({**weights, "svlc_negative": 0.5}, {"negclip": 1.0}):
+        assert np.abs(slopes(other)[:3]).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, slopes_of_scores, name):
+    slopes = slopes_of_scores(name, batch)
+    real = np.asarray(batch["mask"])
+    has = {kind: np.asarray(batch[f"{kind}_mask"]) & real[:, None] for kind in TEXTS}
+    is_own, is_pair = np.eye(24, dtype=bool), real[:, None] & real[None]
+    lowered, raised = [], []
+    if name in SPREAD:
+        lowered = [(slopes.negative_scores, is_pair[..., None] & has["negative"][None])]
+        raised = [(slopes.scores, is_own & is_pair)]
+    elif name == "svlc_negative":
+        lowered = [(slopes.own_negative_scores, has["negative"])]
+        raised = [(slopes.own_scores, has["negative"].any(axis=1))]
+    elif name == "dac_negative_bag":
+        has_both = has["negative"].any(axis=1) & has["positive"].any(axis=1)
+        lowered = [(slopes.own_negative_scores, has["negative"] & has_both[:, None])]
+        raised = [(slopes.own_positive_scores, has["positive"] & has_both[:, None])]
+    else:
+        own = is_own[..., None] & has["positive"][None]
+        slope = np.asarray(slopes.positive_scores)
+        assert np.all(slope[~own] >= 0)
+        raised = [(slope, own)]
+    for slope, where in lowered:
+        assert np.all(np.asarray(slope)[where] > 0)
+        np.testing.assert_array_equal(np.asarray(slope)[~where], 0.0)
+    for slope, where in raised:
+        assert np.all(np.asarray(slope)[where] < 0)

@@ -199,3 +199,21 @@ def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, f
         assert "all-reduce" in hlo
         for collective in ("all-gather", "all-to-all", "collective-permute"):
             assert collective not in hlo, (method, collective)
+
+
+def test_hard_texts_of_a_sharded_batch_stay_on_their_devices(make, compiled):
+    model, params, batch = make("clip")
+    batch = with_hard_texts(batch, positives=0)
+    batch = {key: jnp.concatenate([x] * 4) for key, x in batch.items()}
+    mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
+    batch = jax.device_put(batch, NamedSharding(mesh, jax.P("data")))
+    params = jax.device_put(params, NamedSharding(mesh, jax.P()))
+
+    def total(params, batch):
+        outputs = model.apply({"params": params}, batch)
+        return jnp.sum(outputs.own_negative_scores**3) + jnp.sum(outputs.own_scores**3)
+
+    hlo = compiled(jax.grad(total)).lower(params, batch).compile().as_text()
+    assert "all-reduce" in hlo
+    for collective in ("all-gather", "all-to-all", "collective-permute"):
+        assert collective not in hlo, collective

@@ -11,15 +11,22 @@ from vlc_jax import build, models, pretrained, sharding, train, weights
 
 pytestmark = pytest.mark.slow
 
+WEIGHTS = {
+    "infonce": {"infonce": 1.0},
+    "sigmoid": {"sigmoid": 1.0},
+    "negclip": {"negclip": 1.0},
+    "svlc": {"infonce": 1.0, "svlc_negative": 0.5, "analogy": 1.0},
+}
 
-@pytest.mark.parametrize("loss", ["infonce", "sigmoid"])
+
+@pytest.mark.parametrize("loss", WEIGHTS)
 def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
     there("train_reference.py", loss, tmp_path)
     bias = {"logit_bias_init": -10.0, "logit_scale_init": 10.0} if loss == "sigmoid" else {}
     model = models.build("clip", **TINY, **bias)
     config = default.get_config()
     with config.unlocked():
-        config.losses = {loss: default.loss(weight=1.0)}
+        config.losses = {name: default.loss(weight) for name, weight in WEIGHTS[loss].items()}
         config.batch_size = 8
         config.optimizer.warmup_steps = 2
     mesh = sharding.make_mesh(batch_size=8)
@@ -31,11 +38,12 @@ def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
         jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
     )
     step = jax.jit(train.make_step(config, task, steps=10))
-    with np.load(tmp_path / "batches.npz") as batches:
-        for image, text in zip(batches["images"], batches["texts"], strict=True):
-            batch = {"image": image, "text": text, "mask": np.ones(8, bool)}
-            batch = sharding.put_batch(mesh, batch | {"stop": np.zeros(8, bool)})
-            state, _ = step(state, {}, batch)
+    every = {"mask": np.ones(8, bool), "stop": np.zeros(8, bool)}
+    with np.load(tmp_path / "batches.npz") as saved:
+        batches = dict(saved)
+    for index in range(len(batches["image"])):
+        batch = {key: array[index] for key, array in batches.items()}
+        state, _ = step(state, {}, sharding.put_batch(mesh, batch | every))
     expected, _ = weights.load(tmp_path / "after.pt", shapes, pretrained.architecture(model))
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), expected, params)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter was trained

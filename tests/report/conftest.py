@@ -64,7 +64,7 @@ def config() -> dict:
 def env() -> dict:
     return {
         "command": "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart "
-        "--workdir runs/demo",
+        "--workdir runs/demo/clip",
         "commit": "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
         "hardware": {
             "platform": "cpu",
@@ -124,8 +124,8 @@ def result(name: str, step: int) -> dict:
         right = np.arange(count) < round(value * count)
         found[metric] = stats.proportion(right, chance, np.arange(count) < 3)._asdict()
     if protocol in ("choice", "triplet", "pairs"):
-        headline = next(iter(found))
-        found |= {f"{headline}/{group}": found[headline] for group in ("colour", "size")}
+        of = list(found) if protocol == "triplet" else list(found)[:1]
+        found |= {f"{name}/{group}": found[name] for name in of for group in ("colour", "size")}
     if protocol == "triplet":
         scores = np.linspace(0.1, 0.6, count)
         found["mean_score_correct"] = stats.mean(scores, unit="score")._asdict()
@@ -224,6 +224,6 @@ def _write_workdir():
     return write_workdir
 
 
-@pytest.fixture(name="write_json")
+@pytest.fixture(scope="session", name="write_json")
 def _write_json():
     return write_json

@@ -1,4 +1,3 @@
-import html.parser
 import re
 import subprocess
 import sys
@@ -8,37 +7,10 @@ import pytest
 from PIL import Image
 
 from input_pipeline.benchmarks import Benchmark
+from tests.report.pages import Page
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import plot, workdir
-
-VOID = {"meta", "img", "br", "link"}
-
-
-class Page(html.parser.HTMLParser):
-    """Collects what a page refers to, its ids, and whether its tags close in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.crossed, self.ids, self.links, self.tags = [], [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        facts = dict(attributes)
-        self.tags.append((tag, facts))
-        self.ids += [facts["id"]] if "id" in facts else []
-        self.links += [facts[key] for key in ("src", "href", "xlink:href") if key in facts]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.crossed.append(tag)
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,28 @@
-"""A workdir becomes a page: python -m vlc_jax.report WORKDIR
+"""A workdir becomes a page, several are compared: python -m vlc_jax.report WORKDIR [WORKDIR ...]
 
 Reads files only; nothing of JAX or of the models is imported. The door for the rest of vlc_jax:
-`write` makes report.html and report.md, `print_table` shows results in a terminal.
+`write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md;
+`print_table` and `print_comparison` show results in a terminal.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import rich.console
+import rich.measure
 
-from vlc_jax.report import page, table, workdir
+from vlc_jax.report import compare, compare_page, page, table, workdir
 from vlc_jax.report.workdir import NotAWorkdirError
 
-__all__ = ["NotAWorkdirError", "print_mixtures", "print_table", "write"]
+__all__ = [
+    "NotAWorkdirError",
+    "print_comparison",
+    "print_mixtures",
+    "print_table",
+    "write",
+    "write_comparison",
+]
 
 
 def write(path: Path, baseline: Path | None = None) -> Path:
@@ -51,3 +60,52 @@ def print_mixtures(path: Path) -> None:
     rows = [row for rows in table.mixed(workdir.mixtures(path)) for row in rows]
     if rows:
         rich.console.Console().print(table.to_rich(rows))
+
+
+def write_comparison(paths: Sequence[Path], folder: Path | None = None) -> Path:
+    """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
+
+    Args:
+      paths: the workdirs; the first one is what the others are compared with.
+      folder: made if missing; without it the one that holds the first workdir.
+
+    Returns:
+      The path of comparison.html, which needs no other file and no network.
+
+    Raises:
+      NotAWorkdirError: one of `paths` is no workdir, or is given twice. OSError: the files cannot
+        be written.
+    """
+    return compare_page.write(_read_all(paths), folder or paths[0].resolve().parent)
+
+
+def print_comparison(paths: Sequence[Path]) -> None:
+    """Prints the newest results of several workdirs beside each other; raises as
+    `write_comparison`.
+    """
+    runs = _read_all(paths)
+    names, results = compare.names(paths), compare.newest(runs)
+    console = rich.console.Console()
+    if lines := compare.lines(results):
+        shown = compare.to_rich(names, lines)
+        # A console narrower than its longest words would cut them.
+        least = rich.measure.Measurement.get(console, console.options, shown).minimum
+        rich.console.Console(width=max(least, console.width)).print(shown)
+    else:
+        console.print("No benchmark has been evaluated yet.")
+    for sentence in compare.stale(names, results):
+        console.print(sentence, markup=False)
+    fields: dict[str, list[str]] = {}
+    for benchmark, field, _ in compare.other_cases(results):
+        fields.setdefault(benchmark, []).append(field)
+    for benchmark, differing in fields.items():
+        console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
+
+
+def _read_all(paths: Sequence[Path]) -> list[workdir.Run]:
+    seen = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise NotAWorkdirError(f"{path} is given twice; compare different workdirs")
+        seen.add(path.resolve())
+    return [workdir.read(path) for path in paths]

@@ -1,4 +1,4 @@
-"""python -m vlc_jax.report WORKDIR [--baseline CONFIG_OR_WORKDIR]"""
+"""python -m vlc_jax.report WORKDIR [WORKDIR ...] [--baseline CONFIG_OR_WORKDIR] [--out FOLDER]"""
 
 import argparse
 import sys
@@ -8,22 +8,46 @@ from vlc_jax import report
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the report and prints where it is; 2 and one line if that cannot be done."""
+    """Writes the report, or the comparison, and prints where it is; 2 and one line if that cannot
+    be done.
+    """
     parser = argparse.ArgumentParser(prog="python -m vlc_jax.report", description=report.__doc__)
-    parser.add_argument("workdir", type=Path, help="the --workdir of a run")
+    parser.add_argument(
+        "workdirs",
+        metavar="workdir",
+        nargs="+",
+        type=Path,
+        help="the --workdir of a run; several are compared with the first",
+    )
     parser.add_argument(
         "--baseline", type=Path, help="config.json, or a workdir, to show the config against"
     )
+    parser.add_argument(
+        "--out", type=Path, help="where comparison.html goes; default: beside the first workdir"
+    )
     options = parser.parse_args(arguments)
+    is_comparison = len(options.workdirs) > 1
+    if is_comparison and options.baseline:
+        return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
+    if options.out and not is_comparison:
+        return _refuse("--out belongs to several workdirs; the report of one goes into it")
     try:
-        print(report.write(options.workdir, options.baseline))
+        if is_comparison:
+            page = report.write_comparison(options.workdirs, options.out)
+            report.print_comparison(options.workdirs)
+        else:
+            page = report.write(options.workdirs[0], options.baseline)
     except report.NotAWorkdirError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
     except OSError as error:
-        print(f"error: the report cannot be written: {error}", file=sys.stderr)
-        return 2
+        return _refuse(f"the report cannot be written: {error}")
+    print(page)
     return 0
+
+
+def _refuse(reason: str) -> int:
+    print(f"error: {reason}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import datetime
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vlc_jax.report.workdir import Run
@@ -105,10 +105,19 @@ def config_diff(
     default: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
     """(field, default, value) for every leaf that differs; "" where one of them lacks it."""
-    old, new = flatten(default), flatten(config)
-    fields = [*new, *(field for field in old if field not in new)]
-    pairs = ((field, old.get(field, ""), new.get(field, "")) for field in fields)
-    return [pair for pair in pairs if pair[1] != pair[2]] if default else []
+    pairs = differences([flatten(config), flatten(default)]) if default else []
+    return [(field, old, new) for field, (new, old) in pairs]
+
+
+def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """(name, its value in each column) of all names as they come; "" where a column lacks it."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, [column.get(name, "") for column in columns]) for name in names]
+
+
+def differences(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """Of `side_by_side` what is not the same in all columns."""
+    return [(name, values) for name, values in side_by_side(columns) if len(set(values)) > 1]
 
 
 def _steps(last: dict[str, Any], config: dict[str, Any]) -> str:

@@ -38,12 +38,17 @@ CURVES = {  # metric -> title, options of plot.curve
 
 def write(run: Run) -> Path:
     """Writes both pages and the figures of a run; returns the path of report.html."""
-    folder = run.path / "report"
-    folder.mkdir(exist_ok=True)
-    context = make_context(run)
+    return render(run.path, "report", make_context(run))
+
+
+def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
+    """Writes the pages `name`.html and `name`.md into `folder`, and the context's pictures into
+    the folder `name` beside them; returns the path of the HTML.
+    """
+    (folder / name).mkdir(parents=True, exist_ok=True)
     for pictures in context["pictures"].values():
         for picture in pictures:
-            picture.write(folder)
+            picture.write(folder / name)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
@@ -57,14 +62,15 @@ def write(run: Run) -> Path:
         "percent": table.percent,
         "is_small": lambda file: _png_width(file) <= 128,
         "as_is": markupsafe.Markup,
-        "relative": lambda file: file.relative_to(run.path).as_posix(),
+        "relative": lambda file: file.relative_to(folder).as_posix(),
     }
-    for name in ("report.md", "report.html"):
-        text = environment.get_template(f"{name}.jinja").render(context)
-        temporary = run.path / f".{name}.writing"
+    context = context | {"css": (Path(__file__).parent / "report.css").read_text()}
+    for page in (f"{name}.md", f"{name}.html"):
+        text = environment.get_template(f"{page}.jinja").render(context)
+        temporary = folder / f".{page}.writing"
         temporary.write_text(text)
-        os.replace(temporary, run.path / name)
-    return run.path / "report.html"
+        os.replace(temporary, folder / page)
+    return folder / f"{name}.html"
 
 
 def make_context(run: Run) -> dict[str, Any]:
@@ -106,7 +112,6 @@ def make_context(run: Run) -> dict[str, Any]:
         "command": facts.command(run.env.get("command")),
         "commit": str(run.env.get("commit") or ""),
         "notes": run.notes,
-        "css": (Path(__file__).parent / "report.css").read_text(),
     }
 
 

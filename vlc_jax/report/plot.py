@@ -25,6 +25,8 @@ THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report
     "blue": "#0a68b4",
     "orange": "#a35200",
     "red": "#b3261e",
+    "green": "#17744d",
+    "purple": "#7a3aa8",
 }
 COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}
 RC = {
@@ -71,13 +73,18 @@ def draw(
         figure = Figure(figsize=size, layout="constrained", facecolor="none")
         axes = figure.add_subplot()
         axes.set_facecolor("none")
-        axes.set_title(title)
+        axes.set_title(plain(title))
         paint(axes)
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=160, facecolor="white")
         figure.set_layout_engine("none")  # it stays as laid out for the PNG
         figure.savefig(svg, format="svg")
     return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
+
+
+def plain(text: str) -> str:
+    """Text in which Matplotlib sees no mathematics."""
+    return text.replace("$", r"\$")
 
 
 def _themed(svg: str, name: str, words: str) -> str:
@@ -114,26 +121,16 @@ def curve(
       is_share: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all are > 0
         and span more than a factor 30. is_from_zero: the axis starts at 0.
     """
-    x, y = np.asarray(steps, float), np.asarray(values, float)
-    x, y = x[np.isfinite(y)], y[np.isfinite(y)]
+    x, y = points(steps, values)
     if not len(x):
         return None
-    x, y = _thin(x, y)
 
     def paint(axes: Axes) -> None:
         for step in resumes:
             axes.axvline(step, color=THEME["muted"], linewidth=0.8, linestyle=":")
-        if len(x) >= SMOOTH:
-            axes.plot(x, y, color=THEME["blue"], alpha=0.25, linewidth=0.8)
-            axes.plot(x, _running_mean(y), color=THEME["blue"], linewidth=1.6)
-        else:
-            marker = "o" if len(x) <= 12 else None
-            axes.plot(x, y, color=THEME["blue"], linewidth=1.6, marker=marker, markersize=3.5)
-        _finish(axes, is_share)
-        if is_log and (y > 0).all() and y.max() > 30 * y.min():
-            axes.set_yscale("log")
-        if is_from_zero:
-            axes.set_ylim(0, 1.1 * y.max() or 1)
+        line(axes, x, y, THEME["blue"])
+        finish(axes, is_share)
+        scale(axes, y, is_log, is_from_zero)
         if level is not None:
             axes.axhline(level[0], color=THEME["orange"], linewidth=1, linestyle="--")
             axes.annotate(
@@ -172,7 +169,7 @@ def along(
         if newest.chance is not None:
             axes.axhline(newest.chance, color=THEME["orange"], linewidth=1, linestyle="--")
         axes.set_ylim(-0.03, 1.03)
-        _finish(axes, is_share=True, axis=axis)
+        finish(axes, is_share=True, axis=axis)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
     words = (
@@ -223,7 +220,29 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
     return draw(name, title, words, (11.0, 0.9 + 0.31 * len(shown)), paint)
 
 
-def _finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
+def points(steps: Sequence[int], values: Sequence[float | int]) -> tuple[np.ndarray, np.ndarray]:
+    """The finite ones, at most MAX_POINTS."""
+    x, y = np.asarray(steps, float), np.asarray(values, float)
+    return _thin(x[np.isfinite(y)], y[np.isfinite(y)])
+
+
+def line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dash: str = "-") -> None:
+    if len(x) >= SMOOTH:
+        axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
+        axes.plot(x, _running_mean(y), dash, color=colour, linewidth=1.6)
+    else:
+        marker = "o" if len(x) <= 12 else None
+        axes.plot(x, y, dash, color=colour, linewidth=1.6, marker=marker, markersize=3.5)
+
+
+def scale(axes: Axes, y: np.ndarray, is_log: bool, is_from_zero: bool) -> None:
+    if is_log and (y > 0).all() and y.max() > 30 * y.min():
+        axes.set_yscale("log")
+    if is_from_zero:
+        axes.set_ylim(0, 1.1 * y.max() or 1)
+
+
+def finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
     axes.grid(axis="y", color=THEME["line"], linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_xlabel(axis)

@@ -58,8 +58,11 @@ class Row:
         if self.low <= self.chance <= self.high:
             return "at"
         is_greater = self.low > self.chance
-        small_is_good = self.unit == "rank" or self.metric.startswith("brittleness")
-        return "above" if is_greater != small_is_good else "below"
+        return "above" if is_greater != self.is_better_small else "below"
+
+    @property
+    def is_better_small(self) -> bool:
+        return self.unit == "rank" or self.metric.startswith("brittleness")
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
@@ -70,7 +73,7 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     its value gives no row.
     """
     found = []
-    for result in sorted(results, key=_order):
+    for result in sorted(results, key=lambda result: place(result.get("protocol"))):
         metrics = result["metrics"]
         wanted = list(metrics)
         if not everything:
@@ -148,6 +151,11 @@ def to_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
+def place(protocol: Any) -> int:
+    """Where the results of a protocol stand in a table; unknown ones come last."""
+    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
+
+
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
@@ -182,11 +190,6 @@ def markdown_cell(text: str) -> str:
 def _summary(result: dict[str, Any]) -> list[str]:
     named = result.get("summary")
     return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-
-
-def _order(result: dict[str, Any]) -> int:
-    protocol = result.get("protocol")
-    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
 
 
 def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from input_pipeline import tables
+from input_pipeline import choice
 from input_pipeline.text.negatives import NEGATIVES
 from input_pipeline.text.positives import POSITIVES
 
@@ -32,7 +32,7 @@ def generator(request, tags):
     options = {"mode": mode} if mode else {}
     if name in NEEDS_TAGS:
         options["tagger"] = tags
-    return tables.build("generator", table, name, **options)
+    return choice.build("generator", table, name, **options)
 
 
 def captions_of(generator):
@@ -112,4 +112,4 @@ def test_generator_with_nothing_to_change_says_nothing(generator):
 )
 def test_wrong_options_are_refused_with_what_would_fit(table, name, options, said):
     with pytest.raises(ValueError, match=said):
-        tables.build("generator", table, name, **options)
+        choice.build("generator", table, name, **options)

@@ -1,0 +1,239 @@
+"""Which images of the evaluations are among those of training.
+
+  python -m input_pipeline.leaks --train coco/train_neg_clip.tsv --eval benchmarks --write leaks.txt
+
+Files are annotations: JSON, JSONL, CSV or TSV. Every text in them that ends like an image file's
+name counts as an image; of Karpathy's splits each is looked at by itself, and CREPE's tables name
+images of Visual Genome by `image_id`. A folder stands for all such files below it. Images are the
+same when they have the same id of COCO or Visual Genome, or else the same file name.
+
+Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from input_pipeline.record import DataError
+from input_pipeline.sources import annotations, rows
+from input_pipeline.sources.identity import identity
+from input_pipeline.sources.named import below
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+_TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
+_SHOWN = 3  # images named per set
+
+
+class Overlap(NamedTuple):
+    """A set of evaluation images, and those of them that training has."""
+
+    name: str
+    identities: frozenset[str]  # its images
+    shared: dict[str, str]  # its name in training -> its name in the set
+
+
+def image_names(path: Path) -> dict[str, list[str]]:
+    """Split ("" where the file is not divided) -> the different image names of a file.
+
+    Raises DataError for a file that cannot be read; {} where it names no image.
+    """
+    if path.suffix.lower() == ".json":
+        document = annotations.load(path)
+        if annotations.is_karpathy(document):
+            splits: dict[str, list[str]] = {}
+            for row in annotations.karpathy_rows(path, document):
+                splits.setdefault(row["split"], []).append(row["image"])
+            return splits
+        found = _names(document)
+    else:
+        table = rows.open_rows(path)
+        found = (name for index in range(len(table)) for name in _of_row(table[index]))
+    names = [*dict.fromkeys(found)]
+    return {"": names} if names else {}
+
+
+def _of_row(row: dict[str, Any]) -> Iterator[str]:
+    if "image_id" in row and any("hard_negs" in column for column in row):  # CREPE's
+        yield f"VG_100K/{str(row['image_id']).removesuffix('.jpg')}.jpg"
+    else:
+        yield from _names(row)
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Every text in a document that names an image file."""
+    if isinstance(value, str):
+        if value.lower().endswith(_SUFFIXES) and "://" not in value:
+            yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _names(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _names(entry)
+
+
+class Identities:
+    """`identities(name)`: everything that an image is known by.
+
+    coco_of: COCO's id of images of Visual Genome that are COCO's. images: a folder; files found
+    there are known by their bytes, too, and `missing` counts those that are not.
+    """
+
+    def __init__(self, coco_of: Mapping[int, int], images: Path | None) -> None:
+        self._coco_of, self._images = coco_of, images
+        self.missing = 0
+
+    def __call__(self, name: str) -> list[str]:
+        found = [identity(name)]
+        if found[0].startswith("vg:") and int(found[0][3:]) in self._coco_of:
+            found.append(f"coco:{self._coco_of[int(found[0][3:])]}")
+        if self._images is not None:
+            path = next((path for path in below(self._images, name) if path.is_file()), None)
+            if path is None:
+                self.missing += 1
+            else:
+                with path.open("rb") as file:
+                    found.append(hashlib.file_digest(file, "sha256").hexdigest())
+        return found
+
+
+def compare(
+    train: Iterable[str],
+    sets: Mapping[str, Iterable[str]],
+    of_train: Identities,
+    of_sets: Identities,
+) -> list[Overlap]:
+    """The overlap of every set of image names with those of training."""
+    known = {found: name for name in train for found in of_train(name)}
+    overlaps = []
+    for title, names in sets.items():
+        different = {identity(name): name for name in names}
+        shared = {}
+        for name in different.values():
+            here = next((known[found] for found in of_sets(name) if found in known), None)
+            if here is not None:
+                shared[here] = name
+        overlaps.append(Overlap(title, frozenset(different), shared))
+    return overlaps
+
+
+def read_coco_of(path: Path) -> dict[int, int]:
+    """Visual Genome's id -> COCO's, from its image_data.json. Raises DataError."""
+    document = annotations.load(path)
+    try:
+        return {row["image_id"]: row["coco_id"] for row in document if row["coco_id"] is not None}
+    except (TypeError, KeyError) as error:
+        raise DataError(f"{path} is not Visual Genome's image_data.json: {error!r}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
+    of_train, of_sets = (
+        Identities(coco_of, Path(folder) if folder else None)
+        for folder in (options.train_images, options.eval_images)
+    )
+    train = _training(options.train, options.train_split)
+    overlaps = compare(train, _evaluations(options.eval, options.train), of_train, of_sets)
+    print(f"training: {len({identity(name) for name in train}):,} different images")
+    for overlap in overlaps:
+        print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
+        for here, there in [*overlap.shared.items()][:_SHOWN]:
+            print(f"{'':>20}{there} is {here} of training")
+    for title, identities in (("training", of_train), ("evaluations", of_sets)):
+        if identities.missing:
+            print(f"{identities.missing:,} images of {title} were not found, only named")
+    if not coco_of and any(
+        name.startswith("vg:") for overlap in overlaps for name in overlap.identities
+    ):
+        print(
+            "images of Visual Genome are compared by its own ids alone; about half of them are "
+            "COCO's, too: give --vg-image-data"
+        )
+    shared = {identity(name) for overlap in overlaps for name in overlap.shared}
+    print(f"{len(shared):,} images of training are in an evaluation")
+    if options.write:
+        Path(options.write).write_text("".join(f"{name}\n" for name in sorted(shared)), "utf-8")
+        print(f"written to {options.write}")
+    return 1 if shared else 0
+
+
+def _training(paths: Sequence[str], wanted: str) -> list[str]:
+    names: list[str] = []
+    for path in map(Path, paths):
+        splits = image_names(path)
+        used = [split for split in splits if split in ("", *wanted.split("+"))]
+        if not used:
+            raise ValueError(f"{path} names no image of split {wanted!r}; splits: {[*splits]}")
+        names += [name for split in used for name in splits[split]]
+    return names
+
+
+def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[str]]:
+    """Title -> image names. Of a folder, files that name no image are mentioned, not refused."""
+    sets = {}
+    training = {Path(path).resolve() for path in train}
+    for path in map(Path, paths):
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.suffix.lower() in rows.FORMATS)
+        for file in files:
+            try:
+                splits = image_names(file)
+            except (DataError, ValueError) as error:
+                if file == path:
+                    raise
+                print(f"not read: {error}")
+                continue
+            if not splits:
+                print(f"names no image: {file}")
+            for split, names in splits.items():
+                is_training = split in _TRAINING or (not split and file.resolve() in training)
+                if not is_training:
+                    sets[f"{file} {split}".strip()] = names
+    if not sets:
+        raise ValueError(f"no evaluation images are named in {', '.join(paths)}")
+    return sets
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m input_pipeline.leaks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--eval", nargs="+", required=True, metavar="FILE_OR_FOLDER")
+    parser.add_argument(
+        "--train-split", default="train+restval", help="of Karpathy's; default: train+restval"
+    )
+    parser.add_argument(
+        "--write", metavar="TXT", help="the shared images, for the option `exclude`"
+    )
+    parser.add_argument(
+        "--vg-image-data", metavar="JSON", help="image_data.json: which of its images are COCO's"
+    )
+    for side in ("train", "eval"):
+        parser.add_argument(
+            f"--{side}-images", metavar="FOLDER", help="compares the bytes of the files, too"
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

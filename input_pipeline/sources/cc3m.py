@@ -1,0 +1,80 @@
+"""Tables of downloaded images and captions, as for CC3M."""
+
+import re
+from pathlib import Path
+
+from input_pipeline.record import DataError
+from input_pipeline.sources import rows as tables
+from input_pipeline.sources.named import NamedSource
+
+
+class Cc3mSource(NamedSource):
+    """A table of downloaded images and captions, one of each per row, as for CC3M.
+
+    annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
+      that names the image (filepath, file, image, image_path, path) and the caption (title,
+      caption, text), quotation marks grouping a field as pandas writes it; or two columns without
+      header, in any order, quotation marks being ordinary characters.
+    images: the folder in which the image names start. The published files hold addresses, not
+    images: `img2dataset` downloads them, and the source of that name reads what it writes.
+    """
+
+    _kind = "cc3m"
+    _wanted = (
+        "a table of image file names and captions: filepath and title, or two columns without "
+        "header"
+    )
+    _IMAGE = ("filepath", "file", "image", "image_path", "path")
+    _CAPTION = ("title", "caption", "text")
+    _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
+    ) -> None:
+        super().__init__(split, annotations, images, exclude=exclude)
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        with path.open("rb") as file:
+            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
+        delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
+        names = [name.strip('"') for name in first.split(delimiter)]
+        if "neg_caption" in names:
+            raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
+        image = next((name for name in self._IMAGE if name in names), None)
+        caption = next((name for name in self._CAPTION if name in names), None)
+        if image is not None and caption is not None:
+            rows = tables.Delimited(path, delimiter, quoting)
+        elif len(names) != 2:
+            shown = [name[:40] for name in names[:8]]
+            raise self._other(path, f"a table with the columns {shown}")
+        else:
+            rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
+            image, caption = self._which(rows)
+        if not len(rows):
+            raise DataError(f"{path} holds no rows")
+        self._image, self._captions = image, [caption]
+        return rows
+
+    def _which(self, rows: tables.Delimited) -> tuple[str, str]:
+        """The columns of image and caption, by what the first rows hold."""
+        fields: list[str] = []
+        for index in range(min(len(rows), 100)):
+            try:
+                fields = [*rows[index].values()]
+            except DataError:
+                continue
+            if any("://" in field for field in fields):
+                raise ValueError(
+                    f"{rows.name(index)} holds an address, not an image: {fields}; download first "
+                    "(img2dataset --output_format webdataset), then python -m "
+                    "input_pipeline.prepare img2dataset"
+                )
+            is_image = [self._SUFFIX.search(field) is not None for field in fields]
+            if any(is_image):
+                return ("first", "second") if is_image[0] else ("second", "first")
+        raise self._other(rows.path, f"a table whose first rows name no image file: {fields}")

@@ -1,0 +1,40 @@
+"""Which image a file name means, whatever folder or year it was published in.
+
+coco:184613     COCO_val2014_000000184613.jpg, 000000184613.jpg (ids are the same in every year)
+vg:2401814      VG_100K/2401814.jpg, VG_100K_2/2401814.jpg
+file:a_cat.jpg  any other name, without its folders
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from input_pipeline.record import DataError
+
+_COCO = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpe?g", re.IGNORECASE)
+_VISUAL_GENOME = re.compile(r"(?:^|/)VG_100K(?:_2)?/(\d+)\.jpe?g$", re.IGNORECASE)
+_KINDS = ("coco:", "vg:", "file:")
+
+
+def identity(name: str) -> str:
+    """The image that a file name, with or without folders, means."""
+    name = name.replace("\\", "/")
+    if found := _VISUAL_GENOME.search(name):
+        return f"vg:{int(found[1])}"
+    last = PurePosixPath(name).name
+    if found := _COCO.fullmatch(last):
+        return f"coco:{int(found[1])}"
+    return f"file:{last}"
+
+
+def read_list(path: Path) -> frozenset[str]:
+    """The images of a text file with one per line: identities, or file names.
+
+    Raises ValueError for a missing file, DataError for one that is no UTF-8 text.
+    """
+    if not path.is_file():
+        raise ValueError(f"exclude: no file {path}")
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
+    return frozenset(line if line.startswith(_KINDS) else identity(line) for line in lines if line)

@@ -1,0 +1,366 @@
+import io
+import re
+
+import numpy as np
+import pytest
+import rich.console
+import rich.measure
+from PIL import Image
+
+from tests.report.pages import Page
+from vlc_jax import report
+from vlc_jax.report import __main__ as command
+from vlc_jax.report import compare, compare_page, compare_plot, plot, table, workdir
+
+
+def metric(low, high, value=None, **more):
+    value = (low + high) / 2 if value is None and low is not None else value
+    facts = {"value": value, "low": low, "high": high, "chance": 0.5, "count": 400, "ties": 0.0}
+    return facts | more
+
+
+def result(name="b", protocol="choice", step=5, metrics=None, **more):
+    metrics = {"accuracy": metric(0.5, 0.6)} if metrics is None else metrics
+    return {
+        "benchmark": name, "protocol": protocol, "step": step, "version": "1",
+        "options": {"split": "validation"}, "metrics": metrics,
+    } | more  # fmt: skip
+
+
+def of(*runs):
+    """Each run's results by benchmark, as `compare.newest` gives them."""
+    return [{one["benchmark"]: one for one in results} for results in runs]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "other", "verdict"),
+    [
+        ("accuracy", (0.50, 0.60), (0.61, 0.70), "better"),
+        ("accuracy", (0.50, 0.60), (0.60, 0.70), ""),  # one value in common
+        ("accuracy", (0.50, 0.60), (0.55, 0.58), ""),
+        ("accuracy", (0.50, 0.60), (0.40, 0.49), "worse"),
+        ("brittleness", (0.50, 0.60), (0.40, 0.49), "better"),
+        ("brittleness/size", (0.50, 0.60), (0.70, 0.80), "worse"),
+    ],
+)
+def test_a_mark_says_that_the_intervals_have_no_value_in_common(name, first, other, verdict):
+    runs = of(*([result(metrics={name: metric(*interval)})] for interval in (first, other)))
+    (line,) = compare.lines(runs, everything=True)
+    assert (line.verdict(0), line.verdict(1)) == ("", verdict)
+    assert line.difference(1) == pytest.approx(sum(other) / 2 - sum(first) / 2)
+    assert line.difference(0) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [({"unit": "rank"}, "worse"), ({"unit": "score"}, ""), ({"low": None}, "")],
+)
+def test_ranks_are_better_when_small_and_scores_are_neither(facts, verdict):
+    runs = of(
+        [result(metrics={"m": metric(1.0, 2.0) | facts})],
+        [result(metrics={"m": metric(5.0, 6.0) | facts | {"value": 5.5}})],
+    )
+    assert compare.lines(runs)[0].verdict(1) == verdict
+
+
+OTHER = {
+    "options": {"options": {"split": "test"}},
+    "version": {"version": "2"},
+    "protocol": {"protocol": "pairs"},
+    "cases": {"metrics": {"accuracy": metric(0.8, 0.9, count=399)}},
+}
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_what_was_judged_on_other_cases_is_said_and_not_compared(kind):
+    far = {"accuracy": metric(0.8, 0.9)}
+    runs = of([result()], [result(metrics=far)], [result(metrics=far) | OTHER[kind]])
+    (line,) = compare.lines(runs)
+    assert [line.verdict(place) for place in range(3)] == ["", "better", "other cases"]
+    assert line.difference(2) is None
+    assert compare.difference_text(line, 2) == "≠"
+    ((benchmark, field, values),) = compare.other_cases(runs)
+    assert benchmark == "b"
+    assert field.startswith(kind)
+    assert values[0] == values[1] != values[2]
+    assert compare.other_cases(runs[:2]) == []
+
+
+def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_compare_with():
+    runs = of([], [result()], [result(metrics={"accuracy": metric(0.9, 0.95)})])
+    (line,) = compare.lines(runs)
+    assert line.rows[0] is None
+    assert [line.verdict(place) for place in range(3)] == ["", "", ""]
+    assert line.difference(2) is None
+    assert "| – | **55.0** 50.0–60.0 | **92.5** 90.0–95.0 |" in compare.to_markdown("abc", [line])
+
+
+def test_differences_are_in_points_with_their_mark():
+    runs = of([result()], [result(metrics={"accuracy": metric(0.2, 0.3)})])
+    (line,) = compare.lines(runs)
+    assert compare.difference_text(line, 1) == "−30.0 ▼"
+    assert compare.difference_text(line, 0) == ""
+
+
+def test_lines_of_a_benchmark_stay_together_in_the_order_of_protocols():
+    more = result("c", metrics={"accuracy": metric(0, 1), "b": metric(0, 1)})
+    runs = of([result("c"), result("p", "pairs")], [result("r", "retrieval"), more])
+    found = [(line.benchmark, line.metric) for line in compare.lines(runs)]
+    assert found == [("r", "accuracy"), ("c", "accuracy"), ("c", "b"), ("p", "accuracy")]
+
+
+def triplet(*groups):
+    names = ("augmented_accuracy", "original_accuracy", "brittleness")
+    metrics = {name: metric(0.2, 0.3) for name in names}
+    metrics |= {f"{name}/{group}": metric(0.2, 0.3) for name in names for group in groups}
+    return result("t", "triplet", metrics=metrics | {"brittleness_macro": metric(0.2, 0.3)},
+                  summary=list(names))  # fmt: skip
+
+
+def test_triplets_are_shown_group_by_group():
+    found = compare.by_group(of([triplet("size", "relation")], [triplet("size", "colour")]))
+    assert [line.any_row.words for line in found] == [
+        f"{words}: {group}"
+        for group in ("size", "relation", "colour")
+        for words in ("augmented", "original", "brittleness ↓")
+    ]
+    assert [row is None for row in found[3].rows] == [False, True]
+    assert compare.by_group(of([triplet("size")], [result()])) == []
+
+
+def test_headlines_are_those_of_any_run():
+    found = compare.headlines(of([result("t")], [triplet("size"), result("u")]))
+    assert [(line.benchmark, line.metric) for line in found] == [
+        ("t", "accuracy"), ("t", "augmented_accuracy"), ("t", "original_accuracy"),
+        ("t", "brittleness"), ("u", "accuracy"),
+    ]  # fmt: skip
+
+
+def test_results_older_than_others_of_their_run_are_named():
+    runs = of([result(), result("c", step=3)], [result()], [])
+    assert compare.stale("xyz", runs) == ["x: evaluated at step 5, but c at step 3."]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (("runs/clip", "elsewhere/hn"), ["clip", "hn"]),
+        (("runs/clip/0", "runs/hn/0", "runs/hn/1"), ["clip/0", "hn/0", "hn/1"]),
+        (("x/hn", "x/hn/hn"), ["hn", "hn/hn"]),
+    ],
+)
+def test_names_are_short_and_different(tmp_path, paths, names):
+    assert compare.names([tmp_path / path for path in paths]) == names
+
+
+def configured(tmp_path, *configs):
+    return [workdir.Run(tmp_path, config=config) for config in configs]
+
+
+def test_only_fields_that_differ_are_shown(tmp_path):
+    runs = configured(tmp_path, {"a": {"b": 1, "c": 2}}, {}, {"a": {"b": 1, "c": 3}, "d": [4]})
+    assert compare.config_differences(runs) == [("a.c", ["2", "", "3"]), ("d", ["", "", "[4]"])]
+
+
+def test_a_run_that_comes_first_is_one_field_unless_it_differs(tmp_path):
+    plain, first = {"pretrain": {}, "a": 1}, {"a": 1, "b": {"c": 2}}
+    runs = configured(tmp_path, plain, {"pretrain": first, "a": 1})
+    assert compare.config_differences(runs) == [("pretrain", ["{}", "a config of 2 fields"])]
+    other = {"pretrain": first | {"a": 5}, "a": 1}
+    runs = configured(tmp_path, plain, {"pretrain": first, "a": 1}, other)
+    assert compare.config_differences(runs)[1:] == [("pretrain.a", ["", "1", "5"])]
+    assert compare.config_differences(runs[1:]) == [("pretrain.a", ["1", "5"])]
+
+
+def test_terminal_table_cuts_no_number_however_many_runs():
+    names = [f"run_{n}" for n in range(6)]
+    runs = of(*([result("scenes_held_attribute_swap"), triplet("a")] for _ in names))
+    shown = compare.to_rich(names, compare.lines(runs))
+    console = rich.console.Console(file=io.StringIO(), width=300)
+    width = rich.measure.Measurement.get(console, console.options, shown).minimum
+    console = rich.console.Console(file=io.StringIO(), width=width)
+    console.print(shown)
+    text = console.file.getvalue()
+    assert width < 110
+    assert "…" not in text
+    assert text.count("55.0") == 6
+    assert text.count("20.0–30.0") == 3 * 6
+
+
+def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
+    runs = of([result()], [result(metrics={"accuracy": metric(0.8, 0.9)})])
+    console = rich.console.Console(file=io.StringIO(), width=80)
+    console.print(compare.to_rich(["clip", "[b]hn"], compare.lines(runs)))
+    text = " ".join(console.file.getvalue().split())
+    assert "clip [b]hn" in text
+    assert "b 50.0 55.0 50.0–60.0 85.0▲ 80.0–90.0" in text
+    assert "worse than clip: the two intervals have no value in common" in text
+
+
+def row(value, low, high, chance=0.5):
+    return table.Row("b", "choice", "accuracy", value, low, high, chance, 9, 0.0, "fraction", 5)
+
+
+PICTURES = {
+    "bars": lambda: compare_plot.grouped_bars(
+        "g", "Costs $1 or $2", ["_a", "b$c$"],
+        [[row(0.9, 0.8, 1.0), None], [row(0.2, None, None), row(0.47, 0.4, 0.48, None)]],
+        [["", ""], ["▼", "≠"]],
+    ),
+    "curves": lambda: compare_plot.curves(
+        "c", "Loss", [("_a", [], []), ("b$c$", range(100), np.ones(100).tolist())], is_log=True
+    ),
+    "many": lambda: compare_plot.curves(
+        "m", "Loss", [(f"{n}", [1, 2], [n, n]) for n in range(9)], is_from_zero=True
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_every_picture_is_a_png_and_a_themed_svg_that_names_the_runs(kind):
+    picture = PICTURES[kind]()
+    assert min(Image.open(io.BytesIO(picture.png)).size) > 200
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b|rgb\(", picture.svg)) <= {"#ffffff"}
+    shown = {text.strip() for text in re.findall(r">([^<>]+)</text>", picture.svg)}
+    runs = {"bars": {"_a", "b$c$"}, "curves": {"b$c$"}, "many": set("012345678")}[kind]
+    assert runs <= shown
+    if kind == "bars":
+        assert {"90.0", "20.0 ▼", "47.0 ≠", "Costs $1 or $2"} <= shown
+
+
+def test_a_run_without_values_leaves_its_colour_unused():
+    svg = PICTURES["curves"]().svg
+    assert f"var(--{compare_plot.RUNS[1]})" in svg
+    assert f"var(--{compare_plot.RUNS[0]})" not in svg
+    assert compare_plot.curves("c", "Loss", [("a", [], []), ("b", [1], [float("nan")])]) is None
+
+
+def test_styles_of_24_runs_are_all_different():
+    assert len({compare_plot.run_style(place) for place in range(24)}) == 24
+    assert {colour for colour, *_ in map(compare_plot.run_style, range(24))} <= set(plot.THEME)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory, write_workdir, write_json):
+    """Two finished runs, one of them on another split of one benchmark, and one that failed; a
+    folder `pretrain` in the second. (folder, page, markdown), not to be changed.
+    """
+    folder = tmp_path_factory.mktemp("runs")
+    first, second = write_workdir(folder / "clip"), write_workdir(folder / "hn")
+    write_workdir(second / "pretrain", is_small=True)
+    config = workdir.read_config(first)
+    changed = {"steps": 150, "init_from": "runs/clip", "losses": {"svlc": {"weight": 1.0}}}
+    write_json(second / "config.json", config | changed)
+    name = "scenes_objects"
+    file = second / "evals" / name / "512.json"
+    written = workdir.newest_results(second)
+    written = next(one for one in written if one["benchmark"] == name)
+    write_json(file, written | {"options": {"split": "test"}})
+    failed = write_workdir(folder / "fail|ed", "failed", is_small=True)
+    page = report.write_comparison([first, second, failed], folder / "new" / "out")
+    assert page == folder / "new" / "out" / "comparison.html"
+    return page.parent, page.read_text(), page.with_suffix(".md").read_text()
+
+
+def test_html_is_well_formed_and_needs_no_other_file(compared):
+    page = Page(compared[1])
+    assert page.crossed == page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert [link for link in page.links if not link.startswith(("data:", "#"))] == []
+    assert all(facts.get("aria-label") for tag, facts in page.tags if tag == "svg")
+    assert "script" not in {tag for tag, _ in page.tags}
+
+
+def test_every_picture_of_the_markdown_exists(compared):
+    files = re.findall(r"!\[.*?\]\((.*?)\)", compared[2])
+    assert {"comparison/benchmarks.png", "comparison/triplets.png"} < set(files)
+    assert "comparison/groups_scenes_swap.png" in files
+    assert "comparison/train_loss.png" in files
+    for file in files:
+        with Image.open(compared[0] / file) as image:
+            image.verify()
+
+
+def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
+    for text in compared[1:]:
+        plain = text.replace("\\", "")
+        other = plain[
+            plain.index("Not judged on the same cases") : plain.index("Newest evaluation")
+        ]
+        assert "scenes_objects" in other
+        assert "options.split" in other
+        assert "scenes_swap" not in other
+        differs = plain[plain.index("What differs between the configs") :]
+        differs = differs[: differs.index("What ran")]
+        for field in ("steps", "losses.svlc.weight", "init_from"):
+            assert field in differs
+        assert "batch_size" not in differs
+        for words in ("step 271 is not finite", "Started from", "augmented: size", "fail|ed"):
+            assert words in plain
+
+
+def test_comparing_twice_gives_the_same_bytes(write_workdir, tmp_path):
+    runs = [write_workdir(tmp_path / name, is_small=True) for name in ("a", "b")]
+    pages = []
+    for _ in range(2):
+        page = report.write_comparison(runs)
+        assert page == tmp_path / "comparison.html"
+        pages.append((page.read_bytes(), page.with_suffix(".md").read_bytes()))
+    assert pages[0] == pages[1]
+
+
+def test_broken_and_missing_files_are_noted_with_the_name_of_the_run(write_workdir, tmp_path):
+    runs = [write_workdir(tmp_path / name, is_small=True) for name in ("a", "b")]
+    (runs[1] / "config.json").write_text("{")
+    (runs[0] / "metrics.jsonl").unlink()
+    page = report.write_comparison(runs).read_text()
+    assert "Without a config that can be read: b." in page
+    notes = page[page.index("Files that could not be used") :]
+    assert "a: metrics.jsonl is missing" in notes
+    assert "b: config.json cannot be read" in notes
+    assert "No benchmark has been evaluated yet." in page
+
+
+def test_command_prints_the_table_and_the_path(write_workdir, write_json, tmp_path, capsys):
+    runs = [str(write_workdir(tmp_path / name, is_small=True)) for name in ("a", "b")]
+    write_json(tmp_path / "a" / "evals" / "x" / "5.json", result("x"))
+    far = {"accuracy": metric(0.8, 0.9)}
+    write_json(tmp_path / "b" / "evals" / "x" / "9.json", result("x", metrics=far))
+    write_json(tmp_path / "b" / "evals" / "y" / "5.json", result("y"))
+    assert command.main([*runs, "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == str(tmp_path / "out" / "comparison.html")
+    (x,) = (line for line in lines if line.split()[:1] == ["x"])
+    assert x.split() == ["x", "50.0", "55.0", "50.0–60.0", "85.0▲", "80.0–90.0"]
+    assert "b: evaluated at step 9, but y at step 5." in lines
+
+
+def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, capsys):
+    path = str(make_workdir())
+    (tmp_path / "file").write_text("")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "DONE").write_text("{}")
+    for arguments, message in (
+        ([path, str(tmp_path / "gone")], "no such folder"),
+        ([path, path], "given twice"),
+        ([path, str(other), "--out", str(tmp_path / "file")], "cannot be written"),
+        ([path, str(other), "--baseline", path], "--baseline belongs to one workdir"),
+        ([path, "--out", str(tmp_path)], "--out belongs to several workdirs"),
+    ):
+        assert command.main(arguments) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+
+
+def test_what_ran_says_where_a_run_started_and_when_it_was_evaluated(tmp_path):
+    run = workdir.Run(tmp_path, config={"init_from": "runs/clip"})
+    found = compare_page.what_ran(run, {"b": result(), "c": result("c", step=1500)})
+    assert found["Evaluated at step"] == "5, 1,500"
+    assert found["Started from"] == "runs/clip"
+    runs = [workdir.Run(tmp_path / "a"), run]
+    rows = dict(compare_page.make_context(runs)["facts"])
+    assert list(rows) == ["Workdir", "Status", "Started from"]
+    assert rows["Started from"] == ["", "runs/clip"]

@@ -1,0 +1,112 @@
+"""Facts of several runs -> comparison.html and comparison.md."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.report import compare, compare_plot, facts, page, plot, table
+from vlc_jax.report.compare import Line
+from vlc_jax.report.workdir import Run
+
+
+def write(runs: Sequence[Run], folder: Path) -> Path:
+    """Writes both pages and their figures into `folder`; returns the path of comparison.html."""
+    return page.render(folder, "comparison", make_context(runs))
+
+
+def make_context(runs: Sequence[Run]) -> dict[str, Any]:
+    """Everything the templates show."""
+    names = compare.names([run.path for run in runs])
+    results = compare.newest(runs)
+    lines, groups = compare.lines(results), compare.by_group(results)
+    every = compare.lines(results, everything=True)
+    ran = [what_ran(run, of_run) for run, of_run in zip(runs, results, strict=True)]
+    return {
+        "names": names,
+        "styles": [compare_plot.run_style(place)[0] for place in range(len(runs))],
+        "statuses": [facts.status(run) for run in runs],
+        "paths": [run.path for run in runs],
+        "lines": lines,
+        "groups": groups,
+        "every": every,
+        "tables": {
+            "lines": compare.to_markdown(names, lines),
+            "groups": compare.to_markdown(names, groups),
+        },
+        "legend": compare.legend(names),
+        "other_cases": compare.other_cases(results),
+        "stale": compare.stale(names, results),
+        "pictures": {
+            "benchmarks": bars(names, compare.headlines(results)),
+            "groups": group_bars(names, groups),
+            "training": training_curves(names, runs),
+        },
+        "config_diff": compare.config_differences(runs),
+        "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
+        "facts": [(name, values) for name, values in facts.side_by_side(ran) if any(values)],
+        "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
+        "number": table.number,
+        "interval": table.interval,
+        "difference": compare.difference_text,
+    }
+
+
+def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """`facts.facts` and what only a comparison needs, by name; "" for what is not known."""
+    status = facts.status(run)
+    steps = sorted({result["step"] for result in results.values()})
+    return {
+        "Workdir": str(run.path),
+        "Status": f"{status['word']}. {status['text']}",
+        "Started from": str(run.config.get("init_from") or ""),
+        "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
+        **dict(facts.facts(run)),
+        "Command": facts.command(run.env.get("command")),
+    }
+
+
+def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
+    """The headlines, those of triplets in a figure of their own."""
+    shown = [line for line in headlines if line.any_row.unit == "fraction"]
+    triplets = [line for line in shown if line.any_row.protocol == "triplet"]
+    others = [line for line in shown if line not in triplets]
+    titles = {
+        "benchmarks": ("Benchmarks", others),
+        "triplets": ("Hard negatives and hard positives", triplets),
+    }
+    return [
+        picture(name, title, names, of_title)
+        for name, (title, of_title) in titles.items()
+        if of_title
+    ]
+
+
+def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
+    """Lines as bars, each with its mark, so that a figure alone compares no more than the table."""
+    places = range(len(names))
+    marks = [[compare.MARKS[line.verdict(place)] for place in places] for line in lines]
+    title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
+    return compare_plot.grouped_bars(name, title, names, [line.rows for line in lines], marks)
+
+
+def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
+    """A figure per triplet benchmark, all its groups."""
+    pictures = []
+    for benchmark in dict.fromkeys(line.benchmark for line in lines):
+        shown = [line for line in lines if line.benchmark == benchmark]
+        title = f"{benchmark}, group by group"
+        pictures.append(picture(f"groups_{benchmark}", title, names, shown))
+    return pictures
+
+
+def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
+    """One panel per training metric that was logged in any run."""
+    pictures = []
+    for metric, (title, options) in page.CURVES.items():
+        curves = []
+        for name, run in zip(names, runs, strict=True):
+            rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
+            curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
+        panel = compare_plot.curves(metric.replace("/", "_"), title, curves, **options)
+        pictures += [panel] if panel else []
+    return pictures
