@@ -33,7 +33,8 @@ def run(exported: str, arguments: list[str]) -> list[int]:
     stopper = threading.Thread(target=stop_after, args=(workdir / "metrics.jsonl", 2), daemon=True)
     stopper.start()
     codes = [int(main.run(StopSignal().install()))]
-    stopper.join()
+    if codes != [75]:  # it failed, or was never stopped
+        return codes
     codes.append(int(main.run(StopSignal().install())))
     flags.FLAGS.mode = "eval"
     codes.append(int(main.run(StopSignal().install())))

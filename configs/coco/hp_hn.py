@@ -50,5 +50,6 @@ def make(args: SimpleNamespace, hn_weight: float, missing: str, **positives: flo
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
             families.read(config, families.source_of(args.path, args.image_folder, "coco"))
+            config.input.coco.train_split = "train"
             config.input.coco.positives.update({k: path for k, path in files.items() if path})
     return config
