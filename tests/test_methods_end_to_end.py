@@ -13,8 +13,6 @@ import pytest
 from tests import helpers, recipes
 from tests.recipes import PARTS
 
-pytestmark = pytest.mark.recipes
-
 GENERATED = (
     *("--negatives", "negclip,crepe_swap,crepe_replace,crepe_negate,svlc_rule,left_right"),
     *("--positives", "replace,swap", "--texts-per-kind", "2"),
@@ -97,6 +95,13 @@ def write_texts(coco):
     (coco / "llava.json").write_text(json.dumps(talks))
 
 
+def test_every_recipe_is_run():
+    controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes_end_to_end.py
+    there = {path.stem for path in (helpers.ROOT / "configs/coco").glob("*.py")} - {"__init__"}
+    assert there == controls | {recipe for recipe, _ in METHODS.values()}
+
+
+@pytest.mark.recipes
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, tmp_path):
     files, clip, siglip = data
