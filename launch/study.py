@@ -49,8 +49,9 @@ def runs(part: str) -> list[Run]:
     ]
     if part == "a":
         return [
-            *(clip, Run("clip_ft", "clip_ft", "clip"), Run("negclip", "negclip", "clip")),
-            *(*relations, Run("clip_ft_700", "clip_ft:steps=700", "clip")),
+            *(clip, Run("clip_ft_400", "clip_ft:steps=400", "clip")),
+            *(Run("negclip", "negclip:steps=400", "clip"), *relations),
+            Run("clip_ft_1000", "clip_ft:steps=1000", "clip"),
         ]
     if part == "b":
         return [
@@ -83,8 +84,8 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
             base=run.base and f"{run.base}-{seed}",
             seed=seed,
         )
-        for seed in seeds
         for run in chosen.values()
+        for seed in seeds
     ]
 
 

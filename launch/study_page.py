@@ -14,9 +14,11 @@ from matplotlib.figure import Figure
 LABELS = {
     "clip": "CLIP",
     "clip_ft": "CLIP-FT",
-    "clip_ft_700": "CLIP-FT, 700 steps",
-    "negclip": "NegCLIP",
-    "relations": "NegCLIP + hard images",
+    "clip_ft_400": "CLIP-FT, 400 steps",
+    "clip_ft_1000": "CLIP-FT, 1,000 steps",
+    "negclip": "NegCLIP, 400 steps",
+    "hard_images": "relation pairs alone, 600 steps",
+    "relations": "then NegCLIP + hard images, 400 steps",
     "hn": "HN",
     "hp_hn": "HP+HN",
     "hp_hn_w0": "HP+HN, weight 0 (HP only)",
@@ -166,7 +168,7 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
 
 
 def _bag_of_words(results: Results) -> Figure | None:
-    runs = [run for run in ("clip", "clip_ft", "negclip", "relations") if results.has(run)]
+    runs = [run for run in ("clip", "clip_ft_400", "negclip", "relations") if results.has(run)]
     columns = [
         column for column in BAG_OF_WORDS if column.title in ("attribute swap", "relation swap")
     ]

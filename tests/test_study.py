@@ -29,7 +29,7 @@ def test_parts_hold_what_the_papers_compare():
         assert {name for name, run in b.items() if run.base == base} >= {
             name + suffix for name in of_clip
         }
-    assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft", "negclip", "relations"}
+    assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft_400", "negclip", "relations"}
 
 
 def write(out, run, value, seed, benchmark="scenes_replace"):
