@@ -40,7 +40,7 @@ def get_config(args: SimpleNamespace) -> ConfigDict:
         config.batch_size = 128
         config.optimizer.warmup_steps = 30
         config.input.scenes.caption_options.update(CAPTIONS)
-        config.eval.every = None
+        config.eval.every = args.steps
     return config
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from configs import default
 from vlc_jax import build, losses, models, sharding, train
+from vlc_jax.models import flops
 
 pytestmark = pytest.mark.slow
 
@@ -43,13 +44,36 @@ def configured(rules):
     return config
 
 
-def stepped(start, rules):
+def stepped(start, rules, **weights):
     task, params, batch = start
     config = configured(rules)
+    with config.unlocked():
+        config.losses.update({name: default.loss(weight) for name, weight in weights.items()})
     tx = build.transformation(config, params, 10)
     state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
     step = jax.jit(train.make_step(config, task, steps=10)).lower(state, {}, batch).compile()
     return *step(state, {}, batch), step.cost_analysis()["flops"]
+
+
+def test_flops_count_every_text_and_no_backward_pass_of_a_locked_tower(start):
+    task = start[0]
+    config = configured(LOCKED)
+    config.input.negatives.count, config.input.positives.count = 2, 1
+    image, text = flops.image_tower(task.model.image), flops.text_tower(task.model.text)
+    assert build.flops_per_example(config, task.model) == image + 3 * 4 * text
+    assert build.flops_per_example(configured(()), task.model) == 3 * (image + text)
+
+
+def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
+    task, params, batch = start
+    none = {"negative_text": jnp.zeros((8, 2, 7), int), "negative_mask": jnp.zeros((8, 2), bool)}
+    with_none, plain = (
+        stepped((task, params, {**batch, **more}), (), **weights)[:2]
+        for more, weights in ((none, {"svlc_negative": 1.0}), ({}, {}))
+    )
+    assert with_none[1]["svlc_negative"] == 0.0
+    assert with_none[1]["is_finite"]
+    np.testing.assert_allclose(with_none[1]["loss"], plain[1]["loss"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("rules", [(), LOCKED])

@@ -2,8 +2,11 @@
 
   python -m vlc_jax.main --config configs/scenes/hard_images.py --workdir runs/hard_images
 
-Two thirds of the pairs have two objects in each other's place, one third two colours exchanged. The
-first stage of configs/scenes/negclip.py:hard_images. Arguments: those of configs/finetuning.py.
+Two objects are in each other's place, two captions say so: nothing but the relation tells them
+apart. It is learned all at once, after about 450 steps (32,000 pairs), at the price of attributes:
+this is the first stage of configs/scenes/negclip.py:hard_images, which teaches both. With one pair
+in three about attributes it was not learned within 800 steps (validation split, seed 0).
+Arguments: those of configs/finetuning.py.
 """
 
 from ml_collections import ConfigDict
@@ -12,10 +15,10 @@ from configs import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = finetuning.parse(argument, steps=300)
+    args = finetuning.parse(argument, steps=600)
     config = finetuning.get_config(args)
     with config.unlocked():
-        use(config, relation=2 / 3, attribute=1 / 3)
+        use(config, relation=1.0)
     return config
 
 

@@ -6,9 +6,8 @@ that every image must not choose.
 
 Arguments: those of configs/finetuning.py; hard_images: half of the images are hard images, here the
 scene of another one with two objects (.7) or two colours (.3) exchanged. Captions alone do not
-teach relations; with hard images they are learned all at once, after some 20,000 pairs that differ
-in a relation. The run with hard images therefore has two stages, of which the first
-(configs/scenes/hard_images.py) has nothing but such pairs.
+teach relations. The run with hard images has two stages, of which the first
+(configs/scenes/hard_images.py) has nothing but pairs that differ in a relation.
 """
 
 from ml_collections import ConfigDict

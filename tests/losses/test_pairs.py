@@ -16,14 +16,14 @@ def names(texts):
 
 def test_texts_have_one_name_exactly_if_their_tokens_are_equal():
     rng = np.random.default_rng(0)
-    texts = rng.integers(0, 4, (30_000, 6))  # 4096 different ones
+    texts = rng.integers(0, 4, (10_000, 5))  # 1024 different ones
     found = names(texts)
-    assert len(set(found)) == len({tuple(text) for text in texts.tolist()}) == 4**6
-    assert len({*zip(map(tuple, texts.tolist()), found, strict=True)}) == 4**6
+    assert len(set(found)) == len({tuple(text) for text in texts.tolist()}) == 4**5
+    assert len({*zip(map(tuple, texts.tolist()), found, strict=True)}) == 4**5
 
 
 def test_either_half_of_a_name_tells_the_orders_of_a_sentence_apart():
-    orders = np.array(list(itertools.permutations([320, 736, 2368, 537, 1237, 49407, 0, 32768])))
+    orders = np.array(list(itertools.permutations([320, 736, 2368, 537, 49407, 0, 32768])))
     found = names(orders)
     for half in (0, 1):
         assert len({name[half] for name in found}) == len(orders)

@@ -1,0 +1,113 @@
+"""The study: its plan, its page, and a shrunken part of it from the command line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from launch import study, study_page
+from tests import helpers
+
+
+def test_every_run_comes_after_the_one_it_starts_from():
+    plan = study.plan("abc", (0, 1, 2))
+    names = [run.name for run in plan]
+    assert len(set(names)) == len(names)
+    assert all(names.index(run.base) < names.index(run.name) for run in plan if run.base)
+    assert all(run.name.endswith(f"-{run.seed}") for run in plan)
+    assert all(run.base.endswith(f"-{run.seed}") for run in plan if run.base)
+
+
+def test_parts_hold_what_the_papers_compare():
+    weights = {f"hp_hn_w{weight}" for weight in study.WEIGHTS}
+    of_clip = {"clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only"} | weights
+    b = {run.name: run for run in study.runs("b")}
+    for suffix, base in (("", "clip"), ("_relations", "relations")):
+        assert {name for name, run in b.items() if run.base == base} >= {
+            name + suffix for name in of_clip
+        }
+    assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft", "negclip", "relations"}
+
+
+def write(out, run, value, seed, benchmark="scenes_replace"):
+    folder = out / f"{run}-{seed}"
+    (folder / "evals" / benchmark).mkdir(parents=True, exist_ok=True)
+    (folder / "DONE").touch()
+    metrics = {
+        column.metric: {"value": value, "low": value - 0.02, "high": value + 0.02}
+        for column in study_page.triplet_columns(benchmark, "size")
+    }
+    path = folder / "evals" / benchmark / "9.json"
+    path.write_text(json.dumps({"metrics": metrics}))
+    path.with_name("10.json").write_text(json.dumps({"metrics": metrics}))
+    path.write_text("an older step")
+
+
+def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_path):
+    values = (0.5, 0.6, 0.7)
+    for seed, value in enumerate(values):
+        write(tmp_path, "hn", value, seed)
+    write(tmp_path, "hp_hn", 0.9, 0)
+    results = study_page.Results(tmp_path, 3)
+    text = study_page.table(
+        results, ["hn", "hp_hn"], study_page.triplet_columns("scenes_replace", "size", "A")
+    )
+    low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
+    assert text.splitlines()[0] == "| model | Orig A | Aug A | Brit A |"
+    assert text.splitlines()[2] == "| chance | 50.0 | 33.3 | 33.3 |"
+    assert text.splitlines()[3] == f"| HN |{f' 60.0 ±{50 * (high - low):.1f} |' * 3}"
+    assert len(text.splitlines()) == 4
+
+    of_one = study_page.Results(tmp_path, 1)
+    value = of_one.value("hn", "scenes_replace", "brittleness/size")
+    assert value == pytest.approx((0.5, 0.02))
+
+
+def test_wrong_parts_and_flags_are_refused():
+    for wrong in (("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")):
+        done = subprocess.run(
+            [sys.executable, "launch/study.py", *wrong],
+            cwd=helpers.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert wrong[0] in done.stderr or wrong[1] in done.stderr
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
+    small = (
+        *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
+        "--config.eval.batch_size=16",
+    )
+
+    def run(*more):
+        return subprocess.run(
+            [
+                *(sys.executable, "launch/study.py", "--out", tmp_path, "--parts", "c"),
+                *("--seeds", "1", "--docs", tmp_path / "docs", *small, *more),
+            ],
+            cwd=helpers.ROOT,
+            env=helpers.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    broken = run("--config.losses.analogy.weight=0.5")  # only HP+HN has that loss
+    assert broken.returncode == 1
+    assert "clip_hues-0" in broken.stderr
+    done = run()
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
+    assert (tmp_path / "hn_hues-0" / "DONE").exists()
+    before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
+    assert run().returncode == 0
+    assert (tmp_path / "hn_hues-0" / "events.jsonl").read_text() == before
