@@ -23,7 +23,7 @@ test: $(VENV)/.built  ## Every test but those of recipes and parity, the fast on
 test-fast: $(VENV)/.built  ## The tests that take seconds.
 	$(RUN) -m pytest -n 2 -m "not slow and not recipes"
 
-recipes: $(VENV)/.built  ## Every method of configs/coco, from files of COCO's form to an exported folder.
+recipes: $(VENV)/.built  ## Every method: on the scenes, and from files of COCO's form to an exported folder.
 	$(RUN) -m pytest -n 2 -m recipes
 
 parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.

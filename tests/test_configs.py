@@ -65,6 +65,8 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             config.model.image, config.model.text = dict(SMALL), {**SMALL, "projection": 16}
             if not config.model.variant.startswith("SigLIP"):
                 config.model.image.projection = 16
+        else:
+            config.model.image, config.model.text = {**SMALL, "stem": (4, 8, 16)}, dict(SMALL)
     return config
 
 
@@ -121,9 +123,21 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     assert sum(x.size for x in moments) >= 2 * (expected - 10)
 
 
+def trained_by(path: Path) -> str:
+    """The mark of its test: `make recipes` trains what starts from a pretrained model."""
+    is_method = path.parent.name == "scenes" and path.stem not in ("clip", "siglip")
+    return "recipes" if is_method else "slow"
+
+
 # Those of configs/coco are trained in test_recipes_end_to_end.py and test_methods_end_to_end.py.
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in CONFIGS if p.parent.name != "coco"], ids=identifier)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=getattr(pytest.mark, trained_by(path)), id=identifier(path))
+        for path in CONFIGS
+        if path.parent.name != "coco"
+    ],
+)
 def test_config_trains_two_steps(path, pretrained, tmp_path):
     config = shrink(load(path, tmp_path), tmp_path)
     with config.unlocked():
