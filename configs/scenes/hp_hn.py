@@ -6,7 +6,7 @@
 Positives: a word replaced by a synonym, or the same said in another order, half and half. Where one
 is not possible the other one takes its place; the paper does not say how it mixes the two, nor what
 it does without one. Arguments: those of configs/finetuning.py; hn_weight=0|0.25|0.5|0.75|1, the
-weight of the negatives beside the constant one of the positives (table 8 of the paper).
+weight of the negatives beside the constant one of the positives (table 3 of the paper).
 """
 
 from types import SimpleNamespace
