@@ -182,9 +182,9 @@ def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
     open_clip_case(folder, model, model.visual.trunk.blocks, image_size=image_size)
 
 
-def hugging_face(
-    folder: Path, kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60
-) -> None:
+def tiny_hugging_face(
+    kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60
+) -> torch.nn.Module:
     import transformers
 
     vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
@@ -199,12 +199,16 @@ def hugging_face(
         config = transformers.CLIPConfig(
             text_config=text | ends, vision_config=vision, projection_dim=16
         )
-        model = transformers.CLIPModel(config)
-    else:
-        text = text | {"hidden_size": 32, "num_attention_heads": 4, "projection_size": 32}
-        config = transformers.SiglipConfig(text_config=text | ends, vision_config=vision)
-        model = transformers.SiglipModel(config)
-    model = shaken(model)
+        return transformers.CLIPModel(config)
+    text = text | {"hidden_size": 32, "num_attention_heads": 4, "projection_size": 32}
+    config = transformers.SiglipConfig(text_config=text | ends, vision_config=vision)
+    return transformers.SiglipModel(config)
+
+
+def hugging_face(
+    folder: Path, kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60
+) -> None:
+    model = shaken(tiny_hugging_face(kind, activation, vocabulary))
     model.save_pretrained(folder)
     image, ids = inputs(24, 12, vocabulary, 59)
     store: dict = {}

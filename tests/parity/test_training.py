@@ -1,4 +1,4 @@
-"""Three training steps are those of open_clip: loss, decay rule, schedule, clipping, clamp."""
+"""Three training steps are those of torch: losses, decay rule, schedule, clipping, clamp."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import default
-from tests.parity.test_towers import TINY
+from tests.parity.test_towers import HF, TINY
 from vlc_jax import build, models, pretrained, sharding, train, weights
 
 pytestmark = pytest.mark.slow
@@ -20,10 +20,11 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("loss", WEIGHTS)
-def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
+def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
     there("train_reference.py", loss, tmp_path)
+    size = TINY if loss in ("infonce", "sigmoid") else HF
     bias = {"logit_bias_init": -10.0, "logit_scale_init": 10.0} if loss == "sigmoid" else {}
-    model = models.build("clip", **TINY, **bias)
+    model = models.build("clip", **size, **bias)
     config = default.get_config()
     with config.unlocked():
         config.losses = {name: default.loss(weight) for name, weight in WEIGHTS[loss].items()}
@@ -32,7 +33,7 @@ def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
     mesh = sharding.make_mesh(batch_size=8)
     task = build.Task(mesh, None, model, lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params, _ = weights.load(tmp_path / "before.pt", shapes, pretrained.architecture(model))
+    params, _ = weights.load(tmp_path / "before", shapes, pretrained.architecture(model))
     params = jax.tree.map(jnp.asarray, params)
     state = build.State(
         jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
@@ -44,7 +45,7 @@ def test_three_steps_end_at_the_parameters_of_open_clip(there, tmp_path, loss):
     for index in range(len(batches["image"])):
         batch = {key: array[index] for key, array in batches.items()}
         state, _ = step(state, {}, sharding.put_batch(mesh, batch | every))
-    expected, _ = weights.load(tmp_path / "after.pt", shapes, pretrained.architecture(model))
+    expected, _ = weights.load(tmp_path / "after", shapes, pretrained.architecture(model))
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), expected, params)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter was trained
     jax.tree.map(
