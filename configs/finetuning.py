@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import arguments
+from configs import arguments, families
 from configs.scenes import clip
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
@@ -55,18 +55,12 @@ def pretrain(base: str, world: str) -> ConfigDict:
 
 def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:
     """`count` hard negatives per caption, of these kinds, drawn as rule-based methods draw them."""
-    _use(config.input.negatives, count, "replace", kinds, {"scenes_replace": WORD_LIST})
+    options = {"scenes_replace": WORD_LIST} if "scenes_replace" in kinds else {}
+    missing = "replace" if len(kinds) > 1 else "skip"
+    families.use_texts(config.input.negatives, count, missing, kinds, **options)
 
 
 def use_positives(config: ConfigDict, count: int, missing: str, **kinds: float) -> None:
     """`count` hard positives per caption, of these kinds."""
-    _use(config.input.positives, count, missing, kinds, {"scenes_synonym": SYNONYMS})
-
-
-def _use(
-    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], options: dict[str, dict]
-) -> None:
-    texts.count = count
-    texts.missing = "skip" if missing == "replace" and len(kinds) == 1 else missing
-    texts.kinds = ConfigDict(kinds)
-    texts.options = ConfigDict({kind: options[kind] for kind in kinds if kind in options})
+    options = {"scenes_synonym": SYNONYMS} if "scenes_synonym" in kinds else {}
+    families.use_texts(config.input.positives, count, missing, kinds, **options)
