@@ -67,8 +67,8 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
     configs = {
         "clip_ft": "clip_ft",
         "hn": "hn",
-        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS},
         "hp_hn": "hp_hn",
+        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS},
         "hp_hn_swap_only": "hp_hn_swap_only",
         "hp_hn_replace_only": "hp_hn_replace_only",
     }
