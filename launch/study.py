@@ -51,7 +51,7 @@ def runs(part: str) -> list[Run]:
         return [
             *(clip, Run("clip_ft_400", "clip_ft:steps=400", "clip")),
             *(Run("negclip", "negclip:steps=400", "clip"), *relations),
-            Run("clip_ft_1000", "clip_ft:steps=1000", "clip"),
+            Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
         ]
     if part == "b":
         return [

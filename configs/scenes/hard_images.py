@@ -16,7 +16,7 @@ from configs import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = finetuning.parse(argument, steps=600)
+    args = finetuning.parse(argument, steps=800)
     config = finetuning.get_config(args)
     with config.unlocked():
         use(config, relation=1.0)
