@@ -190,7 +190,7 @@ def _collapse(results: Results) -> Figure | None:
 def _bars(
     results: Results, runs: Sequence[str], columns: Sequence[Column], chance: float | None
 ) -> Figure:
-    figure = Figure(figsize=(1.6 + 1.5 * len(columns), 3.4), layout="constrained")
+    figure = Figure(figsize=(max(7.0, 1.6 + 1.4 * len(columns)), 3.8), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(runs)
     for i, run in enumerate(runs):
@@ -210,9 +210,7 @@ def _bars(
     )
     axes.set_ylabel("percent; dashed: chance")
     axes.set_ylim(0, 105)
-    axes.legend(
-        frameon=False, fontsize=8, ncols=len(runs), loc="upper left", bbox_to_anchor=(0, 1.14)
-    )
+    figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside lower center")
     return figure
 
 
