@@ -115,7 +115,7 @@ def time_generators(args: argparse.Namespace) -> None:
         for name, make in contrasts.generators(side).items():
             if name == "svlc_fill_mask":
                 continue  # it is as fast as its language model
-            generator = make(tagger="scenes") if name in TAGGED else make()
+            generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
             rates = list(_rates(generator, captions, args.rounds))
             share = sum(rate[1] for rate in rates) / len(rates)
             print(f"{name:40}{statistics.median(rate[0] for rate in rates):12,.0f}{share:13.0%}")
