@@ -29,10 +29,13 @@ SHORT = (
     "--config.input.scenes.count=32",
     "--config.input.preview=4",
 )
+SCENES = (*SHORT, *(f"--config.evals.{name}.count=8" for name in clip.evaluations()))
 SHRINK = {  # start of a command -> what is added to it, the last match
-    "python -m vlc_jax.main --config configs/scenes": (
-        *SHORT,
-        *(f"--config.evals.{name}.count=8" for name in clip.evaluations()),
+    "python -m vlc_jax.main --config configs/scenes": SCENES,
+    # this one trains CLIP first
+    "python -m vlc_jax.main --config configs/scenes/hp_hn.py --workdir": (
+        *SCENES,
+        *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
     "python -m vlc_jax.main --config configs/digits.py": SHORT,
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
