@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import arguments, families
+from configs import arguments, default, families
 from configs.scenes import clip
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
@@ -51,6 +51,15 @@ def pretrain(base: str, world: str) -> ConfigDict:
     from configs.scenes import negclip  # which is itself a finetuning config
 
     return negclip.get_config(f"hard_images,world={world}")
+
+
+def negclip(args: SimpleNamespace, **kinds: float) -> ConfigDict:
+    """NegCLIP's loss on negatives of these kinds."""
+    config = get_config(args)
+    with config.unlocked():
+        config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
+        use_negatives(config, **kinds)
+    return config
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:

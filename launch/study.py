@@ -106,7 +106,7 @@ class Study:
 
     def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
         self.todo, self.out, self.more = list(todo), out, more
-        self.total, self.running, self.failed = len(self.todo), set[str](), list[str]()
+        self.total, self.failed = len(self.todo), list[str]()
         self.changed, self.started = threading.Condition(), time.monotonic()
         cores = sorted(os.sched_getaffinity(0))
         self.shares = [cores[i::jobs] for i in range(jobs)]
@@ -125,7 +125,6 @@ class Study:
         while (run := self._next()) is not None:
             is_done = train(run, self.out, cores, self.more)
             with self.changed:
-                self.running.remove(run.name)
                 self.finished += 1
                 if not is_done:
                     self.failed.append(run.name)
@@ -144,7 +143,6 @@ class Study:
                 for run in self.todo:
                     if not run.base or (self.out / run.base / "DONE").exists():
                         self.todo.remove(run)
-                        self.running.add(run.name)
                         return run
                 self.changed.wait()
 

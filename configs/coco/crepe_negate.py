@@ -19,14 +19,11 @@ Arguments: those of configs/coco/clip_ft.py.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
-from configs.coco import clip_ft
+from configs import arguments
+from configs.coco import clip_ft, negclip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, **clip_ft.ARGUMENTS)
-    config = clip_ft.make(args)
-    with config.unlocked():
-        config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
-        families.use_texts(config.input.negatives, 1, "skip", {"crepe_negate": 1.0})
-    return config
+    return negclip.without_hard_images(
+        arguments.parse(argument, **clip_ft.ARGUMENTS), "crepe_negate"
+    )

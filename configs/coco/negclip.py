@@ -14,6 +14,8 @@ row; 0 for data without); negatives=given (those of the table, or of shards made
 (made on the fly, with tagger=spacy:en_core_web_lg, as the authors', or precomputed:FILE).
 """
 
+from types import SimpleNamespace
+
 from ml_collections import ConfigDict
 
 from configs import arguments, default, families
@@ -41,4 +43,13 @@ def get_config(argument: str | None = None) -> ConfigDict:
             config.input.records.negatives_column = "negatives"  # of a table of your own
         else:
             config.input.negatives.options.negclip = {"tagger": args.tagger}
+    return config
+
+
+def without_hard_images(args: SimpleNamespace, kind: str) -> ConfigDict:
+    """NegCLIP's loss on negatives of one kind, all else as in configs/coco/clip_ft.py."""
+    config = clip_ft.make(args)
+    with config.unlocked():
+        config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
+        families.use_texts(config.input.negatives, 1, "skip", {kind: 1.0})
     return config

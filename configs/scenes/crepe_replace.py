@@ -9,13 +9,8 @@ is not public. Arguments: those of configs/finetuning.py.
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = finetuning.parse(argument)
-    config = finetuning.get_config(args)
-    with config.unlocked():
-        config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
-        finetuning.use_negatives(config, scenes_replace=1.0)
-    return config
+    return finetuning.negclip(finetuning.parse(argument), scenes_replace=1.0)

@@ -12,16 +12,14 @@ teach relations. The run with hard images has two stages, of which the first
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import finetuning
 from configs.scenes import hard_images
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = finetuning.parse(argument, hard_images=False)
-    config = finetuning.get_config(args)
+    config = finetuning.negclip(args, scenes_swap=0.5, scenes_reverse=0.5)
     with config.unlocked():
-        config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
-        finetuning.use_negatives(config, scenes_swap=0.5, scenes_reverse=0.5)
         if args.hard_images:
             hard_images.use(config, relation=0.7, attribute=0.3)
             config.pretrain = hard_images.get_config(f"world={args.world}")
