@@ -34,13 +34,16 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     """
     if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
-    config = pretrain(config, workdir, stop, allow_change)
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
+    texts = build.hard_texts(config)
+    build.learning_rate(config, steps)  # refuses a warmup that is too long
+    if config.pretrain:
+        feed.check(config, task, source, texts)  # before another run takes its time
+    config = pretrain(config, workdir, stop, allow_change)
     workdir.check_config(config.to_dict(), allow_change)
     frozen, of_frozen = pretrained.frozen_params(config, task)
-    texts = build.hard_texts(config)
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
