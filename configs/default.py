@@ -31,6 +31,8 @@ def get_config() -> ConfigDict:
     # A whole config: that run comes first, in the folder `pretrain` of the workdir, and this one
     # starts from it. Empty, or init_from given: nothing comes first.
     config.pretrain = ConfigDict()
+    # Towers that stay as they are at init_from: of image, text. They are not in the checkpoints.
+    config.frozen = ()
     config.lora = _lora()
     # --mode eval judges (1 - alpha) other + alpha this run (WiSE-FT); other: as init_from.
     config.interpolate = ConfigDict(
@@ -39,6 +41,9 @@ def get_config() -> ConfigDict:
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
+    # Equal parts of the batch that do not see one another: the loss is the mean of theirs, and
+    # memory that of one.
+    config.blocks = 1
     config.logit_scale_max = 100.0  # clamped after each update as CLIP does; None: no clamp
     config.optimizer = _optimizer()
 
@@ -218,7 +223,7 @@ def _text() -> ConfigDict:
 def _model() -> ConfigDict:
     return ConfigDict(
         {
-            "name": "clip",
+            "name": "clip",  # a key of vlc_jax.models.HEADS: what scores the towers' features
             "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
             "activation": placeholder(str),  # quick_gelu | gelu | gelu_tanh; None: the variant's
@@ -229,6 +234,7 @@ def _model() -> ConfigDict:
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)
             "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
+            "head": {},  # fields of the model's head (vlc_jax.models.HEADS)
         }
     )
 

@@ -7,6 +7,11 @@
 Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
+Where features of frozen towers were stored, they take the place of `image` and go beside token ids,
+in float32, float16 or bfloat16:
+  image_pooled   (batch, embed)   image_tokens  (batch, patches, width)
+  text_pooled    (batch, embed)   text_tokens   (batch, length, width)
+  negative_text_pooled (batch, negatives, embed), ..., positive_text_tokens likewise
 """
 
 import hashlib
@@ -17,17 +22,26 @@ from input_pipeline.record import DataError
 
 Batch = dict[str, np.ndarray]
 
-CONTRACT: dict[str, tuple[type[np.generic], int]] = {  # key -> dtype, number of axes
-    "image": (np.uint8, 4),
-    "text": (np.int32, 2),
-    "id": (np.uint64, 1),
-    "mask": (np.bool_, 1),
-    "negative_text": (np.int32, 3),
-    "negative_mask": (np.bool_, 2),
-    "positive_text": (np.int32, 3),
-    "positive_mask": (np.bool_, 2),
+FLOATS = ("float32", "float16", "bfloat16")
+CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of axes
+    "image": (("uint8",), 4),
+    "image_pooled": (FLOATS, 2),
+    "image_tokens": (FLOATS, 3),
+    "text": (("int32",), 2),
+    "text_pooled": (FLOATS, 2),
+    "text_tokens": (FLOATS, 3),
+    "id": (("uint64",), 1),
+    "mask": (("bool",), 1),
+    "negative_text": (("int32",), 3),
+    "negative_mask": (("bool",), 2),
+    "negative_text_pooled": (FLOATS, 3),
+    "negative_text_tokens": (FLOATS, 4),
+    "positive_text": (("int32",), 3),
+    "positive_mask": (("bool",), 2),
+    "positive_text_pooled": (FLOATS, 3),
+    "positive_text_tokens": (FLOATS, 4),
 }
-REQUIRED = ("image", "text", "id", "mask")
+REQUIRED = ("text", "id", "mask")
 
 
 def hash_id(record_id: str) -> np.uint64:
@@ -43,20 +57,21 @@ def split_ids(ids: np.ndarray) -> np.ndarray:
 
 def check(batch: Batch) -> None:
     """Raises DataError unless `batch` obeys the contract above; called on the first batch."""
-    missing = [key for key in REQUIRED if key not in batch]
+    image = "image_pooled" if "image_pooled" in batch else "image"
+    missing = [key for key in (image, *REQUIRED) if key not in batch]
     if missing:
-        raise DataError(f"a batch needs the keys {REQUIRED}; missing {missing}, got {list(batch)}")
+        raise DataError(f"a batch needs the keys {missing}, too; got {list(batch)}")
     sizes = {key: len(array) for key, array in batch.items()}
     if len(set(sizes.values())) != 1:
         raise DataError(f"all arrays of a batch have the same length; got {sizes}")
     for key, array in batch.items():
         if key not in CONTRACT:
             raise DataError(f"unknown batch key {key!r}; known: {sorted(CONTRACT)}")
-        dtype, axes = CONTRACT[key]
-        if array.dtype != dtype or array.ndim != axes:
+        dtypes, axes = CONTRACT[key]
+        if array.dtype.name not in dtypes or array.ndim != axes:
             raise DataError(
-                f"batch[{key!r}] must be {np.dtype(dtype).name} with {axes} axes; "
+                f"batch[{key!r}] must be {' or '.join(dtypes)} with {axes} axes; "
                 f"got {array.dtype.name} of shape {array.shape}"
             )
-    if batch["image"].shape[-1] != 3:
+    if image == "image" and batch["image"].shape[-1] != 3:
         raise DataError(f"images have 3 channels (RGB); got shape {batch['image'].shape}")

@@ -38,7 +38,8 @@ class Task(NamedTuple):
 class State(NamedTuple):
     """All that a run must remember between two steps; `step` counts finished updates.
 
-    `params` is what is trained: all parameters, or an adapter (`models.lora`) of frozen ones.
+    `params` is what is trained: all parameters, those that are not frozen, or an adapter
+    (`models.lora`) of frozen ones.
     """
 
     step: Array
@@ -50,6 +51,7 @@ def task(config: ConfigDict) -> Task:
     """Raises UsageError when tokenizer, model, images, mesh and batch do not fit together."""
     sharding.require_platform(config.platform)
     check_positive(config)
+    check_frozen(config)
     mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
     words = tokenizer(config)
     net = model(config, words.eos_id)
@@ -75,6 +77,18 @@ def model(config: ConfigDict, eos_id: int) -> nn.Module:
         context_length=config.text.context_length,
         eos_id=eos_id,
     )
+
+
+def check_frozen(config: ConfigDict) -> None:
+    """Raises UsageError for a part that cannot be frozen, or one that has nowhere to come from."""
+    for part in config.frozen:
+        known("part of the model that can be frozen", part, ("image", "text"))
+    if config.frozen and not config.init_from and not config.pretrain:
+        raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
+    if config.frozen and config.lora.targets:
+        raise UsageError(
+            "config.lora freezes all it does not name (config.lora.full): leave config.frozen empty"
+        )
 
 
 def check_positive(config: ConfigDict) -> None:
@@ -164,6 +178,11 @@ def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
 def records_per_step(config: ConfigDict) -> int:
     """Records of the epoch in a batch, whose other rows are their hard images."""
     group = 1 + config.input.hard_images
+    if config.blocks < 1 or config.batch_size // max(group, 1) % config.blocks:
+        raise UsageError(
+            f"config.blocks={config.blocks} equal parts of a batch_size of {config.batch_size}, "
+            f"with {group} rows for each example, there are not; change one of them"
+        )
     if group < 1 or config.batch_size % group:
         raise UsageError(
             f"config.batch_size={config.batch_size} is not divisible by 1 + input.hard_images"
@@ -223,13 +242,13 @@ def init_state(
 ) -> Callable[[Any], State]:
     """A function of the frozen parameters that makes the state before the first of `steps` steps.
 
-    Frozen ones are there when an adapter is trained on them; else {}.
+    Frozen ones are needed when an adapter is trained on them.
     """
     init = init_params(config, model)
 
     def trained(frozen: Any) -> Any:
         if not config.lora.targets:
-            return init()
+            return {name: part for name, part in init().items() if name not in config.frozen}
         options = {key: value for key, value in config.lora.items() if key != "alpha"}
         return lora.init(jax.random.key(config.seed), frozen, **options)
 
@@ -244,7 +263,9 @@ def init_state(
 
 def merged(config: ConfigDict, frozen: Any, params: Any) -> Any:
     """The parameters of the model, from what is frozen and what is trained."""
-    return lora.merge(frozen, params, config.lora.alpha) if config.lora.targets else params
+    if config.lora.targets:
+        return lora.merge(frozen, params, config.lora.alpha)
+    return {**frozen, **params}
 
 
 def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str, int]:
@@ -259,12 +280,13 @@ def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
     """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
     negatives, positives = config.input.negatives, config.input.positives
     texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
-    frozen = []
+    frozen = list(config.frozen)
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))
-        factors = optimizer.multipliers(params, config.optimizer.multipliers)
-        towers = {name: jax.tree.leaves(factors[name]) for name in ("image", "text")}
-        frozen = [name for name, of_tower in towers.items() if not any(of_tower)]
+        trained = {name: part for name, part in params.items() if name not in frozen}
+        factors = optimizer.multipliers(trained, config.optimizer.multipliers)
+        towers = [name for name in ("image", "text") if name in trained]
+        frozen += [name for name in towers if not any(jax.tree.leaves(factors[name]))]
     return flops.train_step(model, texts=texts, frozen=frozen)
 
 

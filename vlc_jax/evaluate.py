@@ -282,7 +282,9 @@ def interpolate(
     """
     source = config.interpolate.other
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    other = sharding.put_like(pretrained.imported(config, task, shapes, source), shapes)
+    other = pretrained.imported(config, task, shapes, source)
+    pretrained.require_all(other, shapes, source)
+    other = sharding.put_like(other, shapes)
     mix = jax.jit(
         lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
     )

@@ -22,8 +22,13 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.workdir import read_json, saved_config
 
 
-def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = None) -> Any:
+def imported(
+    config: ConfigDict, task: Task, shapes: Any, path: str | None = None
+) -> dict[str, Any]:
     """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
+
+    shapes: of all parameters of the model. From where its head is not, the two towers are taken
+    alone: a logit scale is made for one kind of score.
 
     Raises UsageError if what is known of them (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
@@ -32,8 +37,25 @@ def imported(config: ConfigDict, task: Task, shapes: Any, path: str | None = Non
     if (source / "checkpoints").is_dir() or (source / "env.json").exists():
         return _of_workdir(source, config, task, shapes)
     specification.check_files(config, task, source)
-    params, _ = weights.load(source, shapes, architecture(task.model))
-    return params
+    params, _ = weights.load(source, _without_head(shapes), architecture(task.model))
+    return _towers(params) if task.model.has_head else params
+
+
+def imported_state(config: ConfigDict, task: Task, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """As many of the trained parameters, which have these shapes, as config.init_from holds."""
+    whole = build.state_shapes(task.mesh, build.init_params(config, task.model))
+    found = imported(config, task, whole)
+    parts = {name: part for name, part in found.items() if name in shapes}
+    return sharding.put_like(parts, {name: shapes[name] for name in parts})
+
+
+def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: str) -> None:
+    """Raises UsageError if `params` of `source` lack a part of the model."""
+    lacking = sorted(shapes.keys() - params.keys())
+    if lacking:
+        raise UsageError(
+            f"{source} has the towers, but no {', '.join(lacking)} of this model: train it first"
+        )
 
 
 def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
@@ -47,10 +69,21 @@ def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
     found = newest(saved, other, path)
     logging.info("weights of %s, step %d", path, found.step)
     params = jax.tree.map(np.asarray, found.params)
+    has_same_head = saved.model.name == config.model.name
+    if not has_same_head:
+        params, shapes = _towers(params), _towers(shapes)
     try:
         return weights.fitted(params, shapes, architecture(task.model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
+
+
+def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in params.items() if name != "head"}
+
+
+def _towers(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in ("image", "text")}
 
 
 def _warn(event: str, **facts: Any) -> None:
@@ -84,14 +117,16 @@ def newest(
     if state is not None:
         _check_unchanged(workdir, fingerprint)
         merge = jax.jit(lambda *trees: build.merged(config, *trees))
-        params = merge(frozen, state.params) if config.lora.targets else state.params
+        params = merge(frozen, state.params) if frozen else state.params
         return Newest(params, int(state.step), state.params)
     if not config.init_from:
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.init_from")
     if config.lora.targets:
         return Newest(frozen, 0, None)
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    return Newest(sharding.put_like(imported(config, task, shapes), shapes), 0, None)
+    params = imported(config, task, shapes)
+    require_all(params, shapes, config.init_from)
+    return Newest(sharding.put_like(params, shapes), 0, None)
 
 
 def _restored(
@@ -107,16 +142,18 @@ def _restored(
 
 
 def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
-    """The parameters that an adapter is trained on, and their fingerprint; empty without one."""
-    if not config.lora.targets:
+    """The parameters that stay as they are, config.frozen or those that an adapter is trained on,
+    and their fingerprint; empty without any.
+    """
+    if not config.lora.targets and not config.frozen:
         return {}, {}
-    if not config.init_from:
-        raise UsageError("config.lora adapts pretrained weights: set config.init_from")
-    if not 0 < config.lora.alpha < float("inf"):
-        raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
     shapes = build.state_shapes(task.mesh, build.init_params(config, task.model))
-    build.init_state(config, task.model, config.optimizer.warmup_steps + 1, shapes)  # or refuses
+    if config.lora.targets:
+        _check_adapter(config, task, shapes)
     params = imported(config, task, shapes)
+    if config.frozen:
+        params = {name: params[name] for name in config.frozen}
+        shapes = {name: shapes[name] for name in config.frozen}
     digest = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
         digest.update(name.encode())
@@ -124,12 +161,20 @@ def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
     return sharding.put_like(params, shapes), {"weights": digest.hexdigest()[:16]}
 
 
+def _check_adapter(config: ConfigDict, task: Task, shapes: Any) -> None:
+    if not config.init_from:
+        raise UsageError("config.lora adapts pretrained weights: set config.init_from")
+    if not 0 < config.lora.alpha < float("inf"):
+        raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
+    build.init_state(config, task.model, config.optimizer.warmup_steps + 1, shapes)  # or refuses
+
+
 def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
     path = workdir / "env.json"
     saved = read_json(path).get("input", {}).get("weights") if path.exists() else None
     if fingerprint and saved not in (None, fingerprint["weights"]):
         raise WeightsError(
-            f"the adapter in {workdir} was trained on other weights ({saved}) than those at "
+            f"what is in {workdir} was trained on other weights ({saved}) than those at "
             f"config.init_from now ({fingerprint['weights']}): restore them"
         )
 

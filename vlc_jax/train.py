@@ -185,15 +185,22 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         for name, options in config.losses.items()
     }
 
-    def loss(trained: Any, frozen: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
-        trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
-        params = build.merged(config, frozen, trained)
-        image = task.normalise(batch["image"])
+    def block_loss(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+        image = {"image": task.normalise(batch["image"])} if "image" in batch else {}
         with sharding.pinning(task.mesh):
-            outputs = task.model.apply({"params": params}, {**batch, "image": image})
+            outputs = task.model.apply({"params": params}, {**batch, **image})
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+
+    def loss(trained: Any, frozen: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+        trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
+        params = build.merged(config, frozen, trained)
+        if config.blocks == 1:
+            return block_loss(params, batch)
+        parts = split_blocks(batch, config.blocks, 1 + config.input.hard_images)
+        body = jax.checkpoint(lambda part: block_loss(params, part))
+        return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, parts))
 
     def step(
         state: State, frozen: Any, batch: dict[str, jax.Array]
@@ -218,6 +225,18 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         }
 
     return step
+
+
+def split_blocks(batch: dict[str, jax.Array], blocks: int, group: int) -> dict[str, jax.Array]:
+    """(batch, ...) as (blocks, batch / blocks, ...): `group` neighbouring rows stay together, and
+    the groups are dealt out in turn, so that every device has a share of every block.
+    """
+
+    def split(x: jax.Array) -> jax.Array:
+        dealt = jnp.swapaxes(x.reshape(-1, blocks, group, *x.shape[1:]), 0, 1)
+        return dealt.reshape(blocks, -1, *x.shape[1:])
+
+    return jax.tree.map(split, batch)
 
 
 def compile_step(
@@ -269,14 +288,13 @@ def restore_or_init(
     )
     state = checkpoints.restore(shapes)
     if state is None:
-        imported = None
-        if config.init_from and not frozen:  # read before anything is allocated
-            imported = pretrained.imported(config, task, shapes.params)
+        given = {}
+        if config.init_from and not config.lora.targets:  # read before anything is allocated
+            given = pretrained.imported_state(config, task, shapes.params)
         state = jax.jit(init, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))(frozen)
-        if imported is not None:
-            state = state._replace(params=sharding.put_like(imported, shapes.params))
+        state = state._replace(params={**state.params, **given})
         if config.init_from:
-            workdir.event("weights", path=str(config.init_from))
+            workdir.event("weights", path=str(config.init_from), parts=sorted(frozen | given))
     return state, checkpoints
 
 

@@ -17,13 +17,28 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 Image = UInt8[Array, "batch height width channels"]
 Tokens = Int[Array, "batch length"]
+
+
+class Wanted(NamedTuple):
+    """What a head takes of a tower besides `pooled`.
+
+    tokens: none | raw (as the last block leaves them) | normed (after the last norm) | projected
+      (into the shared embedding).
+    is_unit: whether `pooled` and projected tokens are scaled to unit length.
+    """
+
+    tokens: Literal["none", "raw", "normed", "projected"] = "none"
+    is_unit: bool = True
+
+
+POOLED = Wanted()
 
 
 class ImageFeatures(NamedTuple):

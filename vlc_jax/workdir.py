@@ -28,7 +28,7 @@ RESUMABLE = (
 )
 # Config fields that change what a trained state computes.
 JUDGED = (
-    *("model", "text", "lora"),
+    *("model", "text", "lora", "frozen"),
     *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
     "input.normalisation",
 )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import models
+from vlc_jax import models, types
 
 SMALL = {"width": 16, "heads": 2, "depth": 2, "mlp_width": 24}
 TEXT = {"vocab_size": 30, "context_length": 7, "eos_id": 2}
@@ -78,11 +78,14 @@ def compiled():
 
 @pytest.fixture(scope="session")
 def encode():
-    """encode(model, params, "image" | "text", array, tokens=False) -> features, compiled."""
+    """encode(model, params, "image" | "text", array, tokens="none") -> features of that tower."""
 
     @functools.partial(jit, static_argnums=(0, 2), static_argnames="tokens")
-    def encode(model, params, part, array, *, tokens=False):
-        return model.apply({"params": params}, array, tokens=tokens, method=f"encode_{part}")
+    def encode(model, params, part, array, *, tokens="none"):
+        def tower(module, array):
+            return getattr(module, part)(array, types.Wanted(tokens))
+
+        return model.apply({"params": params}, array, method=tower)
 
     return encode
 

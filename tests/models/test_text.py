@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import errors
+from vlc_jax import errors, types
 from vlc_jax.models import text
+
+PROJECTED = types.Wanted("projected")
 
 
 def seen_by(compiled, model, params, tokens, position):
@@ -19,7 +21,7 @@ def seen_by(compiled, model, params, tokens, position):
     wide = tower.clone(vocab_size=length)
 
     def output(params):
-        features = wide.apply({"params": params}, jnp.arange(length)[None], tokens=True)
+        features = wide.apply({"params": params}, jnp.arange(length)[None], PROJECTED)
         return features.tokens[0, position, 0]
 
     gradient = compiled(jax.grad(output))(params)["token_embedding"]["embedding"]
@@ -81,7 +83,7 @@ def test_end_of_text_is_argmax_of_ids_for_clips_vocabulary():
 def test_pooled_is_the_token_at_the_pooled_position(make, encode, family, pooling):
     model, params, batch = make(family, text={"pooling": pooling})
     short = encode(model, params, "text", batch["text"])
-    full = encode(model, params, "text", batch["text"], tokens=True)
+    full = encode(model, params, "text", batch["text"], tokens="projected")
     assert short.tokens is None
     position = [2, 4, 6, 3] if pooling == "eos" else [6] * 4
     np.testing.assert_allclose(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import errors, models
+from vlc_jax import errors, models, types
 from vlc_jax.models import vit
 
 
@@ -56,7 +56,7 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
 def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, image, tokens):
     model, params, batch = make(family, image)
     short = encode(model, params, "image", batch["image"])
-    full = encode(model, params, "image", batch["image"], tokens=True)
+    full = encode(model, params, "image", batch["image"], tokens="projected")
     embed = model.image.projection or model.image.width
     assert short.pooled.shape == (4, embed)
     assert short.tokens is None
@@ -115,7 +115,7 @@ def test_tokens_are_the_class_token_and_then_the_patches_row_by_row(make, encode
     params = jax.tree.map_with_path(silence, params)
     other = batch["image"].at[:, 4:8, 8:].add(1.0)  # second row of patches, third column
     before, after = (
-        encode(model, params, "image", image, tokens=True).tokens
+        encode(model, params, "image", image, tokens="projected").tokens
         for image in (batch["image"], other)
     )
     is_changed = np.abs(before - after).max(axis=(0, 2)) > 1e-4
@@ -126,3 +126,37 @@ def test_another_image_size_is_refused(make, encode):
     model, params, _ = make("clip")
     with pytest.raises(errors.UsageError, match=r"shape \(12, 12, 3\), got \(16, 16, 3\)"):
         encode(model, params, "image", jnp.zeros((1, 16, 16, 3)))
+
+
+def test_tokens_of_every_stage_are_those_that_pooling_reads(make, encode):
+    model, params, batch = make("clip", {"pooling": "mean"})
+    raw, normed, projected = (
+        encode(model, params, "image", batch["image"], tokens=tokens).tokens
+        for tokens in ("raw", "normed", "projected")
+    )
+    centred = raw - raw.mean(-1, keepdims=True)
+    norm = params["image"]["norm"]
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + model.image.epsilon)
+    expected = expected * norm["scale"] + norm["bias"]
+    np.testing.assert_allclose(normed, expected, atol=1e-5)
+    kernel = np.asarray(params["image"]["projection"]["kernel"])
+    expected = np.asarray(normed) @ kernel
+    expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(projected, expected, atol=1e-5)
+
+
+def test_features_that_are_not_scaled_are_the_projections(make, compiled):
+    model, params, batch = make("clip")
+
+    def image(module, pixels, is_unit):
+        return module.image(pixels, types.Wanted("projected", is_unit))
+
+    def apply(is_unit):
+        run = compiled(lambda p, x: model.apply({"params": p}, x, is_unit, method=image))
+        return run(params, batch["image"])
+
+    unit, whole = apply(True), apply(False)
+    for short, full in zip(unit, whole, strict=True):
+        lengths = np.linalg.norm(full, axis=-1, keepdims=True)
+        assert np.abs(lengths - 1).max() > 0.01
+        np.testing.assert_allclose(short, full / lengths, atol=1e-6)

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import models, pretrained, weights
+from vlc_jax import models, pretrained, types, weights
 from vlc_jax.models import layers, rope
 from vlc_jax.weights import files
+
+PROJECTED = types.Wanted("projected")
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +69,7 @@ def differences(model, params, io):
 
     def run(params, image, text):
         def both(module, image, text):
-            whole = module.encode_image(image, tokens=True), module.encode_text(text, tokens=True)
+            whole = module.image(image, PROJECTED), module.text(text, PROJECTED)
             return whole, module.encode_image(image).pooled, module.encode_text(text).pooled
 
         (whole, image_embeds, text_embeds), state = model.apply(

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from vlc_jax import errors
-from vlc_jax.models import clip, layers, text, variants, vit
+from vlc_jax.models import clip, heads, layers, text, variants, vit
 
-MODELS = {"clip": clip.CLIP}
+# The head makes the model: what scores the features of the two towers.
+HEADS: dict[str, type[nn.Module]] = {"clip": heads.Cosine}
 
 # Overrides that need no "image" or "text" around them, and where they go.
 SHORT = {
@@ -31,8 +32,16 @@ CHOICES = {
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
 
 
-def build(name: str = "clip", variant: str = "mini", **overrides: Any) -> nn.Module:
+def build(
+    name: str = "clip",
+    variant: str = "mini",
+    head: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> clip.CLIP:
     """The model `name` with the sizes of `variant` (variants.VARIANTS), some of them overridden.
+
+    name: of its head, a key of HEADS; "clip" for the dot product of pooled features, which is
+    SigLIP's, too.   head: fields of that head.
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are float32 always.
@@ -42,7 +51,7 @@ def build(name: str = "clip", variant: str = "mini", **overrides: Any) -> nn.Mod
 
     Raises UsageError for an unknown name, variant, override or value.
     """
-    model = MODELS[errors.known("model", name, MODELS)]
+    kind = HEADS[errors.known("model", name, HEADS)]
     options = variants.options(errors.known("variant", variant, variants.VARIANTS))
     for key, value in overrides.items():
         errors.known("model option", key, (*SHORT, "image", "text"))
@@ -52,10 +61,13 @@ def build(name: str = "clip", variant: str = "mini", **overrides: Any) -> nn.Mod
     for part in ("image", "text"):  # after the short names: the more specific one wins
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    return model(image, _tower(text.TextTower, "text", options["text"]), **options["clip"])
+    words = _tower(text.TextTower, "text", options["text"])
+    for key in head or {}:
+        errors.known(f"option of the model {name}", key, _fields(kind))
+    return clip.CLIP(image, words, **options["clip"], head=kind(**(head or {})))
 
 
-def example_batch(model: nn.Module, size: int = 1) -> dict[str, jax.Array]:
+def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     """A batch of zeros with the shapes that `model` takes, for init and eval_shape."""
     side = model.image.image_size
     return {
@@ -64,20 +76,22 @@ def example_batch(model: nn.Module, size: int = 1) -> dict[str, jax.Array]:
     }
 
 
-def init(model: nn.Module, key: jax.Array) -> dict[str, Any]:
+def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
     """Fresh parameters, float32; under `jax.jit` or `jax.eval_shape` no forward pass is run."""
     return model.init(key, example_batch(model))["params"]
 
 
 def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
-    """Number of parameters of each tower and in total; takes arrays or shapes."""
+    """Number of parameters of each tower, of the head if it has any, and in total; takes arrays or
+    shapes."""
     total = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
-    return {"image": total["image"], "text": total["text"], "total": sum(total.values())}
+    parts = {part: total[part] for part in ("image", "text", "head") if part in total}
+    return parts | {"total": sum(total.values())}
 
 
 def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> layers.Tower:
     """The tower, its options checked by name and, where they must fit together, by value."""
-    fields = [field.name for field in dataclasses.fields(kind) if field.name not in _LINEN]
+    fields = _fields(kind)
     for key, value in options.items():
         errors.known(f"option of the {part} tower", key, fields)
         choices = POOLING[part] if key == "pooling" else CHOICES.get(key)
@@ -113,6 +127,11 @@ def _check_image(options: Mapping[str, Any]) -> None:
             f"rope qk_2d needs a head width divisible by 4; got image width {width} / {heads} "
             f"heads = {width // heads}"
         )
+
+
+def _fields(module: type[nn.Module]) -> list[str]:
+    """The fields of a module but those that every Linen module has."""
+    return [field.name for field in dataclasses.fields(module) if field.name not in _LINEN]
 
 
 _LINEN = ("parent", "name")

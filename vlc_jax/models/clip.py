@@ -1,7 +1,7 @@
 """Two towers and a dot product: CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,10 +11,12 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
+from vlc_jax.models import heads
+from vlc_jax.models.text import real_tokens
 
 
 class CLIP(nn.Module):
-    """An image tower and a text tower that share an embedding; the score is the cosine.
+    """An image tower, a text tower, and a head that scores their features: CLIP's is the cosine.
 
     logit_scale_init: linear, 1/0.07 for CLIP and 10 for SigLIP; the parameter `logit_scale` is
       its logarithm.   logit_bias_init: -10 for SigLIP; None for a model without one.
@@ -24,59 +26,77 @@ class CLIP(nn.Module):
     text: nn.Module
     logit_scale_init: float = 1 / 0.07
     logit_bias_init: float | None = None
+    head: nn.Module = heads.Cosine()
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the score is another one than the dot product."""
+        return not isinstance(self.head, heads.Cosine)
 
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
         """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`, and of
         `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length)
-        if they are there.
+        if they are there. Features of the towers (`image_pooled`, `text_pooled`, ..., see
+        input_pipeline/batch.py) take the place of pixels, and go beside token ids; the towers are
+        not run then and their parameters not needed.
 
         `scores` are always there; XLA drops their computation when no loss reads them.
         """
-        image, texts = self.encode_image(batch["image"]), self._encode_texts(batch)
+        image, texts = self._image_of(batch), self._texts_of(batch)
         constant = nn.initializers.constant
         log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
         bias = None
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
+        seen = self.head.of_pairs(image, texts["text"])
         more = {}
         for kind in (key for key in texts if key != "text"):
             name, own = kind.replace("text", "scores"), jax.tree.map(_joined, texts[kind])
             more[kind] = texts[kind]
-            more[name] = self.score(image, own).reshape(-1, *batch[kind].shape[:2])
-            more[f"own_{name}"] = self.score_options(image, own)
+            more[name] = self.score(seen, own).reshape(-1, *batch[kind].shape[:2])
+            more[f"own_{name}"] = self.score_options(seen, own)
         return types.Outputs(
             image=image,
             text=texts["text"],
-            scores=self.score(image, texts["text"]),
+            scores=self.score(seen, texts["text"]),
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
-            own_scores=self.score_options(image, texts["text"])[:, 0],
+            own_scores=self.score_options(seen, texts["text"])[:, 0],
             **more,
         )
 
     def encode_image(
-        self, image: Float[Array, "batch height width channels"], *, tokens: bool = False
+        self, image: Float[Array, "batch height width channels"]
     ) -> types.ImageFeatures:
-        """Features of normalised pixels, see ImageTower; needs only its parameters."""
-        return self.image(image, tokens=tokens)
+        """Features of normalised pixels, as the head scores them; needs only the parameters of the
+        image tower and of the head."""
+        return self.head.image(self.image(image, self.head.wanted[0]))
 
-    def encode_text(
-        self, text: Int[Array, "batch length"], *, tokens: bool = False
-    ) -> types.TextFeatures:
-        """Features of token ids, see TextTower; needs only its parameters."""
-        return self.text(text, tokens=tokens)
+    def encode_text(self, text: Int[Array, "batch length"]) -> types.TextFeatures:
+        """Features of token ids, as the head scores them; needs only the parameters of the text
+        tower and of the head."""
+        return self.head.text(self.text(text, self.head.wanted[1]))
 
-    def _encode_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
+    def _image_of(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
+        if "image" in batch:
+            return self.encode_image(batch["image"])
+        stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
+        return self.head.image(jax.tree.map(_float, types.ImageFeatures(*stored)))
+
+    def _texts_of(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower.
 
         The texts of one example lie together on the way, so that a batch split over devices stays
         where it is.
         """
         keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
-        groups = [batch[key] if batch[key].ndim == 3 else batch[key][:, None] for key in keys]
+        groups = [batch[key] if key != "text" else batch[key][:, None] for key in keys]
         text = jnp.concatenate(groups, axis=1)
-        features = self.encode_text(_joined(text))
+        if "text_pooled" in batch:
+            features = self.head.text(jax.tree.map(_joined, self._stored_texts(batch, keys, text)))
+        else:
+            features = self.encode_text(_joined(text))
         features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
         ends = np.cumsum([group.shape[1] for group in groups])
         parts = {
@@ -85,20 +105,38 @@ class CLIP(nn.Module):
         }
         return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
 
+    def _stored_texts(
+        self,
+        batch: Mapping[str, Array],
+        keys: Sequence[str],
+        text: Int[Array, "batch texts length"],
+    ) -> types.TextFeatures:
+        """What the text tower gave for the texts of `keys`, (batch, texts of one example, ...)."""
+
+        def stored(part: str) -> Array | None:
+            arrays = [batch.get(f"{key}_{part}") for key in keys]
+            if arrays[0] is None:
+                return None
+            return jnp.concatenate([_float(arrays[0])[:, None], *map(_float, arrays[1:])], axis=1)
+
+        mask = real_tokens(_joined(text), self.text.eos_id).reshape(text.shape)
+        return types.TextFeatures(stored("pooled"), stored("tokens"), mask)
+
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> Float[Array, "images texts"]:
-        """Cosine of every image with every text."""
-        # HIGHEST: accelerators would round float32 operands to bfloat16 or TF32
-        return jnp.einsum("ie,te->it", image.pooled, text.pooled, precision="highest")
+        """The score of every image with every text."""
+        return self.head.score(image, text)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> Float[Array, "images options"]:
-        """Cosine of image i with its own k texts, which are rows i*k to i*k + k - 1 of `text`."""
-        images, embed = image.pooled.shape
-        options = text.pooled.reshape(images, -1, embed)
-        return jnp.einsum("ie,ioe->io", image.pooled, options, precision="highest")
+        """The score of image i with its own k texts, which are rows i*k to i*k + k - 1 of `text`."""
+        return self.head.score_options(image, text)
+
+
+def _float(x: Array) -> Array:
+    return x.astype(jnp.float32)
 
 
 def _joined(texts: Array) -> Array:

@@ -321,13 +321,32 @@ class Tower(nn.Module, kw_only=True):
     def _norm(self, name: str) -> nn.LayerNorm:
         return layer_norm(self.epsilon, self.dtype, name)
 
-    def _projection(self) -> Callable[[jax.Array], jax.Array]:
+    def _projection(self, wanted: types.Wanted) -> Callable[[jax.Array], jax.Array]:
+        """Into the shared embedding, and to unit length where that is wanted; float32."""
+
+        def scaled(x: jax.Array) -> jax.Array:
+            return unit_length(x) if wanted.is_unit else x.astype(jnp.float32)
+
         if self.projection is None:
-            return lambda x: x
-        return Dense(
+            return scaled
+        dense = Dense(
             self.projection,
             use_bias=self.projection_bias,
             dtype=self.dtype,
             kernel_init=nn.initializers.normal(self.width**-0.5),
             name="projection",
         )
+        return lambda x: scaled(dense(x))
+
+
+def tokens_of(
+    wanted: types.Wanted,
+    raw: Float[Array, "batch length embed"],
+    normed: Float[Array, "batch length embed"],
+    project: Callable[[jax.Array], jax.Array],
+) -> Float[Array, "batch length _"] | None:
+    """The tokens of a tower as they are wanted, float32."""
+    if wanted.tokens == "projected":
+        return project(normed)
+    tokens = {"none": None, "raw": raw, "normed": normed}[wanted.tokens]
+    return None if tokens is None else tokens.astype(jnp.float32)

@@ -40,10 +40,10 @@ class TextTower(layers.Tower, kw_only=True):
 
     @nn.compact
     def __call__(
-        self, text: Int[Array, "batch length"], *, tokens: bool = False
+        self, text: Int[Array, "batch length"], wanted: types.Wanted = types.POOLED
     ) -> types.TextFeatures:
-        """Pooled (batch, embed) of unit length; with `tokens` also all tokens, likewise projected
-        and of unit length (batch, length, embed). `mask` is True on real tokens."""
+        """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, length, embed); `mask`
+        is True on real tokens."""
         length = text.shape[1]
         # what follows the end of a text changes nothing here, so texts may be cut to their length
         takes_shorter = self.is_causal and self.pooling == "eos"
@@ -70,13 +70,14 @@ class TextTower(layers.Tower, kw_only=True):
             positions = end_of_text(text, self.eos_id)
         else:
             positions = jnp.full(len(text), length - 1)
-        x = self._blocks(
-            types.pin_batch(x), is_causal=self.is_causal, positions=None if tokens else positions
+        is_pooled_only = wanted.tokens == "none"
+        raw = self._blocks(
+            types.pin_batch(x),
+            is_causal=self.is_causal,
+            positions=positions if is_pooled_only else None,
         )
-        x = self._projection()(self._norm("norm")(x))
-        pooled = (layers.at(x, positions) if tokens else x)[:, 0]
-        return types.TextFeatures(
-            layers.unit_length(pooled),
-            layers.unit_length(x) if tokens else None,
-            real_tokens(text, self.eos_id),
-        )
+        normed = self._norm("norm")(raw)
+        project = self._projection(wanted)
+        pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
+        tokens = layers.tokens_of(wanted, raw, normed, project)
+        return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

@@ -94,10 +94,12 @@ class ImageTower(layers.Tower, kw_only=True):
 
     @nn.compact
     def __call__(
-        self, image: Float[Array, "batch height width channels"], *, tokens: bool = False
+        self,
+        image: Float[Array, "batch height width channels"],
+        wanted: types.Wanted = types.POOLED,
     ) -> types.ImageFeatures:
-        """Pooled (batch, embed) of unit length; with `tokens` also all tokens, likewise projected
-        and of unit length (batch, patches, embed), the class token first if there is one."""
+        """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, patches, embed), the
+        class token first if there is one."""
         side = self.image_size
         if image.shape[1:] != (side, side, 3):
             raise errors.UsageError(
@@ -115,17 +117,17 @@ class ImageTower(layers.Tower, kw_only=True):
         x = x + positions.astype(x.dtype)[None]
         if self.pre_norm:
             x = self._norm("pre_norm")(x)
-        only_class_token = self.pooling == "cls" and not tokens
+        only_class_token = self.pooling == "cls" and wanted.tokens == "none"
         first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
         rotation = None
         if self.rope == "qk_2d":
             angles = rope.grid_angles(self.grid, self.width // self.heads // 2, self.rope_span)
             rotation = rope.table(angles, unturned=x.shape[1] - len(angles))
-        x = self._blocks(types.pin_batch(x), is_causal=False, positions=first, rotation=rotation)
-        x = self._norm("norm")(x)
-        project = self._projection()
-        pooled = layers.unit_length(project(self._pool(x)))
-        return types.ImageFeatures(pooled, layers.unit_length(project(x)) if tokens else None)
+        raw = self._blocks(types.pin_batch(x), is_causal=False, positions=first, rotation=rotation)
+        normed = self._norm("norm")(raw)
+        project = self._projection(wanted)
+        tokens = layers.tokens_of(wanted, raw, normed, project)
+        return types.ImageFeatures(project(self._pool(normed)), tokens)
 
     def _embed(
         self, image: Float[Array, "batch height width channels"]
