@@ -185,29 +185,36 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         for name, options in config.losses.items()
     }
 
-    def block_loss(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+    def block_loss(
+        params: Any, batch: dict[str, jax.Array], key: jax.Array
+    ) -> tuple[jax.Array, dict]:
         image = {"image": task.normalise(batch["image"])} if "image" in batch else {}
         with sharding.pinning(task.mesh):
-            outputs = task.model.apply({"params": params}, {**batch, **image})
+            variables, rngs = {"params": params}, {"dropout": key}
+            outputs = task.model.apply(variables, {**batch, **image}, rngs=rngs)
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
 
-    def loss(trained: Any, frozen: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, dict]:
+    def loss(
+        trained: Any, frozen: Any, batch: dict[str, jax.Array], key: jax.Array
+    ) -> tuple[jax.Array, dict]:
         trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
         params = build.merged(config, frozen, trained)
         if config.blocks == 1:
-            return block_loss(params, batch)
+            return block_loss(params, batch, key)
         parts = split_blocks(batch, config.blocks, 1 + config.input.hard_images)
-        body = jax.checkpoint(lambda part: block_loss(params, part))
-        return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, parts))
+        body = jax.checkpoint(lambda part: block_loss(params, *part))
+        keys = jax.random.split(key, config.blocks)
+        return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
     def step(
         state: State, frozen: Any, batch: dict[str, jax.Array]
     ) -> tuple[State, dict[str, jax.Array]]:
         tx = build.transformation(config, state.params, steps)
+        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
-            state.params, frozen, batch
+            state.params, frozen, batch, key
         )
         norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)

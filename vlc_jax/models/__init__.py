@@ -78,7 +78,7 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
 
 def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
     """Fresh parameters, float32; under `jax.jit` or `jax.eval_shape` no forward pass is run."""
-    return model.init(key, example_batch(model))["params"]
+    return model.init({"params": key, "dropout": key}, example_batch(model))["params"]
 
 
 def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:

@@ -43,7 +43,7 @@ class CLIP(nn.Module):
 
         `scores` are always there; XLA drops their computation when no loss reads them.
         """
-        image, texts = self._image_of(batch), self._texts_of(batch)
+        image, texts = self._training_image(batch), self._training_texts(batch)
         constant = nn.initializers.constant
         log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
         bias = None
@@ -54,15 +54,16 @@ class CLIP(nn.Module):
         for kind in (key for key in texts if key != "text"):
             name, own = kind.replace("text", "scores"), jax.tree.map(_joined, texts[kind])
             more[kind] = texts[kind]
-            more[name] = self.score(seen, own).reshape(-1, *batch[kind].shape[:2])
-            more[f"own_{name}"] = self.score_options(seen, own)
+            scores = self.head.score(seen, own, is_training=True)
+            more[name] = scores.reshape(-1, *batch[kind].shape[:2])
+            more[f"own_{name}"] = self.head.score_options(seen, own, is_training=True)
         return types.Outputs(
             image=image,
             text=texts["text"],
-            scores=self.score(seen, texts["text"]),
+            scores=self.head.score(seen, texts["text"], is_training=True),
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
-            own_scores=self.score_options(seen, texts["text"])[:, 0],
+            own_scores=self.head.score_options(seen, texts["text"], is_training=True)[:, 0],
             **more,
         )
 
@@ -78,13 +79,15 @@ class CLIP(nn.Module):
         tower and of the head."""
         return self.head.text(self.text(text, self.head.wanted[1]))
 
-    def _image_of(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
+    def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
         if "image" in batch:
-            return self.encode_image(batch["image"])
-        stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
-        return self.head.image(jax.tree.map(_float, types.ImageFeatures(*stored)))
+            features = self.image(batch["image"], self.head.wanted[0])
+        else:
+            stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
+            features = jax.tree.map(_float, types.ImageFeatures(*stored))
+        return self.head.image(features, is_training=True)
 
-    def _texts_of(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
+    def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower.
 
         The texts of one example lie together on the way, so that a batch split over devices stays
@@ -94,9 +97,10 @@ class CLIP(nn.Module):
         groups = [batch[key] if key != "text" else batch[key][:, None] for key in keys]
         text = jnp.concatenate(groups, axis=1)
         if "text_pooled" in batch:
-            features = self.head.text(jax.tree.map(_joined, self._stored_texts(batch, keys, text)))
+            features = jax.tree.map(_joined, self._stored_texts(batch, keys, text))
         else:
-            features = self.encode_text(_joined(text))
+            features = self.text(_joined(text), self.head.wanted[1])
+        features = self.head.text(features, is_training=True)
         features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
         ends = np.cumsum([group.shape[1] for group in groups])
         parts = {
@@ -131,7 +135,7 @@ class CLIP(nn.Module):
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> Float[Array, "images options"]:
-        """The score of image i with its own k texts, which are rows i*k to i*k + k - 1 of `text`."""
+        """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         return self.head.score_options(image, text)
 
 

@@ -1,7 +1,10 @@
 """Heads: what makes scores of the features of two towers. `Cosine` is that of CLIP and SigLIP.
 
 A head is a Linen module with the methods of `Cosine`; models.HEADS lists them by name. Its
-parameters lie below "head". What it says of scores holds before logit_scale and logit_bias.
+parameters lie below "head". Its scores are those before logit_scale and logit_bias.
+
+is_training: what differs between training and evaluation, such as dropout, whose random numbers
+(the stream "dropout") the train step gives.
 """
 
 import jax.numpy as jnp
@@ -19,12 +22,18 @@ class Cosine(nn.Module):
         """What it takes of the image tower and of the text tower."""
         return types.POOLED, types.POOLED
 
-    def image(self, features: types.ImageFeatures) -> types.ImageFeatures:
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
         """Features of a tower -> what is scored; all work that needs no text."""
+        del is_training
         return features
 
-    def text(self, features: types.TextFeatures) -> types.TextFeatures:
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
         """Features of a tower -> what is scored; all work that needs no image."""
+        del is_training
         return features
 
     def of_pairs(self, image: types.ImageFeatures, text: types.TextFeatures) -> types.ImageFeatures:
@@ -33,15 +42,17 @@ class Cosine(nn.Module):
         return image
 
     def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images texts"]:
         """The score of every image with every text."""
+        del is_training
         return dot(image.pooled, text.pooled)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
         """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
+        del is_training
         return dot_options(image.pooled, text.pooled)
 
 
