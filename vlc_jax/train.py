@@ -18,7 +18,7 @@ from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
 from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock
-from vlc_jax.models import clip
+from vlc_jax.models import clip, heads
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
@@ -187,18 +187,19 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
 
     def block_loss(
         params: Any, batch: dict[str, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, dict]:
+    ) -> tuple[jax.Array, tuple[dict, dict]]:
         image = {"image": task.normalise(batch["image"])} if "image" in batch else {}
         with sharding.pinning(task.mesh):
             variables, rngs = {"params": params}, {"dropout": key}
             outputs = task.model.apply(variables, {**batch, **image}, rngs=rngs)
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
-        return value, {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+        metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+        return value, (metrics, outputs.statistics or {})
 
     def loss(
         trained: Any, frozen: Any, batch: dict[str, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, dict]:
+    ) -> tuple[jax.Array, tuple[dict, dict]]:
         trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
         params = build.merged(config, frozen, trained)
         if config.blocks == 1:
@@ -213,7 +214,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
     ) -> tuple[State, dict[str, jax.Array]]:
         tx = build.transformation(config, state.params, steps)
         key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(
+        (value, (metrics, statistics)), grads = jax.value_and_grad(loss, has_aux=True)(
             state.params, frozen, batch, key
         )
         norm = optax.tree.norm(grads)
@@ -221,6 +222,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         params = clip.clamp_logit_scale(params, config.logit_scale_max)
+        params = heads.averaged(params, statistics)
         new = State(state.step + 1, params, opt_state)
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {

@@ -14,7 +14,7 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 `scores[i, j]` is always image i against text j.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
@@ -49,11 +49,15 @@ class ImageFeatures(NamedTuple):
 
 
 class TextFeatures(NamedTuple):
-    """What a text tower gives; `mask` is True on real tokens, the end-of-text token included."""
+    """What a text tower gives; `mask` is True on real tokens, the end-of-text token included.
+
+    `marks` says which word of a list is written there, counted from 1 (input_pipeline/text/marks).
+    """
 
     pooled: Float[Array, "*texts embed"]
     tokens: Float[Array, "*texts length embed"] | None = None
     mask: Bool[Array, "*texts length"] | None = None
+    marks: Int[Array, "*texts length"] | None = None
 
 
 class Outputs(NamedTuple):
@@ -66,6 +70,9 @@ class Outputs(NamedTuple):
     `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
     k]` image i against its own, `own_scores[i]` against its caption. XLA drops the computation of
     those that no loss reads.
+
+    token_groups: the patches that each token of the own caption picks (SPARC), of unit length.
+    statistics: of the batch; evaluation reads their average over steps (models.heads.averaged).
     """
 
     image: ImageFeatures
@@ -80,6 +87,8 @@ class Outputs(NamedTuple):
     positive_text: TextFeatures | None = None
     positive_scores: Float[Array, "images texts positives"] | None = None
     own_positive_scores: Float[Array, "images positives"] | None = None
+    token_groups: Float[Array, "texts length embed"] | None = None
+    statistics: Mapping[str, Float[Array, ""]] | None = None
 
 
 _pin_batch: ContextVar[Callable[[jax.Array], jax.Array]] = ContextVar(

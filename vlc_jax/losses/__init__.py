@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import dac, infonce, pairs, sigmoid, svlc
+from vlc_jax.losses import dac, infonce, pairs, sigmoid, sparc, svlc
 
 PerExample = Callable[..., Float[Array, "batch"]]
 
@@ -68,6 +68,11 @@ LOSSES: dict[str, dict[str, PerExample]] = {
             o.logit_scale,
             pairs.own_positives(m),
             pairs.own_negatives(m),
+        ),
+    },
+    "sparc_local": {
+        "dense": lambda o, m: sparc.local(
+            _groups(o), o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
         ),
     },
 }
@@ -177,6 +182,14 @@ def _analogy(outputs: types.Outputs, members: pairs.Members) -> tuple[jax.Array,
         "ie,tpe->itp", outputs.text.pooled, outputs.positive_text.pooled, precision="highest"
     )
     return outputs.positive_scores, text_scores, outputs.logit_scale, pairs.positives(members)
+
+
+def _groups(outputs: types.Outputs) -> Float[Array, "batch length embed"]:
+    if outputs.token_groups is None:
+        raise errors.UsageError(
+            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
+        )
+    return outputs.token_groups
 
 
 def _bias(outputs: types.Outputs) -> jax.Array:

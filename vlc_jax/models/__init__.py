@@ -9,10 +9,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from vlc_jax import errors
-from vlc_jax.models import clip, heads, layers, text, variants, vit
+from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, variants, vit
 
 # The head makes the model: what scores the features of the two towers.
-HEADS: dict[str, type[nn.Module]] = {"clip": heads.Cosine}
+HEADS: dict[str, type[nn.Module]] = {
+    "clip": heads.Head,
+    "dcsm": dcsm.DCSM,
+    "pacl": pacl.PACL,
+    "sparc": sparc.SPARC,
+}
 
 # Overrides that need no "image" or "text" around them, and where they go.
 SHORT = {
@@ -64,7 +69,22 @@ def build(
     words = _tower(text.TextTower, "text", options["text"])
     for key in head or {}:
         errors.known(f"option of the model {name}", key, _fields(kind))
-    return clip.CLIP(image, words, **options["clip"], head=kind(**(head or {})))
+    return clip.CLIP(image, words, **options["clip"], head=_head(kind, head or {}, image, words))
+
+
+def _head(
+    kind: type[nn.Module], options: Mapping[str, Any], image: vit.ImageTower, words: text.TextTower
+) -> nn.Module:
+    """The head; what it must know of the towers is taken from them unless it is among `options`."""
+    has_class_token = image.pooling == "cls"
+    of_towers = {
+        "has_class_token": has_class_token,
+        "patches": image.grid**2 + has_class_token,
+        "length": words.context_length,
+        "width": image.projection or image.width,
+    }
+    fields = _fields(kind)
+    return kind(**{key: value for key, value in of_towers.items() if key in fields} | options)
 
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:

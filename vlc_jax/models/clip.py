@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
 from vlc_jax.models import heads
-from vlc_jax.models.text import real_tokens
+from vlc_jax.models.text import real_tokens, unmarked
 
 
 class CLIP(nn.Module):
@@ -26,12 +26,12 @@ class CLIP(nn.Module):
     text: nn.Module
     logit_scale_init: float = 1 / 0.07
     logit_bias_init: float | None = None
-    head: nn.Module = heads.Cosine()
+    head: nn.Module = heads.Head()
 
     @property
     def has_head(self) -> bool:
         """Whether the score is another one than the dot product."""
-        return not isinstance(self.head, heads.Cosine)
+        return type(self.head) is not heads.Head
 
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
@@ -64,6 +64,7 @@ class CLIP(nn.Module):
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
             own_scores=self.head.score_options(seen, texts["text"], is_training=True)[:, 0],
+            **self.head.outputs(image, texts["text"]),
             **more,
         )
 
@@ -123,8 +124,9 @@ class CLIP(nn.Module):
                 return None
             return jnp.concatenate([_float(arrays[0])[:, None], *map(_float, arrays[1:])], axis=1)
 
-        mask = real_tokens(_joined(text), self.text.eos_id).reshape(text.shape)
-        return types.TextFeatures(stored("pooled"), stored("tokens"), mask)
+        ids, marks = unmarked(text)
+        mask = real_tokens(_joined(ids), self.text.eos_id).reshape(text.shape)
+        return types.TextFeatures(stored("pooled"), stored("tokens"), mask, marks)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures

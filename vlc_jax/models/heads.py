@@ -1,12 +1,16 @@
-"""Heads: what makes scores of the features of two towers. `Cosine` is that of CLIP and SigLIP.
+"""Heads: what makes scores of the features of two towers.
 
-A head is a Linen module with the methods of `Cosine`; models.HEADS lists them by name. Its
-parameters lie below "head". Its scores are those before logit_scale and logit_bias.
+models.HEADS lists them by name. The parameters of a head lie below "head", its scores are those
+before logit_scale and logit_bias.
 
 is_training: what differs between training and evaluation, such as dropout, whose random numbers
 (the stream "dropout") the train step gives.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
@@ -14,8 +18,9 @@ from jaxtyping import Array, Float
 from vlc_jax import types
 
 
-class Cosine(nn.Module):
-    """The dot product of pooled features, which have unit length. No parameters."""
+class Head(nn.Module):
+    """The dot product of pooled features, which have unit length: CLIP's and SigLIP's. Other heads
+    replace some of its methods."""
 
     @property
     def wanted(self) -> tuple[types.Wanted, types.Wanted]:
@@ -41,6 +46,11 @@ class Cosine(nn.Module):
         del text
         return image
 
+    def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
+        """In training: further fields of types.Outputs; row i of both arguments is a pair."""
+        del image, text
+        return {}
+
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images texts"]:
@@ -54,6 +64,21 @@ class Cosine(nn.Module):
         """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         del is_training
         return dot_options(image.pooled, text.pooled)
+
+
+def averaged(
+    params: Mapping[str, Any], statistics: Mapping[str, Float[Array, ""]], steps: int = 1000
+) -> dict[str, Any]:
+    """`params` with the statistics of a step taken into the averages in "head".
+
+    An average is the mean over the first `steps` training steps, then one that forgets slowly.
+    """
+    if not statistics:
+        return dict(params)
+    head = params["head"]
+    share = 1 / jnp.minimum(head["steps"] + 1, steps)
+    new = {name: head[name] + share * (value - head[name]) for name, value in statistics.items()}
+    return {**params, "head": {**head, **new, "steps": head["steps"] + 1}}
 
 
 def dot(
@@ -71,3 +96,24 @@ def dot_options(
     images, embed = image.shape
     options = text.reshape(images, -1, embed)
     return jnp.einsum("ie,ioe->io", image, options, precision="highest")
+
+
+def in_chunks(
+    score: Callable[[Any], Float[Array, "part *axes"]], rows: Any, chunk: int
+) -> Float[Array, "images *axes"]:
+    """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
+    makes each part again. Rows are dealt out in turn, so that every device has a share of a part.
+    """
+    count = len(jax.tree.leaves(rows)[0])
+    parts = -(-count // chunk)
+    if parts == 1:
+        return score(rows)
+    padding = -count % parts
+
+    def deal(x: Array) -> Array:
+        x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)])
+        return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
+
+    scores = jax.lax.map(jax.checkpoint(score), jax.tree.map(deal, rows))
+    scores = jnp.swapaxes(scores, 0, 1)
+    return scores.reshape(count + padding, *scores.shape[2:])[:count]

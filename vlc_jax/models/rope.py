@@ -5,6 +5,7 @@ their token, so the product of two turned vectors knows only the difference of t
 The tables are constants made with numpy; nothing is learned.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -61,3 +62,27 @@ def rotate(
     cos, sin = (jnp.expand_dims(wave, heads) for wave in rotation)
     turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
     return turned.reshape(x.shape).astype(x.dtype)
+
+
+def turn_features(
+    x: Float[Array, "batch length features"], layout: str, temperature: float = 10_000.0
+) -> Float[Array, "batch length features"]:
+    """Features of a whole tower, turned by the place of their token; no class token among them.
+
+    feature_1d: all pairs by the number of the token in reading order, pair k by
+      temperature**(-2k / features) each; afterwards first all first halves of the pairs, then all
+      second ones, as lst627/CLIP-Embeds applies it to patch features.
+    feature_2d: as `grid_angles`, half of the pairs by the row and half by the column.
+    """
+    length, pairs = x.shape[1], x.shape[2] // 2
+    if layout == "feature_2d":
+        grid = math.isqrt(length)
+        if grid**2 != length:
+            raise ValueError(f"feature_2d turns a square grid of tokens; got {length} of them")
+        return rotate(x, table(grid_angles(grid, pairs, temperature=temperature)))
+    frequency = temperature ** (-np.arange(pairs) / pairs)
+    rotation = table(np.arange(length)[:, None] * frequency)
+    even, odd = jnp.moveaxis(x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 2), -1, 0)
+    cos, sin = rotation
+    halves = [even * cos - odd * sin, even * sin + odd * cos]
+    return jnp.concatenate(halves, axis=-1).astype(x.dtype)

@@ -1,0 +1,279 @@
+"""DCSM: a small network reads the map of all image tokens against all text tokens.
+
+"Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025, arXiv:2503.08723; Raphoo/DCSM_Ideal_CLIP):
+
+    M_pt = v_p u_t,   score = network((M - mean) / std)
+
+with v and u the projected tokens of the towers, of unit length, class, start, end and padding
+tokens among them. Columns of functional words ("left", "not") hold instead a fixed vector of the
+word, one number per image token.
+"""
+
+import itertools
+import math
+import re
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from vlc_jax import types
+from vlc_jax.models import heads, layers
+
+WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
+
+
+class DCSM(heads.Head):
+    """The map, its standardisation and its network.
+
+    patches, length: tokens of an image and of a text; the network is made for these numbers.
+    words: how many there are whose columns are vectors of their own; 0 for none. The tokenizer
+      marks them (input_pipeline/text/marks.py).
+    rows: replace (the column of the word) | insert (in front of it; the last ones fall off).
+    train_rows: whether the vectors are trained; the authors' are not.
+    standardise: tensor (mean and deviation of all maps that are scored together, those of one image
+      in `score_options`, as the authors do: a score depends on the others) | per_pair | running (in
+      training as tensor; in evaluation by the average over steps, so that scores stand alone).
+    network: cnn | mlp, both the authors'.
+    layout: flat (the authors': an image token per row, a text token per column, one channel) |
+      grid (rows and columns of the image, a channel per text token, no class token).
+    dropout: of channels, hidden units and the score itself, as the authors have it.
+    chunk: images at a time, all texts with each of them, for memory; changes no result.
+    """
+
+    patches: int
+    length: int
+    words: int = len(WORDS)
+    rows: Literal["replace", "insert"] = "replace"
+    train_rows: bool = False
+    standardise: Literal["tensor", "per_pair", "running"] = "tensor"
+    network: Literal["cnn", "mlp"] = "cnn"
+    layout: Literal["flat", "grid"] = "flat"
+    has_class_token: bool = True
+    hidden: int = 128
+    dropout: float = 0.0
+    chunk: int = 16
+
+    def setup(self) -> None:
+        if self.words:
+            self.table = self.param("rows", _rows, (self.words, self._seen_patches))
+        self.net = {
+            name: self.param(name, init, shape)
+            for name, (init, shape) in _parameters(
+                self.network, self.layout, self._seen_patches, self.length, self.hidden
+            ).items()
+        }
+        if self.standardise == "running":
+            zero = nn.initializers.zeros
+            self.running = {key: self.param(key, zero, ()) for key in ("mean", "square", "steps")}
+
+    @property
+    def _seen_patches(self) -> int:
+        return self.patches - (self.layout == "grid" and self.has_class_token)
+
+    @property
+    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
+        """The projected tokens of both towers."""
+        return types.Wanted("projected"), types.Wanted("projected")
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """The tokens; for the grid without the class token."""
+        del is_training
+        if self.layout == "grid" and self.has_class_token:
+            return features._replace(tokens=features.tokens[:, 1:])
+        return features
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`tokens`: the vectors of the columns, 0 where a word's own column stands; `marks`: which
+        word that is, counted from 1."""
+        del is_training
+        tokens, marks = features.tokens, features.marks if self.words else 0 * features.marks
+        if self.rows == "insert":
+            tokens, marks = inserted(tokens, marks)
+        return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
+
+    def outputs(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> dict[str, dict[str, Float[Array, ""]]]:
+        """Mean and mean square of the maps of the batch, where evaluation needs their average."""
+        if self.standardise != "running":
+            return {}
+        mean, square = moments(image.tokens, text.tokens, self._columns(text))
+        return {"statistics": {"mean": mean, "square": square}}
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images texts"]:
+        """The network's number for every image with every text."""
+        columns, key = self._columns(text), self._key(is_training)
+        scaling = None
+        if self.standardise != "per_pair":
+            scaling = self._scaling(image.tokens, text.tokens, columns, is_training)
+
+        def part(rows: tuple[Array, Array]) -> Array:
+            tokens, index = rows
+            maps = jnp.einsum("npd,mtd->nmpt", tokens, text.tokens, precision="highest")
+            own = None if key is None else jax.random.fold_in(key, index[0])
+            return self._network(maps + columns[None], scaling, own)
+
+        rows = (image.tokens, jnp.arange(len(image.tokens)))
+        return heads.in_chunks(part, rows, self.chunk)
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images options"]:
+        """The network's number for image i with its own k texts."""
+        images = len(image.tokens)
+        tokens, columns = (
+            x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._columns(text))
+        )
+        maps = jnp.einsum("npd,nktd->nkpt", image.tokens, tokens, precision="highest") + columns
+        scaling = None
+        if self.standardise == "running" and not is_training:
+            scaling = self._stored()
+        elif self.standardise != "per_pair":
+            mean = maps.mean(axis=(1, 2, 3), keepdims=True)
+            scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
+        return self._network(maps, scaling, self._key(is_training))
+
+    def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
+        """What stands in the columns of functional words; 0 in all others."""
+        if not self.words:
+            return jnp.zeros((len(text.tokens), self._seen_patches, text.tokens.shape[1]))
+        table = self.table if self.train_rows else jax.lax.stop_gradient(self.table)
+        is_word = jax.nn.one_hot(text.marks - 1, self.words)
+        return jnp.einsum("tlw,wp->tpl", is_word, table, precision="highest")
+
+    def _scaling(
+        self, image: Array, text: Array, columns: Array, is_training: bool
+    ) -> tuple[Array, Array]:
+        """Mean and deviation of all maps, without making them."""
+        if self.standardise == "running" and not is_training:
+            return self._stored()
+        mean, square = moments(image, text, columns)
+        count = image.shape[0] * text.shape[0] * image.shape[1] * text.shape[1]
+        return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
+
+    def _stored(self) -> tuple[Array, Array]:
+        mean, square = self.running["mean"], self.running["square"]
+        return mean, jnp.sqrt(square - mean**2)
+
+    def _key(self, is_training: bool) -> jax.Array | None:
+        return self.make_rng("dropout") if is_training and self.dropout else None
+
+    def _network(
+        self,
+        maps: Float[Array, "images texts patches length"],
+        scaling: tuple[Array, Array] | None,
+        key: jax.Array | None,
+    ) -> Float[Array, "images texts"]:
+        if scaling is None:
+            mean = maps.mean(axis=(2, 3), keepdims=True)
+            scaling = mean, maps.std(axis=(2, 3), keepdims=True, ddof=1)
+        x = ((maps - scaling[0]) / scaling[1]).reshape(-1, *maps.shape[2:])
+        keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
+        if self.network == "cnn":
+            x = _grid(x) if self.layout == "grid" else x[:, None]
+            for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
+                x = jax.nn.relu(convolved(x, self.net[name], self.net[f"{name}_bias"]))
+                x = _dropped(x, self.dropout, key_of, (*x.shape[:2], 1, 1))
+        x = x.reshape(len(x), -1)
+        *inner, last = (name for name in self.net if re.fullmatch(r"dense_\d", name))
+        for name in inner:
+            x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"])
+            x = _dropped(x, self.dropout, keys[2], x.shape)
+        x = x @ self.net[last] + self.net[f"{last}_bias"]
+        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
+
+
+def inserted(
+    tokens: Float[Array, "texts length embed"], marks: Int[Array, "texts length"]
+) -> tuple[Array, Array]:
+    """The columns of a text with one more in front of each marked token, cut to the same length:
+    their vectors, and the marks, which stand on the new columns."""
+    length = tokens.shape[1]
+    is_word = marks > 0
+    place = jnp.arange(length)[None] + jnp.cumsum(is_word, axis=1)  # of the token itself
+    rows = jnp.arange(len(tokens))[:, None]
+    moved = jnp.zeros_like(tokens).at[rows, place].set(tokens, mode="drop")
+    front = jnp.where(is_word, place - 1, length)
+    return moved, jnp.zeros_like(marks).at[rows, front].set(marks, mode="drop")
+
+
+def moments(
+    image: Float[Array, "images patches embed"],
+    text: Float[Array, "texts length embed"],
+    columns: Float[Array, "texts patches length"],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and mean square of all maps, exactly, without making one.
+
+    sum M = (sum v)(sum u) and sum M^2 = <sum v v', sum u u'>; the columns of functional words, in
+    which u is 0, are the same for all images.
+    """
+    images, texts = len(image), len(text)
+    count = images * texts * image.shape[1] * text.shape[1]
+    total = jnp.einsum("npd,mtd->", image, text, precision="highest", optimize="optimal")
+    outer = [jnp.einsum("npd,npe->de", x, x, precision="highest") for x in (image, text)]
+    squares = jnp.sum(outer[0] * outer[1]) + images * jnp.sum(columns**2)
+    return (total + images * jnp.sum(columns)) / count, squares / count
+
+
+def convolved(
+    x: Float[Array, "maps channels height width"],
+    kernel: Float[Array, "out channels 3 3"],
+    bias: Float[Array, "out"],
+) -> Float[Array, "maps out height width"]:
+    """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
+    y = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", precision="highest")
+    return y + bias[None, :, None, None]
+
+
+def _grid(maps: Float[Array, "maps patches length"]) -> Float[Array, "maps length side side"]:
+    side = math.isqrt(maps.shape[1])
+    return jnp.swapaxes(maps, 1, 2).reshape(len(maps), -1, side, side)
+
+
+def _dropped(
+    x: Float[Array, "*axes"], rate: float, key: jax.Array | None, shape: tuple[int, ...]
+) -> Float[Array, "*axes"]:
+    """Dropout with one decision per entry of `shape`."""
+    if key is None:
+        return x
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, shape), x / (1 - rate), 0)
+
+
+def _rows(key: jax.Array, shape: tuple[int, int]) -> Float[Array, "words patches"]:
+    return (layers.unit_length(jax.random.normal(key, shape)) + 1) / 3
+
+
+def _parameters(
+    network: str, layout: str, patches: int, length: int, hidden: int
+) -> dict[str, tuple[nn.initializers.Initializer, tuple[int, ...]]]:
+    """Name -> initialiser (torch's defaults) and shape, in the order of use."""
+    cells, shapes = patches * length, {}
+    if network == "cnn":
+        inputs, channels = (1, hidden // 32) if layout == "flat" else (length, hidden // 4)
+        shapes |= {"conv_0": (channels, inputs, 3, 3), "conv_1": (channels, channels, 3, 3)}
+        flat = channels * (cells if layout == "flat" else patches)
+        widths = (flat, hidden, 1)
+    else:
+        widths = (cells, hidden // 2, hidden // 4, 1)
+    shapes |= {f"dense_{i}": pair for i, pair in enumerate(itertools.pairwise(widths))}
+    found = {}
+    for name, shape in shapes.items():
+        is_conv = len(shape) == 4
+        init = _uniform(math.prod(shape[1:]) if is_conv else shape[0])
+        found[name] = (init, shape)
+        found[f"{name}_bias"] = (init, (shape[0] if is_conv else shape[1],))
+    return found
+
+
+def _uniform(fan_in: int) -> nn.initializers.Initializer:
+    bound = fan_in**-0.5
+    return lambda key, shape: jax.random.uniform(key, shape, minval=-bound, maxval=bound)

@@ -1,0 +1,169 @@
+"""PACL: a text weighs the patches of an image before it is compared with them.
+
+Mukhoti et al. 2023 (arXiv:2212.04994), as the code of "Exploring How Generative MLLMs Perceive
+More Than CLIP with the Same Vision Encoder" (ACL 2025; lst627/CLIP-Embeds) has it: with e_p the
+embedded patches of an image, not scaled, and t the embedded text of unit length,
+
+    s_p = cos(e_p, t),   w_p = sigmoid(10 s_p),   v = sum_p w_p e_p,   score = cos(v, t).
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from vlc_jax import types
+from vlc_jax.models import heads, layers, rope
+
+EPSILON = 1e-12  # below any squared length that is not zero
+
+
+class PatchEmbedder(nn.Module):
+    """Patches to the shared embedding: norm, dropout, then a linear map plus a two-layer MLP."""
+
+    width: int
+    dropout: float = 0.1
+
+    @nn.compact
+    def __call__(
+        self, tokens: Float[Array, "images patches width"], *, is_training: bool
+    ) -> Float[Array, "images patches embed"]:
+        x = layers.layer_norm(1e-5, jnp.float32, "norm")(tokens)
+        x = nn.Dropout(self.dropout, deterministic=not is_training)(x)
+        hidden = nn.gelu(layers.Dense(self.width, name="up")(x), approximate=False)
+        linear = layers.Dense(self.width, name="linear")(x)
+        return linear + layers.Dense(self.width, name="down")(hidden)
+
+
+class TextEmbedder(nn.Module):
+    """Texts, or their tokens, to the shared embedding: norm, dropout, a linear map."""
+
+    width: int
+    dropout: float = 0.1
+
+    @nn.compact
+    def __call__(
+        self, text: Float[Array, "*texts width"], *, is_training: bool
+    ) -> Float[Array, "*texts embed"]:
+        x = layers.layer_norm(1e-5, jnp.float32, "norm")(text)
+        x = nn.Dropout(self.dropout, deterministic=not is_training)(x)
+        return layers.Dense(self.width, name="linear")(x)
+
+
+class PACL(heads.Head):
+    """Patch embedder, text embedder, and a score that pools the patches by the text.
+
+    width: of the shared embedding; the authors' is that of the towers' (768 for L/14).
+    pooling: in training. own_caption: every image is pooled by its own caption, and so compared
+      with all texts (as the authors train; the image then knows its caption, and no negative ever
+      weighs a patch); pairwise: by each text it is compared with, exactly the formula above.
+    eval_pooling: sigmoid (the formula) | uniform (all weights 1: the authors' published code).
+    stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
+    has_class_token: whether the tower's first token is one; it is left out.
+    rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
+      embedder (`rope.turn_features`).   rope_after: the embedded patches are turned instead, for
+      s_p alone.
+    sharpness: the 10 of the formula.   chunk: images at a time, for memory; changes no result.
+    """
+
+    width: int
+    pooling: Literal["own_caption", "pairwise"] = "pairwise"
+    eval_pooling: Literal["sigmoid", "uniform"] = "sigmoid"
+    stage: Literal["normed", "raw"] = "normed"
+    has_class_token: bool = True
+    rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    rope_after: bool = False
+    sharpness: float = 10.0
+    dropout: float = 0.1
+    chunk: int = 32
+
+    def setup(self) -> None:
+        self.patch_embedder = PatchEmbedder(self.width, self.dropout)
+        self.text_embedder = TextEmbedder(self.width, self.dropout)
+
+    @property
+    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
+        """Tokens of the image tower, and the text before it is scaled to unit length."""
+        return types.Wanted(self.stage), types.Wanted(is_unit=False)
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
+        tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
+        if self.rope != "none" and not self.rope_after:
+            tokens = rope.turn_features(tokens, self.rope)
+        patches = self.patch_embedder(tokens, is_training=is_training)
+        return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`pooled`: the embedded text, of unit length."""
+        embedded = self.text_embedder(features.pooled, is_training=is_training)
+        return types.TextFeatures(layers.unit_length(embedded), None, features.mask)
+
+    def of_pairs(self, image: types.ImageFeatures, text: types.TextFeatures) -> types.ImageFeatures:
+        """The images pooled by their own captions, where that is how they are trained."""
+        if self.pooling == "pairwise":
+            return image
+        weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
+        pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
+        return types.ImageFeatures(layers.unit_length(pooled))
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images texts"]:
+        """Cosine of every image, pooled by the text, with every text."""
+        if self._is_pooled(image, is_training):
+            return heads.dot(image.pooled, text.pooled)
+        texts = text.pooled[None]
+        return heads.in_chunks(lambda tokens: self._pairs(tokens, texts), image.tokens, self.chunk)
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images options"]:
+        """Cosine of image i, pooled by the text, with its own k texts."""
+        if self._is_pooled(image, is_training):
+            return heads.dot_options(image.pooled, text.pooled)
+        return self._pairs(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
+
+    def weights(
+        self,
+        patches: Float[Array, "images patches embed"],
+        text: Float[Array, "images_or_1 texts embed"],
+    ) -> Float[Array, "images patches texts"]:
+        """w_p of every image for every text, or for its own."""
+        if self.rope_after and self.rope != "none":
+            patches = rope.turn_features(patches, self.rope)
+        cosines = _products(layers.unit_length(patches), text)
+        return jax.nn.sigmoid(self.sharpness * cosines)
+
+    def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
+        return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
+
+    def _pairs(
+        self,
+        patches: Float[Array, "images patches embed"],
+        text: Float[Array, "images_or_1 texts embed"],
+    ) -> Float[Array, "images texts"]:
+        """Scores without pooled vectors, images x texts x embed of them: with the Gram matrix G of
+        an image's patches, v t = sum_p w_p e_p t and |v|^2 = w' G w.
+        """
+        weights = self.weights(patches, text)
+        along = jnp.sum(weights * _products(patches, text), axis=1)
+        gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
+        spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
+        squared = jnp.sum(weights * spread, axis=1)
+        return along * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
+
+
+def _products(
+    patches: Float[Array, "images patches embed"],
+    text: Float[Array, "images_or_1 texts embed"],
+) -> Float[Array, "images patches texts"]:
+    if len(text) == 1:
+        return jnp.einsum("ipe,te->ipt", patches, text[0], precision="highest")
+    return jnp.einsum("ipe,ite->ipt", patches, text, precision="highest")

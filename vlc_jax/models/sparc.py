@@ -1,0 +1,136 @@
+"""SPARC: each token of a caption is compared with the patches that it picks.
+
+Bica et al. 2024 (arXiv:2401.09865), equations 1 to 7; the variant on frozen CLIP towers is that of
+lst627/CLIP-Embeds. With patches v_p and tokens t_l, neither scaled,
+
+    s_lp = t_l v_p,  scaled to 0 ... 1 over p, those below 1/P set to 0, divided by their sum: a_lp
+    c_l = sum_p a_lp v_p
+
+The local loss (losses/sparc.py) contrasts c_l with the tokens of its own caption; the global one is
+CLIP's on the means of patches and of tokens.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float
+
+from vlc_jax import types
+from vlc_jax.models import heads, layers, rope
+from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder
+
+EPSILON = 1e-8  # in both divisions, as the authors have it
+
+
+class SPARC(heads.Head):
+    """Patch and token embedders, and a score from grouped patches.
+
+    width: of the shared embedding.
+    scoring: local (cosine of the mean of c_l, which is made for the text, and of the mean of the
+      tokens) | global (cosine of the means of patches and of tokens). In training it is global:
+      what the global loss contrasts.
+    mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
+      average all positions.
+    text_stage: normed | projected tokens of the text tower; the authors' leave its projection out.
+    stage, has_class_token, rope: as in PACL.   chunk: images at a time, for memory.
+    """
+
+    width: int
+    scoring: Literal["local", "global"] = "local"
+    mask_global_text: bool = True
+    stage: Literal["normed", "raw"] = "normed"
+    text_stage: Literal["normed", "projected"] = "normed"
+    has_class_token: bool = True
+    rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    dropout: float = 0.1
+    chunk: int = 32
+
+    def setup(self) -> None:
+        self.patch_embedder = PatchEmbedder(self.width, self.dropout)
+        self.text_embedder = TextEmbedder(self.width, self.dropout)
+
+    @property
+    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
+        """Tokens of both towers."""
+        return types.Wanted(self.stage), types.Wanted(self.text_stage, is_unit=False)
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`tokens`: the embedded patches, not scaled; `pooled`: their mean, of unit length."""
+        tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
+        if self.rope != "none":
+            tokens = rope.turn_features(tokens, self.rope)
+        patches = self.patch_embedder(tokens, is_training=is_training)
+        return types.ImageFeatures(layers.unit_length(patches.mean(axis=1)), patches)
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`tokens`: embedded, not scaled; `pooled`: the mean of the scaled ones, of unit length."""
+        tokens = self.text_embedder(features.tokens, is_training=is_training)
+        counts = features.mask if self.mask_global_text else jnp.ones_like(features.mask)
+        pooled = _mean(layers.unit_length(tokens), counts)
+        return features._replace(pooled=layers.unit_length(pooled), tokens=tokens)
+
+    def outputs(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> dict[str, Float[Array, "texts length embed"]]:
+        """The patches grouped for each token of the own caption."""
+        return {"token_groups": jax.vmap(grouped)(image.tokens, text.tokens)}
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images texts"]:
+        """Cosine of every image with every text, global or local."""
+        if is_training or self.scoring == "global":
+            return heads.dot(image.pooled, text.pooled)
+        each = jax.vmap(self._local, in_axes=(None, 0, 0))
+        body = jax.vmap(each, in_axes=(0, None, None))
+        tokens, counts = text.tokens, self._counts(text)
+        return heads.in_chunks(lambda x: body(x, tokens, counts), image.tokens, self.chunk)
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images options"]:
+        """Cosine of image i with its own k texts, global or local."""
+        if is_training or self.scoring == "global":
+            return heads.dot_options(image.pooled, text.pooled)
+        images = len(image.tokens)
+        tokens, counts = (
+            x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._counts(text))
+        )
+        each = jax.vmap(self._local, in_axes=(None, 0, 0))
+        return jax.vmap(each)(image.tokens, tokens, counts)
+
+    def _counts(self, text: types.TextFeatures) -> Bool[Array, "texts length"]:
+        return text.mask if self.mask_global_text else jnp.ones_like(text.mask)
+
+    def _local(
+        self,
+        patches: Float[Array, "patches embed"],
+        tokens: Float[Array, "length embed"],
+        counts: Bool[Array, "length"],
+    ) -> Float[Array, ""]:
+        groups = layers.unit_length(_mean(grouped(patches, tokens), counts))
+        return jnp.sum(groups * layers.unit_length(_mean(layers.unit_length(tokens), counts)))
+
+
+def grouped(
+    patches: Float[Array, "patches embed"], tokens: Float[Array, "length embed"]
+) -> Float[Array, "length embed"]:
+    """c_l of one image and one text, of unit length; 0 where all patches are equally similar."""
+    similarity = jnp.einsum("le,pe->lp", tokens, patches, precision="highest")
+    low = similarity.min(axis=1, keepdims=True)
+    span = similarity.max(axis=1, keepdims=True) - low
+    scaled = (similarity - low) / (span + EPSILON)
+    kept = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
+    weights = kept / (kept.sum(axis=1, keepdims=True) + EPSILON)
+    return layers.unit_length(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
+
+
+def _mean(x: Float[Array, "*texts length embed"], counts: Bool[Array, "*texts length"]) -> Array:
+    kept = jnp.where(counts[..., None], x, 0.0)
+    return kept.sum(axis=-2) / counts.sum(axis=-1, keepdims=True)
