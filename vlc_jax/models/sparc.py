@@ -14,7 +14,6 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import types
