@@ -69,6 +69,8 @@ def get_config() -> ConfigDict:
 
 def loss(weight: float, **options: Any) -> dict:
     """The options every loss has, and further ones that some have (vlc_jax/losses)."""
+    if not 0 <= weight < float("inf"):
+        raise ValueError(f"the weight of a loss is a number from 0 on; got {weight}")
     return {
         "weight": weight,
         "implementation": "dense",

@@ -74,11 +74,15 @@ def prepare(
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Raises ValueError where another process writes; an flock dies with its process."""
-    with (out / "lock.partial").open("a") as file:
+    path = out / "lock.partial"
+    with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino  # else just removed
         except OSError as error:
             raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
+        if not is_ours:
+            raise ValueError(f"another process has just written to {out}; start again")
         yield
         Path(file.name).unlink()
 

@@ -5,15 +5,18 @@
 trains CLIP on the embedded scenes and what the methods make of it, three seeds of each, judges all
 of them on the test split and writes OUT/results.md with its figures in OUT/images; `--docs docs`
 writes them there. A run that is DONE is not trained again, so the same command goes on where it
-stopped; what a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+stopped; one that was asked for otherwise, or started from a run that is no longer there, is
+refused. What a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +27,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from launch import study_page  # noqa: E402
 
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
+ASKED = "asked.json"  # in the folder of a run
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -101,6 +105,36 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     ]
 
 
+def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
+    """Raises ValueError for a run in `out` that was not asked for as it is now."""
+    for run in todo:
+        path = out / run.name / ASKED
+        if not path.exists():
+            continue
+        before, now = json.loads(path.read_text()), asked(run, out, more)
+        differing = [key for key in now if key != "id" and before.get(key) != now[key]]
+        if differing:
+            raise ValueError(
+                f"{path.parent} was trained with another {', '.join(differing)}: "
+                f"{[before.get(key) for key in differing]}, now {[now[key] for key in differing]};"
+                f" remove that folder or choose another --out"
+            )
+
+
+def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
+    """What makes a run what it is; `id` tells it from another one of the same name."""
+    base = out / run.base / ASKED
+    started_from = json.loads(base.read_text())["id"] if run.base and base.exists() else None
+    return {
+        "config": run.config,
+        "seed": run.seed,
+        "base": run.base,
+        "id of the base": started_from,
+        "flags": list(more),
+        "id": uuid.uuid4().hex,
+    }
+
+
 class Study:
     """Trains runs, some at a time, each on its share of the cores, until all are done."""
 
@@ -123,7 +157,11 @@ class Study:
 
     def _work(self, cores: Sequence[int]) -> None:
         while (run := self._next()) is not None:
-            is_done = train(run, self.out, cores, self.more)
+            try:
+                is_done = train(run, self.out, cores, self.more)
+            except OSError as error:  # a full disk, a folder that cannot be written
+                print(f"{run.name}: {error}", file=sys.stderr)
+                is_done = False
             with self.changed:
                 self.finished += 1
                 if not is_done:
@@ -162,6 +200,8 @@ def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> boo
     if (folder / "DONE").exists():
         return True
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ASKED).exists():
+        (folder / ASKED).write_text(json.dumps(asked(run, out, more)))
     with (folder / "log.txt").open("ab") as log:
         done = subprocess.run(
             command(run, out, more),
@@ -193,6 +233,10 @@ def main() -> int:
         )
     out = args.out.absolute()
     todo = plan(args.parts, range(args.seeds))
+    try:
+        check(todo, out, more)
+    except ValueError as error:
+        parser.error(str(error))
     failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
     page = study_page.write(out, args.docs or out, args.seeds)
     print(f"results: {page}")

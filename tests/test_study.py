@@ -1,6 +1,7 @@
 """The study: its plan, its page, and a shrunken part of it from the command line."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -30,6 +31,34 @@ def test_parts_hold_what_the_papers_compare():
             name + suffix for name in of_clip
         }
     assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft_400", "negclip", "relations"}
+
+
+def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
+    (run,) = (run for run in study.plan("a", (0,)) if run.name == "negclip-0")
+
+    def write_asked(run, flags=()):
+        (tmp_path / run.name).mkdir(exist_ok=True)
+        text = json.dumps(study.asked(run, tmp_path, flags))
+        (tmp_path / run.name / study.ASKED).write_text(text)
+
+    base = study.Run(run.base, "clip")
+    write_asked(base)
+    write_asked(run)
+    study.check([base, run], tmp_path, ())
+    with pytest.raises(ValueError, match=r"negclip-0 was trained with another flags"):
+        study.check([run], tmp_path, ("--config.steps=4",))
+    write_asked(base)  # trained anew
+    with pytest.raises(ValueError, match="id of the base"):
+        study.check([base, run], tmp_path, ())
+
+
+def test_a_run_that_cannot_be_started_fails_it_and_those_that_start_from_it(tmp_path, monkeypatch):
+    def train(run, *_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(study, "train", train)
+    todo = study.plan("c", (0,))
+    assert sorted(study.Study(todo, tmp_path, 2, ()).run()) == sorted(run.name for run in todo)
 
 
 def write(out, run, value, seed, benchmark="scenes_replace"):
@@ -103,6 +132,10 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     broken = run("--config.losses.analogy.weight=0.5")  # only HP+HN has that loss
     assert broken.returncode == 1
     assert "clip_hues-0" in broken.stderr
+    other = run()
+    assert other.returncode == 2
+    assert "was trained with another flags" in other.stderr
+    shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "docs" / "results.md").read_text()

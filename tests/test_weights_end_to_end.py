@@ -127,7 +127,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "flags", "code", "words"),
     [
-        ("missing", (), 3, ["no weights at"]),
+        ("missing", (), 2, ["no weights at"]),
         ("truncated", (), 3, ["damaged"]),
         ("nan", (), 3, ["not finite", "image/norm/scale"]),
         ("extra", (), 3, ["head.weight", "no parameter of this model"]),

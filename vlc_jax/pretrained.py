@@ -58,6 +58,13 @@ def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: st
         )
 
 
+def check_exists(config: ConfigDict, workdir: Path) -> None:
+    """Raises UsageError if a run with no state yet is to start from nothing."""
+    is_needed = config.init_from and not (workdir / "checkpoints").exists()
+    if is_needed and not Path(config.init_from).exists():
+        raise UsageError(f"config.init_from: no weights at {config.init_from}")
+
+
 def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
     saved = saved_config(path)
     tokenizer = build.tokenizer(saved)

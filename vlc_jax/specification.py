@@ -83,8 +83,8 @@ def check_tokenizer(
     rule = f"use the tokenizer that belongs to {path} (config.text.tokenizer, and its path)"
     if rows - tokenizer.vocab_size > MAX_SPARE_ROWS:
         raise UsageError(
-            f"the weights embed {rows} tokens, tokenizer {config.text.tokenizer!r} has "
-            f"{tokenizer.vocab_size}; {rule}"
+            f"the configured model ({config.model.variant}) embeds {rows} tokens, tokenizer "
+            f"{config.text.tokenizer!r} has {tokenizer.vocab_size}; {rule}, and its model.variant"
         )
     ours = tokenizer.vocabulary()
     differing = [token for token, index in (theirs or {}).items() if ours.get(token) != index]

@@ -34,6 +34,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     """
     if config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
+    pretrained.check_exists(config, workdir.path)
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))

@@ -10,7 +10,7 @@ GFLOPs a pair 22 minutes of one A100 at 30 % of its bfloat16 peak, if the data c
 
 The paper gives model, data (train2017), 5 epochs and hardware, not learning rate, batch, decay or
 warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC). That code's 10,000
-steps of warmup are more than the 5,777 of the run: schedule=svlc_parity keeps them, so that the
+steps of warmup are more than the 5,775 of the run: schedule=svlc_parity keeps them, so that the
 rate only rises, to 58 % of 5e-6; schedule=cosine (the default) warms up for a tenth of the run.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);

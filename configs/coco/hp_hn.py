@@ -49,7 +49,13 @@ def make(args: SimpleNamespace, hn_weight: float, missing: str, **positives: flo
             families.use_texts(config.input.positives, 1, missing, positives, **tables)
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
-            families.read(config, families.source_of(args.path, args.image_folder, "coco"))
+            source = families.source_of(args.path, args.image_folder, "coco")
+            if source["source"] != "coco":
+                raise ValueError(
+                    f"replace_hp and swap_hp go with path=captions_....json; {args.path!r} names "
+                    "a prepared folder, which holds its positives"
+                )
+            families.read(config, source)
             config.input.coco.train_split = "train"
             config.input.coco.positives.update({k: path for k, path in files.items() if path})
     return config

@@ -117,8 +117,10 @@ def total(
     for name, options in config_losses.items():
         for option in options:
             errors.known(f"option of the loss {name}", option, OPTIONS)
-        if "weight" not in options:
-            raise errors.UsageError(f"the loss {name} needs a weight, got {dict(options)}")
+        if not 0 <= options.get("weight", -1) < float("inf"):
+            raise errors.UsageError(
+                f"the loss {name} needs a weight from 0 on; got {dict(options)}"
+            )
         per_example, counted = _per_example(name, outputs, batch, mesh, **options)
         parts[name] = (jnp.where(counted, per_example, 0.0).sum(), counted.sum())
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
