@@ -134,8 +134,8 @@ def test_tokens_of_every_stage_are_those_that_pooling_reads(make, encode):
         encode(model, params, "image", batch["image"], tokens=tokens).tokens
         for tokens in ("raw", "normed", "projected")
     )
-    centred = raw - raw.mean(-1, keepdims=True)
-    norm = params["image"]["norm"]
+    centred = np.asarray(raw) - np.mean(raw, -1, keepdims=True)
+    norm = jax.tree.map(np.asarray, params["image"]["norm"])
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + model.image.epsilon)
     expected = expected * norm["scale"] + norm["bias"]
     np.testing.assert_allclose(normed, expected, atol=1e-5)

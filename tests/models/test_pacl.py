@@ -1,0 +1,164 @@
+"""PACL against its formula, written with loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models, types
+
+IMAGES, TEXTS, PATCHES, WIDTH, EMBED = 5, 4, 9, 8, 6
+
+
+@pytest.fixture(scope="module")
+def features():
+    rng = np.random.default_rng(0)
+    image = types.ImageFeatures(
+        jnp.zeros((IMAGES, EMBED)), jnp.asarray(rng.normal(size=(IMAGES, PATCHES + 1, WIDTH)), "f4")
+    )
+    text = types.TextFeatures(jnp.asarray(rng.normal(size=(TEXTS, EMBED)), "f4"))
+    return image, text
+
+
+def make(**options):
+    return models.HEADS["pacl"](width=EMBED, **{"dropout": 0.0, **options})
+
+
+def init(head, features):
+    def everything(module, image, text):
+        return module.score(module.image(image), module.text(text))
+
+    image, text = features
+    variables = head.init(jax.random.key(0), image, text, method=everything)
+    rng = np.random.default_rng(1)  # no parameter is zero
+    return jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype("f4"), variables)
+
+
+def run(head, variables, features, method="score", **kwargs):
+    def embed_and_score(module, image, text):
+        image, text = module.image(image), module.text(text)
+        return getattr(module, method)(image, text, **kwargs)
+
+    return np.asarray(head.apply(variables, *features, method=embed_and_score))
+
+
+def embedded(head, variables, features):
+    """What the formula starts from: embedded patches, and texts of unit length."""
+
+    def embed(module, image, text):
+        return module.image(image).tokens, module.text(text).pooled
+
+    return (np.asarray(x, np.float64) for x in head.apply(variables, *features, method=embed))
+
+
+def pooled(patches, text, weigh=lambda s: 1 / (1 + np.exp(-10 * s))):
+    total = np.zeros(patches.shape[-1])
+    for patch in patches:
+        cosine = patch @ text / np.linalg.norm(patch)
+        total += weigh(cosine) * patch
+    return total / np.linalg.norm(total)
+
+
+def test_the_score_is_the_formula(features):
+    head = make()
+    variables = init(head, features)
+    patches, texts = embedded(head, variables, features)
+    expected = [[pooled(image, text) @ text for text in texts] for image in patches]
+    np.testing.assert_allclose(run(head, variables, features), expected, atol=1e-6)
+    assert np.ptp(expected) > 0.1
+
+
+def test_options_are_scored_like_pairs(features):
+    head = make()
+    variables = init(head, features)
+    image, text = features
+    options = types.TextFeatures(jnp.concatenate([text.pooled[:2]] * IMAGES))
+    every = run(head, variables, features)[:, :2]
+    own = run(head, variables, (image, options), "score_options")
+    np.testing.assert_allclose(own, every, atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+def test_chunks_change_neither_scores_nor_gradients(features, chunk):
+    weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
+
+    def value(variables, features, chunk):
+        def all_scores(module, image, text):
+            return module.score(module.image(image), module.text(text), is_training=True)
+
+        scores = make(chunk=chunk).apply(variables, *features, method=all_scores)
+        return jnp.sum(weights * scores), scores
+
+    variables = init(make(), features)
+    grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
+    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
+    np.testing.assert_allclose(same, scores, atol=1e-6)
+    for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(features):
+    image, text = features
+    image = jax.tree.map(lambda x: x[:TEXTS], image)
+
+    def seen(module, image, text):
+        image, text = module.image(image), module.text(text)
+        return module.score(module.of_pairs(image, text), text, is_training=True)
+
+    own, pairwise = (make(pooling=pooling) for pooling in ("own_caption", "pairwise"))
+    variables = init(own, features)
+    diagonal, whole = (
+        np.asarray(head.apply(variables, image, text, method=seen)) for head in (own, pairwise)
+    )
+    np.testing.assert_allclose(np.diag(diagonal), np.diag(whole), atol=1e-6)
+    patches, texts = embedded(own, variables, (image, text))
+    expected = np.stack([pooled(*pair) for pair in zip(patches, texts, strict=True)]) @ texts.T
+    np.testing.assert_allclose(diagonal, expected, atol=1e-6)
+    assert np.abs(diagonal - whole).max() > 1e-3
+
+
+def test_uniform_pooling_knows_no_text_and_is_of_evaluation_only(features):
+    uniform, sigmoid = make(eval_pooling="uniform"), make()
+    variables = init(uniform, features)
+    patches, texts = embedded(uniform, variables, features)
+    expected = [[pooled(image, text, lambda s: 1) @ text for text in texts] for image in patches]
+    np.testing.assert_allclose(run(uniform, variables, features), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        run(uniform, variables, features, is_training=True),
+        run(sigmoid, variables, features),
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("rope", ["none", "feature_1d", "feature_2d"])
+@pytest.mark.parametrize("eval_pooling", ["uniform", "sigmoid"])
+def test_only_turned_patches_know_their_place(features, rope, eval_pooling):
+    head = make(rope=rope, eval_pooling=eval_pooling)
+    variables = init(head, features)
+    image, text = features
+    order = jnp.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])  # the class token stays
+    moved = image._replace(tokens=image.tokens[:, order])
+    change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
+    assert (change < 1e-5) == (rope == "none")
+
+
+def test_rope_after_gives_the_place_to_the_weights_alone(features):
+    head = make(rope="feature_1d", rope_after=True)
+    variables = init(head, features)
+    image, text = features
+    moved = image._replace(tokens=image.tokens[:, jnp.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])])
+    change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
+    assert change > 1e-4
+    uniform = make(rope="feature_1d", rope_after=True, eval_pooling="uniform")
+    both = [run(uniform, variables, x) for x in ((moved, text), features)]
+    np.testing.assert_allclose(*both, atol=1e-6)
+
+
+def test_the_head_has_the_authors_parameters():
+    model = models.build("pacl", "L/14-336")
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    sizes = {
+        name: sum(leaf.size for leaf in jax.tree.leaves(part))
+        for name, part in shapes["head"].items()
+    }
+    assert sizes == {"patch_embedder": 2_167_040, "text_embedder": 592_128}

@@ -1,0 +1,106 @@
+"""SPARC's grouping and local loss against loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models, types
+from vlc_jax.losses import sparc as loss
+from vlc_jax.models import sparc
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def by_hand(patches, tokens):
+    groups = []
+    for token in tokens:
+        similarity = np.array([token @ patch for patch in patches])
+        scaled = (similarity - similarity.min()) / (similarity.max() - similarity.min())
+        kept = np.where(scaled >= 1 / len(patches), scaled, 0)
+        groups.append(sum(weight * patch for weight, patch in zip(kept, patches, strict=True)))
+    return unit(np.array(groups))
+
+
+def test_groups_are_the_formula():
+    rng = np.random.default_rng(0)
+    patches, tokens = rng.normal(size=(9, 6)), rng.normal(size=(4, 6))
+    np.testing.assert_allclose(
+        sparc.grouped(jnp.asarray(patches, "f4"), jnp.asarray(tokens, "f4")),
+        by_hand(patches, tokens),
+        atol=1e-5,
+    )
+
+
+def test_a_token_that_is_one_patch_picks_it():
+    patches = jnp.eye(5, 6)
+    np.testing.assert_allclose(sparc.grouped(patches, patches[1:3]), patches[1:3], atol=1e-6)
+
+
+def test_equal_patches_give_no_group_and_finite_gradients():
+    patches, tokens = jnp.ones((5, 6)), jnp.ones((2, 6))
+    np.testing.assert_array_equal(sparc.grouped(patches, tokens), 0)
+    gradient = jax.grad(lambda p: sparc.grouped(p, tokens).sum())(patches)
+    assert np.isfinite(gradient).all()
+
+
+def test_the_local_loss_is_the_mean_over_all_real_tokens():
+    rng = np.random.default_rng(0)
+    groups, tokens = unit(rng.normal(size=(3, 5, 4))), rng.normal(size=(3, 5, 4))
+    mask = np.arange(5)[None] < np.array([[5], [2], [3]])
+    terms = []
+    for c, t, real in zip(groups, unit(tokens), mask, strict=True):
+        logits = 10 * (c[real] @ t[real].T)
+        for matrix in (logits, logits.T):
+            shares = np.exp(matrix) / np.exp(matrix).sum(1, keepdims=True)
+            terms += list(-np.log(np.diag(shares)))
+    arrays = (jnp.asarray(x, "f4") for x in (groups, tokens))
+    per_example = loss.local(*arrays, jnp.asarray(mask), jnp.float32(10))
+    np.testing.assert_allclose(per_example.mean(), np.mean(terms), rtol=1e-5)
+
+
+def test_padding_changes_neither_the_local_loss_nor_its_gradient():
+    rng = np.random.default_rng(0)
+    groups, tokens = (jnp.asarray(rng.normal(size=(2, 5, 4)), "f4") for _ in range(2))
+    mask = jnp.arange(5)[None] < jnp.array([[3], [2]])
+    other = jnp.where(mask[..., None], tokens, 7.0)
+
+    def value(groups, tokens):
+        return loss.local(groups, tokens, mask, jnp.float32(10)).sum()
+
+    for a, b in zip(
+        jax.tree.leaves(jax.value_and_grad(value, argnums=(0, 1))(groups, tokens)),
+        jax.tree.leaves(jax.value_and_grad(value, argnums=(0, 1))(groups, other)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("mask_global_text", [True, False])
+@pytest.mark.parametrize("chunk", [2, 8])
+def test_scores_are_cosines_of_means(mask_global_text, chunk):
+    rng = np.random.default_rng(0)
+    head = models.HEADS["sparc"](
+        6, mask_global_text=mask_global_text, has_class_token=False, dropout=0.0, chunk=chunk
+    )
+    image = types.ImageFeatures(jnp.zeros((5, 6)), jnp.asarray(rng.normal(size=(5, 9, 8)), "f4"))
+    mask = jnp.arange(4)[None] < jnp.array([[4], [2], [3]])
+    text = types.TextFeatures(
+        jnp.zeros((3, 6)), jnp.asarray(rng.normal(size=(3, 4, 7)), "f4"), mask
+    )
+
+    def everything(module, image, text):
+        image, text = module.image(image), module.text(text)
+        return image, text, module.score(image, text), module.score(image, text, is_training=True)
+
+    variables = head.init(jax.random.key(0), image, text, method=everything)
+    image, text, local, whole = head.apply(variables, image, text, method=everything)
+    counts = np.asarray(mask) if mask_global_text else np.ones_like(mask)
+    for i, patches in enumerate(np.asarray(image.tokens)):
+        for j, (tokens, real) in enumerate(zip(np.asarray(text.tokens), counts, strict=True)):
+            mean = unit(tokens)[real].mean(0)
+            expected = unit(by_hand(patches, tokens)[real].mean(0)) @ unit(mean)
+            assert local[i, j] == pytest.approx(expected, abs=1e-5)
+            assert whole[i, j] == pytest.approx(unit(patches.mean(0)) @ unit(mean), abs=1e-5)
