@@ -188,6 +188,9 @@ def _text() -> ConfigDict:
         {
             "tokenizer": "scenes",  # which of the following is used
             "context_length": 20,  # tokens, the end-of-text token included
+            # Words whose tokens are marked for the model (DCSM's functional words), and where:
+            # at the token itself | at the token whose number is that of the word, as its authors do
+            "marks": {"words": (), "index": "token"},
             "scenes": {"world": "scenes-mini"},
             "words": {"words": ()},  # word-level over this list
             "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
@@ -236,7 +239,11 @@ def _model() -> ConfigDict:
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)
             "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
-            "head": {},  # fields of the model's head (vlc_jax.models.HEADS)
+            # Fields of the towers and of the head (vlc_jax.models) that shall differ from those of
+            # the variant.
+            "image": {},
+            "text": {},
+            "head": {},
         }
     )
 

@@ -2,8 +2,8 @@
 
 Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
 trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
-which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world
-and split as those of configs/scenes/clip.py.
+which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world,
+split and pooling as those of configs/scenes/clip.py.
 """
 
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ BASES = ("clip", "relations")
 def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config: those above, and its own."""
     common = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
-    args = arguments.parse(argument, **common | defaults)
+    args = arguments.parse(argument, **{"pooling": "cls"} | common | defaults)
     if args.base not in BASES:
         raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
     return args
@@ -33,9 +33,9 @@ def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
 
 def get_config(args: SimpleNamespace) -> ConfigDict:
     """CLIP-FT: further training with CLIP's own loss."""
-    config = clip.get_config(f"world={args.world},split={args.split}")
+    config = clip.get_config(f"world={args.world},split={args.split},pooling={args.pooling}")
     with config.unlocked():
-        config.pretrain = pretrain(args.base, args.world)
+        config.pretrain = pretrain(args.base, f"world={args.world},pooling={args.pooling}")
         config.steps = args.steps
         config.batch_size = 128
         config.optimizer.warmup_steps = 30
@@ -44,13 +44,13 @@ def get_config(args: SimpleNamespace) -> ConfigDict:
     return config
 
 
-def pretrain(base: str, world: str) -> ConfigDict:
+def pretrain(base: str, argument: str) -> ConfigDict:
     """The run that comes first where no weights are given."""
     if base == "clip":
-        return clip.get_config(f"world={world}")
+        return clip.get_config(argument)
     from configs.scenes import negclip  # which is itself a finetuning config
 
-    return negclip.get_config(f"hard_images,world={world}")
+    return negclip.get_config(f"hard_images,{argument}")
 
 
 def negclip(args: SimpleNamespace, **kinds: float) -> ConfigDict:

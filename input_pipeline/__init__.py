@@ -22,6 +22,7 @@ from input_pipeline.text.contrasts import make as make_texts
 from input_pipeline.text.contrasts import versions as text_versions
 from input_pipeline.text.folder import files as tokenizer_files
 from input_pipeline.text.folder import vocabulary as folder_vocabulary
+from input_pipeline.text.marks import MarkingTokenizer
 from input_pipeline.text.tokenizers import Tokenizer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ImageLike",
     "ImageTransform",
     "Loader",
+    "MarkingTokenizer",
     "Record",
     "Source",
     "Texts",

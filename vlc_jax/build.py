@@ -61,11 +61,12 @@ def task(config: ConfigDict) -> Task:
 
 def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer:
     """The configured tokenizer."""
-    name = config.text.tokenizer
+    name, marks = config.text.tokenizer, config.text.marks
     with usage_errors():
-        return input_pipeline.make_tokenizer(
+        plain = input_pipeline.make_tokenizer(
             name, config.text.context_length, **_options(config.text, name)
         )
+        return input_pipeline.MarkingTokenizer(plain, **marks) if marks.words else plain
 
 
 def model(config: ConfigDict, eos_id: int) -> nn.Module:

@@ -4,7 +4,8 @@
   python -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
 
 Arguments: steps=N; quickstart (600 steps, which `make demo` runs first); world=scenes-hues (colours
-that are hard to tell apart); split=validation, or test, to be judged on.
+that are hard to tell apart); split=validation, or test, to be judged on; pooling=cls, or mean: then
+the patch tokens of the last block are trained, too, which the heads of other configs read.
 """
 
 from ml_collections import ConfigDict
@@ -16,12 +17,18 @@ QUICKSTART_STEPS = 600
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
-        argument, steps=1000, quickstart=False, world="scenes-mini", split="validation"
+        argument,
+        steps=1000,
+        quickstart=False,
+        world="scenes-mini",
+        split="validation",
+        pooling="cls",
     )
     config = default.get_config()
     with config.unlocked():
         config.steps = QUICKSTART_STEPS if args.quickstart else args.steps
         config.eval.every = config.steps // 2
+        config.model.image.pooling = args.pooling
         config.input.scenes.world = config.text.scenes.world = args.world
         config.evals = ConfigDict(evaluations(args.split, world=args.world))
     return config

@@ -22,6 +22,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         if args.hard_images:
             hard_images.use(config, relation=0.7, attribute=0.3)
-            config.pretrain = hard_images.get_config(f"world={args.world}")
+            config.pretrain = hard_images.get_config(f"world={args.world},pooling={args.pooling}")
             config.steps = max(args.steps, 400)
     return config
