@@ -131,16 +131,16 @@ def test_another_image_size_is_refused(make, encode):
 def test_tokens_of_every_stage_are_those_that_pooling_reads(make, encode):
     model, params, batch = make("clip", {"pooling": "mean"})
     raw, normed, projected = (
-        encode(model, params, "image", batch["image"], tokens=tokens).tokens
+        np.asarray(encode(model, params, "image", batch["image"], tokens=tokens).tokens)
         for tokens in ("raw", "normed", "projected")
     )
-    centred = np.asarray(raw) - np.mean(raw, -1, keepdims=True)
+    centred = raw - raw.mean(-1, keepdims=True)
     norm = jax.tree.map(np.asarray, params["image"]["norm"])
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + model.image.epsilon)
     expected = expected * norm["scale"] + norm["bias"]
     np.testing.assert_allclose(normed, expected, atol=1e-5)
     kernel = np.asarray(params["image"]["projection"]["kernel"])
-    expected = np.asarray(normed) @ kernel
+    expected = normed @ kernel
     expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
     np.testing.assert_allclose(projected, expected, atol=1e-5)
 

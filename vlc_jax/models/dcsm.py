@@ -186,9 +186,9 @@ class DCSM(heads.Head):
         x = x.reshape(len(x), -1)
         *inner, last = (name for name in self.net if re.fullmatch(r"dense_\d", name))
         for name in inner:
-            x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"])
+            x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"][None])
             x = _dropped(x, self.dropout, keys[2], x.shape)
-        x = x @ self.net[last] + self.net[f"{last}_bias"]
+        x = x @ self.net[last] + self.net[f"{last}_bias"][None]
         return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
 
 

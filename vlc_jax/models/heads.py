@@ -111,7 +111,7 @@ def in_chunks(
     padding = -count % parts
 
     def deal(x: Array) -> Array:
-        x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)])
+        x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")  # no zeros: 0 / 0
         return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
 
     scores = jax.lax.map(jax.checkpoint(score), jax.tree.map(deal, rows))
