@@ -4,7 +4,8 @@ The towers are those of a CLIP of the scenes with mean pooling, which trains its
 `--config.init_from=WORKDIR` names one, otherwise the run trains it first, in WORKDIR/pretrain.
 Arguments of all of them: steps=N; base=clip, or relations (NegCLIP with hard images from such a
 CLIP, which knows what is left of what); towers=frozen, or trained; world and split as those of
-configs/scenes/clip.py.
+configs/scenes/clip.py. Every second row of a batch is the picture before with its objects or its
+colours exchanged.
 """
 
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs import finetuning
+from configs.scenes import hard_images
 
 TOWERS = ("frozen", "trained")
 
@@ -35,5 +37,5 @@ def get_config(args: SimpleNamespace, name: str, temperature: float, **head: Any
         config.frozen = ("image", "text") if args.towers == "frozen" else ()
         config.optimizer.multipliers = (("logit_scale", 0.0),)
         config.optimizer.weight_decay = 0.0
-        config.input.hard_images = 1
+        hard_images.use(config, relation=0.5, attribute=0.5)
     return config
