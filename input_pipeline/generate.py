@@ -12,6 +12,7 @@ from input_pipeline.text import contrasts
 from input_pipeline.text.generator import Generator
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
+_TRIES = 4  # calls per text, of generators that are called for each text
 
 
 class GeneratedSource:
@@ -73,9 +74,16 @@ class GeneratedSource:
     ) -> list[str]:
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
-        scene = record.meta.get("scene")
+        text, scene = record.captions[caption], record.meta.get("scene")
         try:
-            return [*generator(record.captions[caption], rng, self._count, scene)][: self._count]
+            if not getattr(generator, "one_by_one", False):
+                return [*generator(text, rng, self._count, scene)][: self._count]
+            made: dict[str, None] = {}
+            for _ in range(_TRIES * self._count):
+                made |= dict.fromkeys(generator(text, rng, 1, scene))
+                if len(made) >= self._count:
+                    break
+            return [*made][: self._count]
         except DataError as error:
             raise DataError(f"{record.id}: {name}: {error}") from error
 

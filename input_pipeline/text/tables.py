@@ -250,7 +250,8 @@ CLOTHES = _words(
     dresses, gear, gloves, gown, hat, hats, helmet, helmets, hoodie, jacket, jackets, jeans,
     jersey, outfit, outfits, overalls, pajamas, pants, robe, robes, scarf, shawl, shirt, shirts,
     shoes, shorts, skirt, skis, socks, suit, suits, sunglasses, sweater, sweatshirt, swimsuit,
-    t-shirt, tie, ties, top, tops, trunks, tuxedo, uniform, uniforms, vest, vests, wetsuit, wetsuits"""
+    t-shirt, tie, ties, top, tops, trunks, tuxedo, uniform, uniforms, vest, vests, wetsuit,
+    wetsuits"""
 )
 # phrase -> what follows it (regular expressions) where the two are one expression
 SET_PHRASES: Mapping[str, str] = {

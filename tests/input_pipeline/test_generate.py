@@ -1,5 +1,6 @@
 """Hard texts made when data are prepared: which, of what kind, and what the manifest says."""
 
+import collections
 import dataclasses
 import json
 
@@ -11,7 +12,7 @@ from input_pipeline import generate, prepare, writer
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.text import contrasts
+from input_pipeline.text import contrasts, svlc
 from input_pipeline.text.tokenizers import WordTokenizer
 from tests import generators, miniature
 
@@ -99,6 +100,31 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
         if mask[0]:
             assert (negative[0] == tokenizer([f"n{level + 1} n{level}"])[0]).all()
     assert 0 < batch["negative_mask"].sum() < 12
+
+
+def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading():
+    """Else a caption that is stored once would keep the class of that one draw."""
+
+    class Photo(Words):
+        def __getitem__(self, index):
+            captions = ["a red metal car behind a big dirty truck"]
+            return Record(id=f"r{index}", image=np.zeros((8, 8, 3), np.uint8), captions=captions)
+
+    rule = svlc.SvlcRule(mode="clean")
+    source = generated([rule], source=Photo(), count=8)
+    changed = [
+        {word for word in ("red", "metal", "behind", "big", "dirty") if word not in text.split()}
+        for index in range(12)
+        for text in source[index].negatives[0]
+    ]
+    assert all(len(words) == 1 for words in changed)
+    assert len(changed) == 12 * 8
+    counts = collections.Counter(next(iter(words)) for words in changed)
+    assert min(counts[word] for word in ("red", "metal", "behind", "big", "dirty")) > 8
+    for index in range(12):
+        texts = source[index].negatives[0]
+        assert len({*texts}) == 8
+        assert len({word for words in changed[8 * index : 8 * index + 8] for word in words}) > 2
 
 
 @pytest.mark.parametrize(
