@@ -78,7 +78,9 @@ def make_generator(
     name: str,
     options: Mapping[str, Any],
 ) -> Generator:
-    """A generator by its name. Raises ValueError for unknown names and options."""
+    """A generator by its name. Raises ValueError for unknown names and options and wrong types."""
+    if name in table:
+        choice.check_types(f"generator of {side}", name, table[name], options)
     return choice.build(f"generator of {side}", table, name, **options)
 
 
