@@ -93,6 +93,32 @@ def versions(sides: Mapping[str, Texts]) -> dict[str, str]:
     }
 
 
+def stored_versions(source: object) -> Mapping[str, Mapping[str, str]]:
+    """Side -> kind -> version of the generator that made the texts of that kind which records of
+    the source hold. Empty where generators made none, or nothing is known of them.
+    """
+    return getattr(source, "text_versions", {})
+
+
+def check_stored(
+    sides: Mapping[str, Mapping[str, Generator]], stored: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises ValueError if texts of a kind were stored with another version of its generator.
+
+    sides: "negatives", "positives" -> kind -> generator. stored: as `stored_versions` gives it.
+    """
+    for side, table in sides.items():
+        for kind, generator in table.items():
+            held = stored.get(side, {}).get(kind, generator.version)
+            if held != generator.version:
+                raise ValueError(
+                    f"{side}: texts of one kind have one version; {kind!r} was prepared with "
+                    f"{held!r}, asked for is {generator.version!r}: set input.{side}.options."
+                    f"{kind} to what was prepared, or prepare again with --generator-options "
+                    f"'{{\"{kind}\": {{...}}}}'"
+                )
+
+
 def check(side: str, texts: Texts) -> None:
     """Raises ValueError for values that do not fit."""
     _check_count(f"{side}: count", texts.count)
