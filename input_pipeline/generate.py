@@ -12,6 +12,8 @@ from input_pipeline.text import contrasts
 from input_pipeline.text.generator import Generator
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
+_TRIED = 16  # records, until one can be used
+_TRIES = 4  # calls per text, of generators that are called for each text
 
 
 class GeneratedSource:
@@ -21,7 +23,9 @@ class GeneratedSource:
     kind already gets no others. count: texts per caption and generator, at most. The draws depend
     on the seed, the record's id, the caption's place and the generator's name.
 
-    `request` says all that decides the texts. Records raise DataError where generators do.
+    `request` says all that decides the texts; versions are those of all texts that are stored, also
+    of texts that the source holds. Records raise DataError where generators do. Raises ValueError
+    where the source holds texts of another version of a generator.
     """
 
     def __init__(
@@ -38,12 +42,26 @@ class GeneratedSource:
             raise ValueError(f"the seed of texts must be at least 0 and below 2**64; got {seed}")
         self._source, self._generators = source, generators
         self._count, self._seed = count, seed
+        stored = contrasts.stored_versions(source)
+        contrasts.check_stored(generators, stored)
         versions = {
-            side: {name: made.version for name, made in table.items()}
+            side: stored.get(side, {}) | {name: made.version for name, made in table.items()}
             for side, table in generators.items()
         }
         self.request = {**versions, "count": count, "seed": seed}
         self.fingerprint = source.fingerprint  # the request tells the texts apart
+
+    def try_one(self) -> None:
+        """Raises ValueError if a generator cannot work on records such as these at all.
+
+        Looks at the first records until one can be used.
+        """
+        for index in range(min(len(self), _TRIED)):
+            try:
+                self[index]
+            except DataError:
+                continue
+            return
 
     def __len__(self) -> int:
         return len(self._source)
@@ -73,9 +91,16 @@ class GeneratedSource:
     ) -> list[str]:
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
-        scene = record.meta.get("scene")
+        text, scene = record.captions[caption], record.meta.get("scene")
         try:
-            return [*generator(record.captions[caption], rng, self._count, scene)][: self._count]
+            if not getattr(generator, "one_by_one", False):
+                return [*generator(text, rng, self._count, scene)][: self._count]
+            made: dict[str, None] = {}
+            for _ in range(_TRIES * self._count):
+                made |= dict.fromkeys(generator(text, rng, 1, scene))
+                if len(made) >= self._count:
+                    break
+            return [*made][: self._count]
         except DataError as error:
             raise DataError(f"{record.id}: {name}: {error}") from error
 

@@ -223,7 +223,8 @@ def make_train(
       own, so that a batch holds batch_size / (1 + hard_images) records of the epoch.
     negatives, positives: hard negative / positive captions of every row; where a row has fewer,
       the mask is False. A count of 0 leaves their keys out of the batch.
-    Raises ValueError for numbers that do not fit and for a source without hard images.
+    Raises ValueError for numbers that do not fit, for a source without hard images and for texts
+    that were prepared with another version of a generator.
     """
     _check_batch_size(batch_size, process_count, hard_images)
     for name, value, low, high in (
@@ -239,6 +240,8 @@ def make_train(
         raise ValueError(f"max_bad_share is a share in [0, 1]; got {max_bad_share}")
     contrasts.check("negatives", negatives)
     contrasts.check("positives", positives)
+    sides = {"negatives": negatives.generators, "positives": positives.generators}
+    contrasts.check_stored(sides, contrasts.stored_versions(source))
     if not len(source):
         raise DataError("the source holds no records")
     if not isinstance(known_bad, Mapping):

@@ -30,7 +30,9 @@ from typing import Any
 import input_pipeline
 from input_pipeline import generate, progress, writer
 from input_pipeline.record import DataError
+from input_pipeline.text import contrasts
 
+_NO_OPTIONS = "{}"
 _SIZE = 256  # pixels, of the named datasets: enough for crops of 224
 
 
@@ -114,7 +116,15 @@ def _run(words: list[str]) -> int:
         source = generate.GeneratedSource(
             source, generators, count=options.texts_per_kind, seed=options.text_seed
         )
+        source.try_one()  # before anything is written
         request["texts"] = source.request | {"options": options.generator_options}
+    elif options.generator_options != _NO_OPTIONS:
+        raise ValueError(
+            f"--generator-options {options.generator_options} belongs to generators; name them in "
+            "--negatives or --positives"
+        )
+    elif stored := contrasts.stored_versions(source):
+        request["texts"] = stored
     with progress.bar("preparing", len(source)) as advance:
         manifest = writer.prepare(
             source,
@@ -213,7 +223,8 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     for side in ("negatives", "positives"):
         parser.add_argument(
             f"--{side}",
-            type=lambda text: text.split(","),
+            type=lambda text: [name.strip() for name in text.split(",")],
+            action="extend",
             default=[],
             metavar="NAME,NAME",
             help=f"hard {side} that these generators make of every caption are stored with it",
@@ -227,7 +238,7 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--text-seed", type=int, default=0, help="of the generators; default: 0")
     parser.add_argument(
         "--generator-options",
-        default="{}",
+        default=_NO_OPTIONS,
         metavar="JSON",
         help="their own options, {GENERATOR: {OPTION: VALUE}}",
     )

@@ -14,6 +14,7 @@ from input_pipeline import image as images
 from input_pipeline import usable
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record, Source
+from input_pipeline.text import contrasts
 from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.tokenizers import Tokenizer
 
@@ -39,9 +40,15 @@ class Report:
     full_captions: int = 0  # reach the context length: cut, or just as long
     context_length: int = 0
     samples: list[tuple[str, np.ndarray, list[str]]] = field(default_factory=list)
+    text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
 
     def check_given(self, sides: Mapping[str, Texts]) -> None:
-        """Raises DataError where only given texts are asked for and no record looked at has any."""
+        """Raises DataError where only given texts are asked for and no record looked at has any,
+        ValueError where texts of a kind are stored of another version than its generator's.
+        """
+        contrasts.check_stored(
+            {side: texts.generators for side, texts in sides.items()}, self.text_versions
+        )
         held = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
             if texts.count and not texts.generators and self.looked_at and not held[side]:
@@ -116,7 +123,7 @@ def inspect(
 
     `progress` is called with the number of records done so far.
     """
-    report = Report(total=len(source))
+    report = Report(total=len(source), text_versions=contrasts.stored_versions(source))
     number = len(source) if count is None else min(count, len(source))
     wanted = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[tuple[str, np.ndarray, list[str]]] = []

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,10 +14,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from configs import default
+from configs.coco import hp_hn
 from configs.scenes import clip
-from input_pipeline.text import clip_bpe
+from input_pipeline import generate, prepare
+from input_pipeline.sources import shards
+from input_pipeline.text import clip_bpe, contrasts
 from tests import helpers, miniature
-from vlc_jax import models, pretrained, weights
+from vlc_jax import build, models, pretrained, weights
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make recipes")
@@ -125,6 +129,47 @@ def test_every_command_of_a_page_runs(page, folder):
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def indented(page: str, start: str) -> list[str]:
+    """The words of the one command of a page that is no bash block and starts like this."""
+    text = (helpers.ROOT / page).read_text().replace("\\\n", " ")
+    (line,) = [line for line in text.splitlines() if line.startswith(f"    {start} ")]
+    return shlex.split(line)
+
+
+def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for():
+    words = indented("docs/methods.md", "python -m input_pipeline.prepare")
+    named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
+    options = json.loads(words[words.index("--generator-options") + 1])
+    made = generate.make(*(names.split(",") for names in named.values()), options)
+    texts = build.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
+    assert {side: [*texts[side].generators] for side in named} == {
+        side: names.split(",") for side, names in named.items()
+    }
+    contrasts.check_stored({side: texts[side].generators for side in named}, versions(made))
+
+
+def versions(made):
+    return {side: {k: each.version for k, each in made[side].items()} for side in made}
+
+
+def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeypatch):
+    miniature.write_coco(tmp_path / "coco")
+    monkeypatch.chdir(tmp_path)
+    captions = json.loads(Path("coco/annotations/captions_train2017.json").read_text())
+    lines = [json.dumps(f"other {each['caption']}") for each in captions["annotations"]]
+    for kind in ("replace", "swap"):
+        Path(f"{kind}_hp.jsonl").write_text("\n".join([*lines[:-1], '"None"']) + "\n")
+    words = indented("docs/data.md", "python -m input_pipeline.prepare --source coco")
+    assert prepare.main(words[3:]) == 0
+    source = shards.ShardsSource("train", path="prepared/coco_hp")
+    record = source[0]
+    assert record.positives == [[f"other {text}"] * 2 for text in record.captions]
+    assert record.positive_kinds == [["replace", "swap"]] * len(record.captions)
+    assert source.text_versions == {}  # no generator made them
+    kinds = [kind for i in range(len(source)) for each in source[i].positive_kinds for kind in each]
+    assert len(kinds) == 2 * (len(lines) - 1)
 
 
 def test_ci_runs_what_the_readme_asks_for():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from input_pipeline import prepare
 from tests import helpers
 
 pytestmark = pytest.mark.slow
@@ -65,3 +66,21 @@ def test_a_run_is_not_resumed_with_another_generator(photos):
     again = helpers.run(config, photos / "run")
     assert again.returncode == 2
     assert "negatives/shuffle_words" in again.stderr
+
+
+def test_texts_of_another_version_than_the_config_asks_for_end_the_run(photos):
+    shards = photos / "shards"
+    words = ["--source", "records", "--split", "train", "--size", "32", "--out", str(shards)]
+    for option in (f"path={photos / 'captions.jsonl'}", f"image_folder={photos}"):
+        words += ["--option", option]
+    assert prepare.main([*words, "--negatives", "left_right"]) == 0
+    config = write(photos, left_right=1.0)
+    made = (photos / "config.py").read_text()
+    clean = 'config.input.negatives.options = {"left_right": {"mode": "clean"}}'
+    made = made.replace("config.evals = {}", f"config.evals = {{}}\n        {clean}")
+    (photos / "config.py").write_text(made)
+    flags = ["--config.input.source=shards", f"--config.input.shards.path={shards}"]
+    refused = helpers.run(config, photos / "run", *flags, "--config.input.hard_images=0")
+    assert refused.returncode == 2
+    assert "'left_right' was prepared with '1 mode=authors" in refused.stderr
+    assert "Traceback" not in refused.stderr

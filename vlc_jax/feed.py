@@ -24,7 +24,8 @@ def check(
         count=config.input.preview,
         max_bad_share=config.input.max_bad_share,
     )
-    report.check_given(texts)
+    with build.usage_errors():
+        report.check_given(texts)
 
 
 def make_loader(

@@ -22,8 +22,8 @@ def attach(
 
     annotations: those of the document, in its order. files: kind -> a file whose line k is a JSON
     string for annotation k, "None" where there is none. Returns path -> sha256 of the files.
-    Raises ValueError for a missing file, DataError for a line that is no JSON string or for a file
-    of another length.
+    Raises ValueError for a missing file, DataError for a line that is no JSON string and for a file
+    that is empty or of another length.
     """
     lines = {kind: read(Path(path), len(annotations)) for kind, path in files.items()}
     texts: dict[str, list[list[str]]] = collections.defaultdict(list)
@@ -41,7 +41,10 @@ def read(path: Path, count: int) -> list[str]:
     """The texts of a file, "" where there is none; `count` of them."""
     if not path.is_file():
         raise ValueError(f"no file {path}")
-    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    content = path.read_bytes()
+    if not content.strip():
+        raise DataError(f"{path} is empty; a row for each of {count:,} captions is needed")
+    lines = content.removesuffix(b"\n").split(b"\n")
     if len(lines) != count:
         raise DataError(
             f"{path} has {len(lines):,} rows, but there are {count:,} captions; row k belongs to "

@@ -114,6 +114,7 @@ class ShardsSource:
         if split not in ("all", made_of) and not is_training:
             raise ValueError(f"{folder} holds the split {made_of!r}; got {split!r}")
         self.manifest = manifest
+        self.text_versions = _text_versions(manifest)
         self.fingerprint = f"shards/{_digest(manifest)}"
         self._folder = folder
         full = [shard for shard in manifest["shards"] if shard["count"]]
@@ -156,6 +157,12 @@ class ShardsSource:
         names = [shard["ids"]["name"] for shard in self.manifest["shards"]]
         stored = [np.fromfile(self._folder / name, "<u8") for name in names]
         return ids.Places(np.concatenate(stored).astype(np.uint64))
+
+
+def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Side -> kind -> version of the generator that made its texts when the data were prepared."""
+    texts = manifest["request"].get("texts", {})
+    return {side: texts[side] for side in ("negatives", "positives") if texts.get(side)}
 
 
 def _check_size(folder: Path, entry: dict[str, Any]) -> None:

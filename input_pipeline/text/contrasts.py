@@ -1,6 +1,7 @@
 """Which hard negatives or positives a caption gets: those of its record, or made on the fly."""
 
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ class Texts:
     count: texts per caption; 0: none.
     kinds: kind -> share of the texts. "given": what the record holds, of any kind. The name of a
       generator: what the record holds of that kind; where it holds none, what the generator makes
-      now. A kind of share 0 only stands in for others.
+      now. A kind of share 0 only stands in for others, which missing="replace" lets it.
     missing: what becomes of a text whose kind has none (left): "skip" (masked), "replace" (another
       kind, chosen by the shares of the others, those of share 0 last) or "self" (the caption).
     generators: kind -> its generator, for every kind but "given".
@@ -77,7 +78,9 @@ def make_generator(
     name: str,
     options: Mapping[str, Any],
 ) -> Generator:
-    """A generator by its name. Raises ValueError for unknown names and options."""
+    """A generator by its name. Raises ValueError for unknown names and options and wrong types."""
+    if name in table:
+        choice.check_types(f"generator of {side}", name, table[name], options)
     return choice.build(f"generator of {side}", table, name, **options)
 
 
@@ -90,29 +93,75 @@ def versions(sides: Mapping[str, Texts]) -> dict[str, str]:
     }
 
 
+def stored_versions(source: object) -> Mapping[str, Mapping[str, str]]:
+    """Side -> kind -> version of the generator that made the texts of that kind which records of
+    the source hold. Empty where generators made none, or nothing is known of them.
+    """
+    return getattr(source, "text_versions", {})
+
+
+def check_stored(
+    sides: Mapping[str, Mapping[str, Generator]], stored: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises ValueError if texts of a kind were stored with another version of its generator.
+
+    sides: "negatives", "positives" -> kind -> generator. stored: as `stored_versions` gives it.
+    """
+    for side, table in sides.items():
+        for kind, generator in table.items():
+            held = stored.get(side, {}).get(kind, generator.version)
+            if held != generator.version:
+                raise ValueError(
+                    f"{side}: texts of one kind have one version; {kind!r} was prepared with "
+                    f"{held!r}, asked for is {generator.version!r}: set input.{side}.options."
+                    f"{kind} to what was prepared, or prepare again with --generator-options "
+                    f"'{{\"{kind}\": {{...}}}}'"
+                )
+
+
 def check(side: str, texts: Texts) -> None:
     """Raises ValueError for values that do not fit."""
-    if not 0 <= texts.count < 1024:
-        raise ValueError(f"{side}: count must be at least 0 and below 1024; got {texts.count}")
-    if not 0 <= texts.of_positives < 1024 or (texts.of_positives and side != "negatives"):
-        raise ValueError(
-            f"{side}: of_positives is for negatives, at least 0 and below 1024; got "
-            f"{texts.of_positives}"
-        )
+    _check_count(f"{side}: count", texts.count)
+    _check_count(f"{side}: of_positives", texts.of_positives)
+    if texts.of_positives and side != "negatives":
+        raise ValueError(f"{side}: of_positives is for negatives; got {texts.of_positives}")
     if texts.missing not in MISSING:
         raise ValueError(f"{side}: missing is one of {MISSING}; got {texts.missing!r}")
     if texts.missing == "self" and side != "positives":
         raise ValueError(f"{side}: missing='self' is for positives: a caption is right, not wrong")
-    shares = texts.kinds.values()
-    if not all(share >= 0 for share in shares) or not 0 < sum(shares) < float("inf"):
-        raise ValueError(
-            f"{side}: kinds need shares of at least 0, one of them above; got {dict(texts.kinds)}"
-        )
+    _check_shares(side, texts)
     if texts.count and texts.missing == "replace" and len(texts.kinds) < 2:
         raise ValueError(f"{side}: missing='replace' needs a second kind; got {[*texts.kinds]}")
     lacking = [kind for kind in texts.kinds if kind != GIVEN and kind not in texts.generators]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for the kind {lacking[0]!r}")
+    if texts.of_positives and not texts.generators:
+        raise ValueError(
+            f"{side}: of_positives={texts.of_positives} makes negatives of positives at each "
+            f"reading, which needs a generator; got the kinds {[*texts.kinds]}, name one among them"
+        )
+
+
+def _check_count(what: str, count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1024:
+        raise ValueError(f"{what} is an integer, at least 0 and below 1024; got {count!r}")
+
+
+def _check_shares(side: str, texts: Texts) -> None:
+    shares = texts.kinds
+    for kind, share in shares.items():
+        if not isinstance(share, int | float) or isinstance(share, bool):
+            raise ValueError(f"{side}: the share of a kind is a number; got {share!r} of {kind!r}")
+    if not all(each >= 0 for each in shares.values()) or not 0 < sum(shares.values()) < math.inf:
+        raise ValueError(
+            f"{side}: kinds need shares of at least 0, one of them above; got {dict(shares)}"
+        )
+    idle = [kind for kind, share in shares.items() if share == 0]
+    if idle and texts.missing != "replace":
+        raise ValueError(
+            f"{side}: a kind of share 0 only stands in for others, with missing='replace'; got "
+            f"{idle[0]!r} of share 0 and missing={texts.missing!r}: leave the kind out, or say so"
+        )
 
 
 def slots(negatives: Texts, positives: Texts) -> int:
@@ -130,7 +179,8 @@ def draw(
 ) -> list[str]:
     """At most `texts.count` texts, different but for repetitions of the caption itself ("self").
 
-    given, given_kinds: what the record holds for this caption; kinds are empty if not known.
+    given, given_kinds: what the record holds for this caption; kinds are empty if not known. What
+      equals the caption is left out.
     scene: as generators take it. Raises DataError where a generator does.
     """
     pools: dict[str, list[str]] = {}  # what is left of a kind, the next one last
@@ -179,7 +229,7 @@ def _pool(
     else:
         pairs = zip(given, given_kinds, strict=True) if given_kinds else ()
         held = [text for text, of_kind in pairs if of_kind == kind]
-    held = list(dict.fromkeys(text for text in held if text.strip()))
+    held = list(dict.fromkeys(text for text in held if text.strip() not in ("", caption.strip())))
     if held:
         return [held[index] for index in rng.permutation(len(held))]
     if kind == GIVEN:

@@ -111,10 +111,15 @@ class CrepeReplace(_Crepe):
 class CrepeSwap(_Crepe):
     """Two words of one class exchanged: "a red car and a blue bus" -> "a blue car and a red bus".
 
-    Never two that "and", a list or "next to" joins: that would mean the same.
+    Never two that "and", a list or "next to" joins, also by way of others of their class: that
+    would mean the same ("a man and a woman near a dog": neither man and woman nor man and dog).
     """
 
     name = "crepe_swap"
+
+    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
+        super().__init__(classes)
+        self.version = edit.version("2", classes=",".join(classes))
 
     def __call__(
         self,
@@ -132,11 +137,18 @@ class CrepeSwap(_Crepe):
             if a.kind == b.kind
             and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
             and caption[a.stop : b.start].strip()  # no "lays down on a mat"
-            and not edit.is_symmetric(caption[a.stop : b.start])
+            and not edit.are_alike(caption, _between(atoms, a, b))
         ]
         chosen = edit.choose(rng, pairs, count)
         texts = [edit.exchange(caption, (a.start, a.stop), (b.start, b.stop)) for a, b in chosen]
         return edit.distinct(texts, caption)
+
+
+def _between(atoms: Sequence[Atom], first: Atom, last: Atom) -> list[edit.Span]:
+    """The atoms of their class from the first to the last; nouns are one class in either number."""
+    kind = first.kind.removesuffix("s")
+    same = [each for each in atoms if each.kind.removesuffix("s") == kind]
+    return [(each.start, each.stop) for each in same if first.start <= each.start <= last.start]
 
 
 class CrepeNegate(_Crepe):

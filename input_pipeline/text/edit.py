@@ -4,6 +4,7 @@ What the generators of `negatives` and `positives` share. A span is (start, stop
 an edit is (start, stop, what shall stand there).
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -130,6 +131,14 @@ def is_symmetric(between: str) -> bool:
     Exchanged, "a dog and a cat" means what it meant: such a text is no negative.
     """
     return _SYMMETRIC.fullmatch(between) is not None and bool(between.strip())
+
+
+def are_alike(caption: str, spans: Sequence[Span]) -> bool:
+    """Whether each of the spans, from left to right, is joined symmetrically to the next one.
+
+    The first and the last of "a man and a woman near a dog" may then change places as well.
+    """
+    return all(is_symmetric(caption[a[1] : b[0]]) for a, b in itertools.pairwise(spans))
 
 
 def treebank(caption: str) -> list[str]:

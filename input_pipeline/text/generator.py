@@ -41,7 +41,9 @@ class Tagger(Protocol):
 class Generator(Protocol):
     """caption -> captions, a pure function of caption, `scene` and the draws of `rng`.
 
-    `version` changes when its output does, and names the tagger or model it uses.
+    `version` changes when its output does, and names the tagger or model it uses. One whose texts
+    of a call have a draw in common also says `one_by_one = True`: texts that are stored, to be
+    drawn from later, are then made in a call each.
     """
 
     name: str

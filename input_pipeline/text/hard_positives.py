@@ -19,9 +19,31 @@ from input_pipeline.text.taggers import make_tagger
 RELATIONS = ("spatial_relation", "action_relation")
 CATEGORIES = tuple(tables.REPLACE)
 
-# "in front of" is no "in": what follows "in" where "within" is not said.
-_PLACES = "front|back|rear|background|foreground|middle|center|centre|corner|side|between"
-_NOT_IN = re.compile(rf"\s+(?:the\s+)?(?:far\s+|very\s+)?(?:{_PLACES})\b", re.IGNORECASE)
+_ATTRIBUTES = frozenset(
+    word
+    for kind in ("color", "size", "material", "state")
+    for word in (
+        *itertools.chain.from_iterable(tables.CREPE_GROUPS[kind]),
+        *(tables.SVLC_CLASSES[kind] if kind != "material" else ()),  # those are nouns
+    )
+).difference(*tables.CREPE_GROUPS["object"])
+
+_COLOR = "|".join(tables.CREPE_GROUPS["color"][0])
+# phrase -> what follows it where its replacement would say something else or nothing. Of "in":
+# places that "in front of" and the like name, clothes, colours that are worn, set phrases.
+_NOT_BEFORE = {
+    phrase: re.compile(rf"\s+(?:{after})\b", re.IGNORECASE)
+    for phrase, after in {
+        "in": rf"(?:the\s+)?(?:far\s+|very\s+)?(?:{'|'.join(tables.NOT_WITHIN)})"
+        rf"|(?:all\s+|bright\s+|dark\s+|light\s+)?(?:{_COLOR})"
+        rf"|(?:[\w'-]+\s+){{0,3}}(?:{'|'.join(tables.CLOTHES)})",
+        **tables.SET_PHRASES,
+    }.items()
+}
+# "ridden by" is not "ridden near", and "near by" has its "near".
+_NOT_BEFORE_BY = re.compile(
+    r"(?:\w{3}ed|\b(?:fed|led|made|near|close|side)|dden|[vk]en|[at]ten|wn)\s+$", re.IGNORECASE
+)
 
 _WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
 _SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer ones are sentences
@@ -33,7 +55,6 @@ _RELATION = edit.whole(
         *("at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"),
     ]
 )
-_COLOR = "|".join(tables.CREPE_GROUPS["color"][0])
 _COLORS = re.compile(rf"\b(?P<first>{_COLOR})\s+and\s+(?P<second>{_COLOR})\b", re.IGNORECASE)
 
 
@@ -59,8 +80,9 @@ class Replace:
                 (spatial_relation, action_relation); each gives at most one text
 
     Mode "authors" is `replace`. Mode "clean" replaces whole words in any case, the longest phrase
-    first, keeps case, puts articles right, and leaves "in front of", "in the middle of" and the
-    like alone; each phrase that a category finds can give a text.
+    first, keeps case, puts articles right, and leaves alone what would say something else ("in
+    front of", "in white", "by far", "sitting room", "ridden by"); each phrase that a category
+    finds can give a text.
     """
 
     name = "replace"
@@ -73,7 +95,8 @@ class Replace:
         self._categories, self._is_clean = tuple(categories), mode == "clean"
         self._tables = [tables.REPLACE[each] for each in categories]
         self._patterns = [edit.whole(table) for table in self._tables]
-        self.version = edit.version("1", mode=mode, categories=",".join(categories))
+        number = "2" if self._is_clean else "1"
+        self.version = edit.version(number, mode=mode, categories=",".join(categories))
 
     def __call__(
         self,
@@ -100,7 +123,10 @@ def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> 
     places: dict[str, list[edit.Edit]] = {}
     for match in pattern.finditer(caption):
         phrase = match[0].lower()
-        if phrase == "in" and _NOT_IN.match(caption, match.end()):
+        other = _NOT_BEFORE.get(phrase)
+        if other is not None and other.match(caption, match.end()):
+            continue
+        if phrase == "by" and _NOT_BEFORE_BY.search(caption[: match.start()]):
             continue
         new = edit.like(table[phrase], match[0]) if match.start() == 0 else table[phrase]
         places.setdefault(phrase, []).append((*match.span(), new))
@@ -112,7 +138,8 @@ class Swap:
 
     Mode "authors": "the A and the B" as the whole caption, nothing else. Mode "clean": also with
     other articles, capitals and a period, if neither side holds a relation or another "and"; two
-    colours joined by "and"; and, with a tagger, any two noun phrases joined by "and".
+    colours joined by "and"; and, with a tagger, any two noun phrases joined by "and". Not a side
+    that ends without its noun ("a big and a small dog", "a cat and a half").
     """
 
     name = "swap"
@@ -126,7 +153,8 @@ class Swap:
         self._is_clean = mode == "clean"
         self._tagger: Tagger | None = None if tagger is None else make_tagger(tagger)
         tags = "none" if self._tagger is None else f"{self._tagger.name}@{self._tagger.version}"
-        self.version = edit.version("1", mode=mode, tagger=tags)
+        number = "2" if self._is_clean else "1"
+        self.version = edit.version(number, mode=mode, tagger=tags)
 
     def __call__(
         self,
@@ -140,16 +168,23 @@ class Swap:
             match = _WHOLE_SWAP.match(caption)
             texts = [f"the {match[2]} and the {match[1]}"] if match else []
             return edit.distinct(texts, caption)[:count]
-        pairs = [(m.span("first"), m.span("second")) for m in _COLORS.finditer(caption)]
+        colors = [(m.span("first"), m.span("second")) for m in _COLORS.finditer(caption)]
+        pairs: list[tuple[edit.Span, edit.Span]] = []
         if self._tagger is None:
             match = _WHOLE_CLEAN.match(caption)
             sides = (match["first"], match["second"]) if match else ()
             if match and not any(_RELATION.search(side) for side in sides):
                 pairs.append((match.span("first"), match.span("second")))
         else:
-            pairs += _joined_chunks(caption, self._tagger(caption))
-        texts = [edit.exchange(caption, *pair) for pair in pairs]
+            pairs = _joined_chunks(caption, self._tagger(caption))
+        pairs = [pair for pair in pairs if all(_has_noun(caption[slice(*side)]) for side in pair)]
+        texts = [edit.exchange(caption, *pair) for pair in (*colors, *pairs)]
         return edit.choose(rng, edit.distinct(texts, caption), count)
+
+
+def _has_noun(side: str) -> bool:
+    last = side.split()[-1].lower()
+    return last != "half" and last not in _ATTRIBUTES
 
 
 def _joined_chunks(caption: str, tagged: Tagged) -> list[tuple[edit.Span, edit.Span]]:

@@ -117,6 +117,7 @@ _LABEL = re.compile(
 )
 _NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", "«": "»"}
+_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # what no decoder could read, half a letter
 _REFUSAL = re.compile(
     r"^(?:(?:i'm |i am )?(?:very )?sorry\b|i (?:can'?t|can ?not|am unable|won't)\b|as an ai\b)",
     re.IGNORECASE,
@@ -136,7 +137,7 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
         return None, "cut off"
     is_cut = answer.finish == "length" and bool(text.strip())
     whole = text.rpartition("\n")[0] if is_cut else text
-    lines = [line for line in map(_strip, whole.splitlines()) if line and not line.endswith(":")]
+    lines = [line for line in map(_strip, whole.split("\n")) if line and not line.endswith(":")]
     if not lines:
         return None, "cut off" if is_cut else "empty"
     found = lines[0]
@@ -144,6 +145,8 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
         return None, "answered None"
     if _REFUSAL.match(found.replace("’", "'")):
         return None, "refusal"
+    if _DAMAGE.search(found):
+        return None, "damaged letters"
     return (None, "same as the caption") if _key(found) == _key(caption) else (found, None)
 
 

@@ -56,7 +56,10 @@ class NegClip:
         self._is_clean, self._verbs, self._drops = mode == "clean", verbs, conjuncts == "drop"
         self._tagger: Tagger = make_tagger(tagger)
         tags = f"{self._tagger.name}@{self._tagger.version}"
-        self.version = edit.version("1", mode=mode, verbs=verbs, conjuncts=conjuncts, tagger=tags)
+        number = "2" if self._drops else "1"
+        self.version = edit.version(
+            number, mode=mode, verbs=verbs, conjuncts=conjuncts, tagger=tags
+        )
 
     def __call__(
         self,
@@ -103,9 +106,12 @@ class NegClip:
                 return None
             first, second = rng.permutation(len(spans))[:2]
             return spans[first], spans[second]
-        pairs = [(a, b) for i, a in enumerate(spans) for b in spans[i + 1 :]]
-        if self._drops:
-            pairs = [p for p in pairs if not edit.is_symmetric(caption[p[0][1] : p[1][0]])]
+        pairs = [
+            (spans[i], spans[j])
+            for i in range(len(spans))
+            for j in range(i + 1, len(spans))
+            if not (self._drops and edit.are_alike(caption, spans[i : j + 1]))
+        ]
         if self._is_clean:
             pairs = [
                 p for p in pairs if caption[slice(*p[0])].lower() != caption[slice(*p[1])].lower()

@@ -238,6 +238,34 @@ REPLACE: Mapping[str, Mapping[str, str]] = {
     },
 }  # fmt: skip
 
+# What mode "clean" leaves alone. Behind "in", which is not "within" there:
+NOT_WITHIN = _words(
+    """front, back, rear, background, foreground, middle, center, centre, corner, side, between,
+    wild, distance, process, act, air, flight, action, motion, line, a line, a row, rows, half,
+    use, hand, bloom, order, color, formation, unison, closeup, opposite direction,
+    opposite directions, different directions"""
+)
+CLOTHES = _words(
+    """apron, attire, bikini, boots, cap, clothes, clothing, coat, costume, costumes, dress,
+    dresses, gear, gloves, gown, hat, hats, helmet, helmets, hoodie, jacket, jackets, jeans,
+    jersey, outfit, outfits, overalls, pajamas, pants, robe, robes, scarf, shawl, shirt, shirts,
+    shoes, shorts, skirt, skis, socks, suit, suits, sunglasses, sweater, sweatshirt, swimsuit,
+    t-shirt, tie, ties, top, tops, trunks, tuxedo, uniform, uniforms, vest, vests, wetsuit,
+    wetsuits"""
+)
+# phrase -> what follows it (regular expressions) where the two are one expression
+SET_PHRASES: Mapping[str, str] = {
+    "by": "far|hand|itself|himself|herself|themselves|the way",
+    "sitting": "(?:rooms?|areas?|up)",
+    "standing": "(?:rooms?|up|ovation)",
+    "walking": "(?:sticks?|canes?|paths?|trails?|shoes)",
+    "eating": "(?:areas?|utensils|place)",
+    "looking": "(?:like|forward|glass)",
+    "big": "ben",
+    "long": "(?:as|ago|jump)",
+    "old": "(?:fashioned|town)",
+}
+
 # ---- Left/right negatives of the CLIP-Embeds code ("On erroneous agreements of CLIP image
 # embeddings", section 4.2), in the order of its file.
 LEFT_RIGHT: Mapping[str, str] = {

@@ -1,5 +1,6 @@
 """Hard texts made when data are prepared: which, of what kind, and what the manifest says."""
 
+import collections
 import dataclasses
 import json
 
@@ -11,7 +12,7 @@ from input_pipeline import generate, prepare, writer
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.text import contrasts
+from input_pipeline.text import contrasts, svlc
 from input_pipeline.text.tokenizers import WordTokenizer
 from tests import generators, miniature
 
@@ -101,6 +102,31 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
     assert 0 < batch["negative_mask"].sum() < 12
 
 
+def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading():
+    """Else a caption that is stored once would keep the class of that one draw."""
+
+    class Photo(Words):
+        def __getitem__(self, index):
+            captions = ["a red metal car behind a big dirty truck"]
+            return Record(id=f"r{index}", image=np.zeros((8, 8, 3), np.uint8), captions=captions)
+
+    rule = svlc.SvlcRule(mode="clean")
+    source = generated([rule], source=Photo(), count=8)
+    changed = [
+        {word for word in ("red", "metal", "behind", "big", "dirty") if word not in text.split()}
+        for index in range(12)
+        for text in source[index].negatives[0]
+    ]
+    assert all(len(words) == 1 for words in changed)
+    assert len(changed) == 12 * 8
+    counts = collections.Counter(next(iter(words)) for words in changed)
+    assert min(counts[word] for word in ("red", "metal", "behind", "big", "dirty")) > 8
+    for index in range(12):
+        texts = source[index].negatives[0]
+        assert len({*texts}) == 8
+        assert len({word for words in changed[8 * index : 8 * index + 8] for word in words}) > 2
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -122,6 +148,45 @@ def test_another_request_for_texts_is_refused_and_the_same_one_goes_on(tmp_path,
     changed = generated(**first | other)
     with pytest.raises(ValueError, match="was begun with texts"):
         writer.prepare(changed, tmp_path, size=8, request={"texts": changed.request})
+
+
+def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_ones(tmp_path):
+    source = generated([generators.Prefix("n6 ")])
+    writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    shards = ShardsSource(path=tmp_path)
+    assert shards.text_versions == {"negatives": {"prefix": "prefix n6 "}}
+    tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
+    report = input_pipeline.preview(shards, tokenizer, ImageTransform(8))
+
+    def texts(prefix, **kinds):
+        options = {} if kinds else {"prefix": {"prefix": prefix}}
+        kinds, table = kinds or {"prefix": 1.0}, {"prefix": generators.Prefix}
+        return contrasts.make("negatives", count=1, kinds=kinds, options=options, table=table)
+
+    message = "'prefix' was prepared with 'prefix n6 ', asked for is 'prefix n7 '.*prepare again"
+    with pytest.raises(ValueError, match=message):
+        report.check_given({"negatives": texts("n7 ")})
+    with pytest.raises(ValueError, match=message):
+        input_pipeline.make_train(
+            shards, tokenizer, ImageTransform(8), batch_size=4, seed=0, negatives=texts("n7 ")
+        )
+    with pytest.raises(ValueError, match=message):
+        generated([generators.Prefix("n7 ")], source=shards)
+    report.check_given({"negatives": texts("n6 ")})
+    report.check_given({"positives": texts("n7 ")})  # made at each reading
+    report.check_given({"negatives": texts("", given=1.0)})  # whatever is there
+
+
+def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
+    source = generated([generators.Reversal()])
+    writer.prepare(source, tmp_path / "one", size=8, request={"texts": source.request})
+    option = f"path={tmp_path / 'one'}"
+    out = str(tmp_path / "two")
+    again = ["--source", "shards", "--option", option, "--split", "all", "--size", "8"]
+    assert prepare.main([*again, "--out", out]) == 0
+    assert ShardsSource(path=out).text_versions == {"negatives": {"reversal": "reversal 1"}}
+    more = generated([generators.Numbers()], source=ShardsSource(path=out))
+    assert more.request["negatives"] == {"reversal": "reversal 1", "numbers": "numbers 1"}
 
 
 def test_a_record_whose_caption_cannot_be_read_is_left_out_and_listed(tmp_path):
@@ -159,3 +224,24 @@ def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, mon
         more = ["--negatives", "shuffle_words", "--generator-options", wrong]
         assert prepare.main([*command, *more]) == 2
         assert "--generator-options is" in capsys.readouterr().err
+    assert prepare.main([*command, "--generator-options", '{"shuffle_words": {}}']) == 2
+    assert "name them in --negatives or --positives" in capsys.readouterr().err
+
+
+def test_names_of_generators_may_be_given_apart_and_with_blanks(tmp_path, monkeypatch):
+    miniature.write_coco(tmp_path / "coco")
+    monkeypatch.chdir(tmp_path)
+    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
+    names = ["--negatives", "shuffle_words, shuffle_trigrams", "--negatives", "left_right"]
+    assert prepare.main([*command, *names]) == 0
+    expected = ["shuffle_words", "shuffle_trigrams", "left_right"]
+    assert [*ShardsSource(path="out").text_versions["negatives"]] == expected
+
+
+def test_a_generator_that_cannot_work_on_the_source_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    miniature.write_coco(tmp_path / "coco")
+    monkeypatch.chdir(tmp_path)
+    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
+    assert prepare.main([*command, "--positives", "scenes_synonym"]) == 2
+    assert "needs the scene graph" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -33,6 +33,7 @@ def answer(text, finish="stop"):
         "New caption: `A hound runs on the grass.`",
         "Sure! Here is the new caption:\n\nA hound runs on the grass.",
         "Output:\nA hound runs on the grass.\n\nInput: A cat sleeps.\nOutput: A cat naps.",
+        "A hound runs\u2028on the\x85grass.",  # not the end of a line, but white space
         "<think>\nA dog is a hound.\n</think>\n\nA hound runs on the grass.",
     ],
 )
@@ -70,6 +71,8 @@ def test_what_belongs_to_the_caption_stays(text):
         ("A hound runs on the", "length", "cut off"),
         ("Here is the caption:\nA hound runs on", "length", "cut off"),
         ("<think>A dog may also be", "length", "cut off"),
+        ("A h\ufffdund runs on the grass.", "stop", "damaged letters"),
+        ("A hound runs on the grass \ud83d", "stop", "damaged letters"),
         ("A hound", "content_filter", "content filter"),
     ],
 )

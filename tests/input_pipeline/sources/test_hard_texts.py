@@ -69,6 +69,13 @@ def test_line_k_belongs_to_annotation_k_and_none_is_no_text(folder):
     assert coco(folder, positives={"replace": replace, "swap": swap}).fingerprint != before
 
 
+@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
+def test_an_empty_file_is_called_empty(folder, content):
+    (folder / "hp.jsonl").write_text(content)
+    with pytest.raises(DataError, match=r"hp.jsonl is empty; a row for each of \d+ captions"):
+        coco(folder, positives={"swap": folder / "hp.jsonl"})
+
+
 def test_a_file_of_another_length_trains_nothing(folder):
     count = len(annotation_captions(folder))
     for wrong in (count - 1, count + 1):

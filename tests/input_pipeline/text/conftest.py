@@ -36,6 +36,14 @@ TAGGED = {
         "DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN",
         [[0, 2], [3, 5], [6, 8]],
     ),
+    "a man and a woman near a dog": (
+        "DT/DET NN/NOUN CC/CCONJ DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN",
+        [[0, 2], [3, 5], [6, 8]],
+    ),
+    "a big and a small dog": (
+        "DT/DET JJ/ADJ CC/CCONJ DT/DET JJ/ADJ NN/NOUN",
+        [[0, 2], [3, 6]],
+    ),
     "a dog": ("DT/DET NN/NOUN", [[0, 2]]),
 }
 

@@ -49,12 +49,20 @@ def test_no_text_comes_twice(seed):
 
 
 def test_what_is_missing_is_skipped_replaced_or_the_caption_itself():
+    assert draw(make(count=2, kinds={"given": 1.0}), given=[], kinds=[]) == []
     silent = {"given": 1.0, "z": 0.0}  # a share of 0 never comes first
-    assert draw(make(count=2, kinds=silent), given=[], kinds=[]) == []
     replaced = draw(make(count=2, kinds=silent, missing="replace"), given=[], kinds=[])
     assert replaced == ["three two one"]
     themselves = make("positives", count=2, missing="self")
     assert draw(themselves, given=["a"], kinds=["x"]) == ["a", "one two three"]
+
+
+def test_a_held_text_that_equals_its_caption_is_not_taken():
+    held = [" one two three", "a", "one two three"]
+    assert draw(Texts(3), given=held, kinds=()) == ["a"]
+    assert draw(make(count=2, kinds={"x": 1.0}), given=held[:1], kinds=["x"]) == ["three two one"]
+    themselves = make("positives", count=2, missing="self")
+    assert draw(themselves, given=held, kinds=()) == ["a", "one two three"]
 
 
 def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
@@ -82,7 +90,17 @@ def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
         ("negatives", {"missing": "drop"}, "missing is one of"),
         ("negatives", {"kinds": {"x": -1.0, "y": 2.0}}, "shares of at least 0"),
         ("negatives", {"kinds": {"x": 0.0}}, "one of them above"),
-        ("negatives", {"count": -1}, "count must be at least 0"),
+        ("negatives", {"kinds": {"x": "1"}}, "share of a kind is a number; got '1' of 'x'"),
+        ("negatives", {"kinds": {"x": None}}, "share of a kind is a number; got None"),
+        ("negatives", {"kinds": {"x": True}}, "share of a kind is a number; got True"),
+        ("negatives", {"kinds": {"x": 1.0, "z": 0.0}}, "'z' of share 0 and missing='skip'"),
+        ("positives", {"kinds": {"x": 1, "z": 0}, "missing": "self"}, "only stands in for others"),
+        ("negatives", {"count": -1}, "count is an integer, at least 0"),
+        ("negatives", {"count": 1.5}, "count is an integer, .* got 1.5"),
+        ("negatives", {"count": True}, "count is an integer, .* got True"),
+        ("negatives", {"kinds": {"x": 1.0}, "of_positives": 0.5}, "of_positives is an integer"),
+        ("positives", {"kinds": {"x": 1.0}, "of_positives": 1}, "of_positives is for negatives"),
+        ("negatives", {"of_positives": 1}, "needs a generator; got the kinds .'given'."),
     ],
 )
 def test_what_does_not_fit_is_refused(side, options, message):

@@ -77,10 +77,20 @@ def test_swap_exchanges_words_of_one_class_in_one_number():
         "a dog next to a cat",
         "a cup, a bowl and a plate",
         "it lays down on it",
+        "a man and a woman near a dog",
+        "a red and blue and green car",
+        "a man, a woman and a child next to a dog",
     ],
 )
 def test_swap_leaves_alone_what_would_mean_the_same(caption):
     assert every(crepe.CrepeSwap(), caption) == set()
+
+
+def test_swap_exchanges_across_a_relation_that_tells_the_two_sides_apart():
+    assert every(crepe.CrepeSwap(), "a man and a woman on a horse") == {
+        "a horse and a woman on a man",
+        "a man and a horse on a woman",
+    }
 
 
 def test_swap_is_a_bag_of_the_same_words():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from input_pipeline import choice
+from input_pipeline.text import contrasts
 from input_pipeline.text.negatives import NEGATIVES
 from input_pipeline.text.positives import POSITIVES
 
@@ -113,3 +114,25 @@ def test_generator_with_nothing_to_change_says_nothing(generator):
 def test_wrong_options_are_refused_with_what_would_fit(table, name, options, said):
     with pytest.raises(ValueError, match=said):
         choice.build("generator", table, name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("svlc_rule", {"classes": 3}, "'classes' is a list of texts; got 3, int"),
+        ("svlc_rule", {"classes": "color"}, "'classes' is a list of texts; got 'color', str"),
+        ("svlc_rule", {"classes": ["color", 3]}, "'classes' is a list of texts"),
+        ("svlc_rule", {"mode": ["clean"]}, "'mode' is a text"),
+        ("negclip", {"tagger": 5}, "'tagger' is a text; got 5, int"),
+        ("negclip", {"conjuncts": 1}, "'conjuncts' is a text or None; got 1"),
+        ("svlc_fill_mask", {"model": "m", "top": "5"}, "'top' is an integer; got '5', str"),
+        ("svlc_fill_mask", {"model": "m", "top": True}, "'top' is an integer; got True"),
+        ("shuffle_words", {"mode": 1}, "'mode' is a text"),
+        ("scenes_replace", {"roles": ["colour"]}, "'roles' is a table NAME: NUMBER or None"),
+        ("scenes_replace", {"roles": {"colour": "1"}}, "'roles' is a table NAME: NUMBER"),
+        ("scenes_swap", {"world_options": 3}, "'world_options' is a table NAME: VALUE or None"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_in_one_line(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        contrasts.make("negatives", count=1, kinds={name: 1.0}, options={name: options})

@@ -151,6 +151,9 @@ def test_words_joined_by_and_are_not_exchanged_in_mode_clean_unless_asked_for(ta
     assert every(NegClip(tags, conjuncts="drop"), caption) == set()
     assert every(NegClip(tags, mode="clean"), caption) == set()
     assert every(NegClip(tags, mode="clean", conjuncts="keep"), caption) == {swapped}
+    chain = "a man and a woman near a dog"  # nor the two ends of such a chain
+    assert every(NegClip(tags, mode="clean"), chain) == set()
+    assert len(every(NegClip(tags, mode="clean", conjuncts="keep"), chain)) == 3
 
 
 @pytest.mark.parametrize(
