@@ -155,6 +155,7 @@ def _input() -> ConfigDict:
             "llava": {"annotations": "", "images": ""},  # llava_instruct_150k.json
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
+            "features": {"path": ""},  # one of python -m vlc_jax.tools.cache_features
             # A file of images that training leaves out of a source of annotations
             # (python -m input_pipeline.leaks writes one).
             "exclude": placeholder(str),

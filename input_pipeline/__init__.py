@@ -11,6 +11,7 @@ with make_train(source, tokenizer, transform, batch_size=256, seed=0) as batches
 from typing import Any
 
 from input_pipeline import choice
+from input_pipeline.features import FeatureTransform
 from input_pipeline.image import NORMALISATIONS, ImageTransform
 from input_pipeline.loader import Loader, make_train
 from input_pipeline.quality import preview
@@ -30,6 +31,7 @@ __all__ = [
     "SOURCES",
     "TOKENIZERS",
     "DataError",
+    "FeatureTransform",
     "ImageLike",
     "ImageTransform",
     "Loader",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline import batch as batches_contract
-from input_pipeline import usable
+from input_pipeline import features, usable
 from input_pipeline.batch import Batch
 from input_pipeline.examples import Example, Examples, check_hard_images
 from input_pipeline.image import ImageTransform
@@ -61,15 +61,12 @@ class Batches:
         Raises DataError, Cancelled.
         """
         bad: dict[str, str] = {}
-        size = self.examples.image_transform.size
-        images = np.empty((self.rows, size, size, 3), np.uint8)
-        rows: list[Example] = []
         first = step * self.batch_size + self.first_row
-        for example in self.sequence(first, self.rows, bad):
-            images[len(rows)] = example.pixels
-            rows.append(example._replace(pixels=images[len(rows)]))
+        sequence = self.sequence(first, self.rows, bad)
+        is_stored = isinstance(self.examples.image_transform, features.FeatureTransform)
+        rows, images = self._stored(sequence) if is_stored else self._pixels(sequence)
         result = {
-            "image": images,
+            **images,
             "text": self.tokenizer([example.caption for example in rows]),
             "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
             "mask": np.ones(self.rows, np.bool_),
@@ -78,8 +75,34 @@ class Batches:
         slots = contrasts.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
+        if is_stored:
+            result |= self._stored_texts(rows, slots, examples.positives.count)
         stand_ins = sum(row.is_stand_in for row in rows)
         return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins}
+
+    def _pixels(self, sequence: Iterator[Example]) -> tuple[list[Example], Batch]:
+        size = self.examples.image_transform.size
+        images = np.empty((self.rows, size, size, 3), np.uint8)
+        rows: list[Example] = []
+        for example in sequence:
+            images[len(rows)] = example.pixels
+            rows.append(example._replace(pixels=images[len(rows)]))
+        return rows, {"image": images}
+
+    def _stored(self, sequence: Iterator[Example]) -> tuple[list[Example], Batch]:
+        rows = list(sequence)
+        parts = rows[0].pixels.image
+        images = {p: np.stack([row.pixels.image[p] for row in rows]) for p in parts}
+        return rows, {f"image_{part}": array for part, array in images.items()}
+
+    def _stored_texts(self, rows: list[Example], negatives: int, positives: int) -> Batch:
+        stored = [row.pixels for row in rows]
+        found = features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
+        found = {name: array[:, 0] for name, array in found.items()}
+        texts = [row.negatives for row in rows]
+        found |= features.batch_of(stored, texts, negatives, "negative_text")
+        texts = [row.positives for row in rows]
+        return found | features.batch_of(stored, texts, positives, "positive_text")
 
     def sequence(self, first: int, count: int, bad: dict[str, str]) -> Iterator[Example]:
         """Positions first ... first + count, whole groups of them; bad records go to `bad`."""

@@ -53,7 +53,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Writes the shards of `source` into the folder `out` and returns the manifest.
 
-    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels.
+    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the bytes that
+      the source gives, as they are.
     shard_size: records of the source per shard.
     request: what was asked for; the folder of another request is refused.
     Raises ValueError for such a refusal, DataError when too many records cannot be used; the shard
@@ -127,6 +128,8 @@ def _prepare(
 
 def shrink(record: Record, size: int, image_format: str) -> bytes:
     """The record's image with its shorter side at most `size`, encoded. Raises DataError."""
+    if image_format == shards.FEATURES:
+        return record.image
     picture = images.open_rgb(record.image)
     if min(picture.size) > size:
         picture = images.resize_short_side(picture, size)
@@ -142,7 +145,7 @@ def _whole_request(
     source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
 ) -> dict[str, Any]:
     """All that decides what the shards hold. Raises ValueError for values that do not fit."""
-    if image_format not in ("auto", "jpeg", "png"):
+    if image_format not in ("auto", "jpeg", "png", shards.FEATURES):
         raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
     for name, value in (("size", size), ("shard_size", shard_size)):
         if value < 1:

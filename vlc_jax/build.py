@@ -4,6 +4,7 @@ Only this module, train, evaluate, pretrained, specification and the tools see a
 everything they call gets keyword arguments.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -131,8 +132,15 @@ def source_options(config: ConfigDict) -> dict[str, Any]:
     return {"source": name, **_options(config.input, name)}
 
 
-def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTransform:
-    """Random crops belong to training; evaluation centres them, unless eval_crop says otherwise."""
+def image_transform(
+    config: ConfigDict, is_training: bool
+) -> image_ops.ImageTransform | input_pipeline.FeatureTransform:
+    """Random crops belong to training; evaluation centres them, unless eval_crop says otherwise.
+
+    Of stored features there are no pixels in training.
+    """
+    if is_training and config.input.source == "features":
+        return input_pipeline.FeatureTransform()
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
@@ -143,6 +151,34 @@ def image_transform(config: ConfigDict, is_training: bool) -> image_ops.ImageTra
             crop=crop,
             scale=tuple(config.input.crop_scale),
             interpolation=config.input.interpolation,
+        )
+
+
+def feature_facts(config: ConfigDict, task: Task) -> dict[str, Any]:
+    """All that stored features depend on beside the weights and the records."""
+    image, text = task.model.head.wanted
+    return {
+        "image_size": config.input.image_size,
+        "crop": image_transform(config, is_training=False).crop,
+        "interpolation": config.input.interpolation,
+        "normalisation": config.input.normalisation,
+        "tokenizer": task.tokenizer.fingerprint,
+        "context_length": config.text.context_length,
+        "model": config.model.to_dict() | {"name": "", "head": {}},
+        "image": image._asdict(),
+        "text": text._asdict(),
+    }
+
+
+def check_features(source: Source, facts: dict[str, Any]) -> None:
+    """Raises UsageError naming how stored features differ from what the config's towers give."""
+    held, wanted = source.facts, json.loads(json.dumps(facts))
+    differing = [key for key in wanted if held.get(key) != wanted[key]]
+    if differing:
+        lines = "; ".join(f"{key} {held.get(key)}, not {wanted[key]}" for key in differing)
+        raise UsageError(
+            f"the features at config.input.features.path are of other towers or pixels: {lines}; "
+            "store them again (python -m vlc_jax.tools.cache_features) or change the config"
         )
 
 
@@ -281,6 +317,8 @@ def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
     """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
     negatives, positives = config.input.negatives, config.input.positives
     texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
+    if config.input.source == "features":
+        return 0  # no tower is run
     frozen = list(config.frozen)
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))

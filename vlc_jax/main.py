@@ -83,12 +83,12 @@ def run(stop: StopSignal) -> int:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         sharding.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
-        config = _config()
+        chosen = config()
         workdir = Workdir(WORKDIR.value)
         if MODE.value == "train":
-            train.train(config, workdir, stop, allow_change=ALLOW.value)
+            train.train(chosen, workdir, stop, allow_change=ALLOW.value)
         else:
-            evaluate.evaluate_workdir(config, workdir, stop, allow_change=ALLOW.value)
+            evaluate.evaluate_workdir(chosen, workdir, stop, allow_change=ALLOW.value)
         return ExitCode.DONE
     except Exception as error:
         code = exit_code(error)
@@ -115,7 +115,8 @@ def fail(workdir: Workdir, code: int, error: BaseException) -> None:
         print(f"cannot mark the run as failed: {another}", file=sys.stderr)
 
 
-def _config() -> ConfigDict:
+def config() -> ConfigDict:
+    """The config that --config names; in evaluation, without one, the workdir's."""
     if CONFIG.value is not None:
         try:
             CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched

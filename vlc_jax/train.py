@@ -45,6 +45,9 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     config = pretrain(config, workdir, stop, allow_change)
     workdir.check_config(config.to_dict(), allow_change)
     frozen, of_frozen = pretrained.frozen_params(config, task)
+    if config.input.source == "features":
+        build.check_features(source, build.feature_facts(config, task) | of_frozen)
+        frozen = {}  # evaluation reads them again when it needs them
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
     workdir.check_data(fingerprints, allow_change)
@@ -160,8 +163,9 @@ class Run:
         self.log.flush()
         with self.log.clock.paused():
             params = self.state.params
-            if self.frozen:
-                params = jax.jit(partial(build.merged, self.config))(self.frozen, params)
+            if self.config.lora.targets or self.config.frozen:
+                frozen = self.frozen or pretrained.frozen_params(self.config, self.task)[0]
+                params = jax.jit(partial(build.merged, self.config))(frozen, params)
             results = self.evaluation.run(params, self.step)
             self.log.evaluated(self.step, results)
 

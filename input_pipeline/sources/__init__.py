@@ -6,6 +6,7 @@ from input_pipeline.record import Source
 from input_pipeline.sources.cc3m import Cc3mSource
 from input_pipeline.sources.contrasted import CrepeSource, SugarcrepeSource
 from input_pipeline.sources.digits import DigitsSource
+from input_pipeline.sources.features import FeaturesSource
 from input_pipeline.sources.named import (
     CocoSource,
     Flickr30kSource,
@@ -23,6 +24,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "coco": CocoSource,
     "crepe": CrepeSource,
     "digits": DigitsSource,
+    "features": FeaturesSource,
     "flickr30k": Flickr30kSource,
     "img2dataset": Img2datasetSource,
     "llava": LlavaSource,

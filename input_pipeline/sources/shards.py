@@ -20,6 +20,7 @@ from input_pipeline.sources import ids
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
+FEATURES = "features"  # the format of shards that hold features in place of encoded images
 _LENGTH = struct.Struct("<I")
 
 
@@ -98,9 +99,11 @@ class ShardsSource:
 
     A folder holds one split, named in its manifest: `split` must be that one or "all"; a folder
     of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
-    sha256 by `python -m input_pipeline.check`. Raises ValueError for a missing folder or another
-    split, DataError for missing, truncated or damaged shards.
+    sha256 by `python -m input_pipeline.check`. Raises ValueError for a missing folder, another
+    split or features in place of pictures, DataError for missing, truncated or damaged shards.
     """
+
+    holds_features = False
 
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         from array_record.python import array_record_data_source
@@ -109,6 +112,7 @@ class ShardsSource:
             raise ValueError("this source needs `path`, the folder input_pipeline.prepare wrote")
         folder = Path(path)
         manifest = read_manifest(folder)
+        self._check_format(folder, manifest)
         made_of = manifest["request"]["split"]
         is_training = split == "train" and "train" in made_of.split("+")
         if split not in ("all", made_of) and not is_training:
@@ -134,6 +138,12 @@ class ShardsSource:
                 f"{folder} holds {len(self._entries)} records, its manifest says "
                 f"{manifest['count']}; find the damage with python -m input_pipeline.check {folder}"
             )
+
+    def _check_format(self, folder: Path, manifest: dict[str, Any]) -> None:
+        has_features = manifest["request"]["format"] == FEATURES
+        if has_features != self.holds_features:
+            held, right = ("features", "features") if has_features else ("pictures", "shards")
+            raise ValueError(f"{folder} holds {held}: read it with the source {right!r}")
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -1,0 +1,194 @@
+"""Features of frozen towers, computed once: a head is then trained with no tower in memory.
+
+  python -m vlc_jax.tools.cache_features --config configs/scenes/dcsm.py \\
+    --config.init_from=runs/clip --out features/dcsm
+  python -m vlc_jax.main --config configs/scenes/dcsm.py --config.init_from=runs/clip \\
+    --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
+
+Reads the training records of the config's source, each as evaluation would see it (nothing is
+cropped by chance), and stores what the config's head takes of both towers (config.frozen), of the
+image and of every text that the record holds. Texts that are made at each reading have no features:
+prepare them with the data. The same command continues where it was stopped.
+Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards stay.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from absl import app, flags
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from input_pipeline import features, progress, usable, writer
+from input_pipeline.record import DataError, Record, Source
+from vlc_jax import build, main, pretrained, sharding
+from vlc_jax.errors import UsageError, known
+
+OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
+DTYPE = flags.DEFINE_string("dtype", "bfloat16", f"of the numbers: {', '.join(features.DTYPES)}")
+SHARD_SIZE = flags.DEFINE_integer("shard_size", 4096, "records per file")
+
+
+class FeaturesOf:
+    """The records of a source with the features of image and texts, packed, as their image.
+
+    Whole batches are computed, and the last one is kept: read in order, each costs once.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        compute: Callable[[Sequence[Record]], list[Record | DataError]],
+        batch_size: int,
+    ) -> None:
+        self.fingerprint = source.fingerprint
+        self._source, self._compute, self._batch_size = source, compute, batch_size
+        self._number, self._batch = -1, list[Record | DataError]()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Record:
+        number, place = divmod(index, self._batch_size)
+        if number != self._number:
+            self._number, self._batch = number, self._compute(list(self._records(number)))
+        found = self._batch[place]
+        if isinstance(found, DataError):
+            raise found
+        return found
+
+    def _records(self, number: int) -> Iterator[Record | DataError]:
+        first = number * self._batch_size
+        for index in range(first, min(first + self._batch_size, len(self._source))):
+            try:
+                yield self._source[index]
+            except DataError as error:
+                yield error
+
+
+class Encoder:
+    """Records -> the same with packed features of frozen towers, `dtype` numbers."""
+
+    def __init__(self, config: ConfigDict, task: build.Task, params: Any, dtype: str) -> None:
+        self._task, self._params, self._dtype = task, params, dtype
+        self._transform = build.image_transform(config, is_training=False)
+        self._batch_size = config.eval.batch_size
+        wanted = task.model.head.wanted
+
+        def jit(tower: Callable[..., Any]) -> Callable[..., Any]:
+            def apply(params: Any, rows: jax.Array) -> Any:
+                with sharding.pinning(task.mesh):
+                    return nn.apply(tower, task.model)({"params": params}, rows)
+
+            return jax.jit(apply, out_shardings=sharding.replicated(task.mesh))
+
+        self._image = jit(lambda model, x: model.image(task.normalise(x), wanted[0]))
+        self._text = jit(lambda model, x: model.text(x, wanted[1]))
+
+    def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
+        """What cannot be read stays a DataError."""
+        with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
+            pixels = list(pool.map(self._pixels, records))
+        good = [i for i, image in enumerate(pixels) if not isinstance(image, DataError)]
+        found: list[Record | DataError] = list(pixels)
+        if not good:
+            return found
+        texts = [features.texts_of(records[i]) for i in good]
+        image = self._encode(self._image, np.stack([pixels[i] for i in good]))
+        text = self._encode(self._text, self._task.tokenizer([t for of in texts for t in of]))
+        ends = np.cumsum([len(of_one) for of_one in texts])
+        for row, (i, of_one, end) in enumerate(zip(good, texts, ends, strict=True)):
+            packed = features.pack(
+                {part: array[row] for part, array in image.items()},
+                {part: array[end - len(of_one) : end] for part, array in text.items()},
+                of_one,
+                self._dtype,
+            )
+            found[i] = dataclasses.replace(records[i], image=packed)
+        return found
+
+    def _pixels(self, record: Record | DataError) -> np.ndarray | DataError:
+        if isinstance(record, DataError):
+            return record
+        try:
+            usable.captions(record)
+            return self._transform(record.image, None)
+        except DataError as error:
+            return DataError(f"{record.id}: {error}")
+
+    def _encode(self, tower: Callable[..., Any], rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Pooled features and tokens of all rows, in batches of one size."""
+        size, parts = self._batch_size, []
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            filled = np.concatenate([part, np.repeat(part[-1:], size - len(part), axis=0)])
+            batch = sharding.put_batch(self._task.mesh, {"rows": filled})
+            out = tower(self._params, batch["rows"])
+            parts.append({"pooled": out.pooled, "tokens": out.tokens})
+            parts[-1] = {
+                name: np.asarray(array)[: len(part)]
+                for name, array in parts[-1].items()
+                if array is not None
+            }
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
+    """Writes the features into the folder `out`, or goes on with it, and returns its manifest.
+
+    Raises UsageError where the config's towers are not frozen ones.
+    """
+    known("dtype of features", dtype, features.DTYPES)
+    if set(config.frozen) != {"image", "text"}:
+        raise UsageError(
+            "features are of towers that stay as they are: config.frozen names 'image' and 'text'; "
+            f"got {tuple(config.frozen)}"
+        )
+    if jax.process_count() > 1:
+        raise UsageError("features are stored by one process, with all the devices it has")
+    task = build.task(config)
+    source = build.source(config, "train")
+    frozen, fingerprints = pretrained.frozen_params(config, task)
+    facts = build.feature_facts(config, task) | fingerprints
+    encoder = Encoder(config, task, frozen, dtype)
+    request = {"split": "train", "features": facts, "dtype": dtype}
+    with progress.bar("features", len(source)) as advance, build.usage_errors():
+        return writer.prepare(
+            FeaturesOf(source, encoder, config.eval.batch_size),
+            out,
+            size=config.input.image_size,
+            image_format="features",
+            shard_size=shard_size,
+            max_bad_share=config.input.max_bad_share,
+            request=request,
+            advance=advance,
+        )
+
+
+def command(argv: list[str]) -> None:
+    """The command line; ends the process with its exit code."""
+    try:
+        if len(argv) > 1:
+            raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
+        manifest = store(main.config(), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        code = main.exit_code(error)
+        if code is None:
+            raise
+        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        sys.exit(code)
+    size = sum(shard["bytes"] for shard in manifest["shards"])
+    print(f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB")
+
+
+if __name__ == "__main__":
+    app.run(command, flags_parser=main.parse_flags)
