@@ -12,6 +12,7 @@ prepare them with the data. The same command continues where it was stopped.
 Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards stay.
 """
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from ml_collections import ConfigDict
 
 from input_pipeline import features, progress, usable, writer
 from input_pipeline.record import DataError, Record, Source
+from input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax import build, main, pretrained, sharding
 from vlc_jax.errors import UsageError, known
 
@@ -36,7 +38,8 @@ SHARD_SIZE = flags.DEFINE_integer("shard_size", 4096, "records per file")
 
 
 class FeaturesOf:
-    """The records of a source with the features of image and texts, packed, as their image.
+    """The records of a source with the features of image and texts, packed, as their image; behind
+    them the hard images `names`, which are found by their ids.
 
     Whole batches are computed, and the last one is kept: read in order, each costs once.
     """
@@ -46,13 +49,15 @@ class FeaturesOf:
         source: Source,
         compute: Callable[[Sequence[Record]], list[Record | DataError]],
         batch_size: int,
+        names: Sequence[str] = (),
     ) -> None:
         self.fingerprint = source.fingerprint
         self._source, self._compute, self._batch_size = source, compute, batch_size
+        self._names = names
         self._number, self._batch = -1, list[Record | DataError]()
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self._source) + len(self._names)
 
     def __getitem__(self, index: int) -> Record:
         number, place = divmod(index, self._batch_size)
@@ -65,11 +70,28 @@ class FeaturesOf:
 
     def _records(self, number: int) -> Iterator[Record | DataError]:
         first = number * self._batch_size
-        for index in range(first, min(first + self._batch_size, len(self._source))):
+        for index in range(first, min(first + self._batch_size, len(self))):
             try:
-                yield self._source[index]
+                yield self._record(index)
             except DataError as error:
                 yield error
+
+    def _record(self, index: int) -> Record:
+        if index < len(self._source):
+            return self._source[index]
+        record = self._source.find(self._names[index - len(self._source)])
+        return dataclasses.replace(record, meta=record.meta | {HARD_IMAGE: True})
+
+
+def hard_images(source: Source) -> list[str]:
+    """The ids of hard images that records name and that are no records of the source themselves."""
+    known, named = set(), dict[str, None]()
+    for index in range(len(source)):
+        with contextlib.suppress(DataError):  # reported when its features are due
+            record = source[index]
+            known.add(record.id)
+            named |= dict.fromkeys(record.hard_images)
+    return [name for name in named if name not in known]
 
 
 class Encoder:
@@ -155,12 +177,13 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
     task = build.task(config)
     source = build.source(config, "train")
     frozen, fingerprints = pretrained.frozen_params(config, task)
+    names = hard_images(source) if config.input.hard_images else []
     facts = build.feature_facts(config, task) | fingerprints
     encoder = Encoder(config, task, frozen, dtype)
     request = {"split": "train", "features": facts, "dtype": dtype}
-    with progress.bar("features", len(source)) as advance, build.usage_errors():
+    with progress.bar("features", len(source) + len(names)) as advance, build.usage_errors():
         return writer.prepare(
-            FeaturesOf(source, encoder, config.eval.batch_size),
+            FeaturesOf(source, encoder, config.eval.batch_size, names),
             out,
             size=config.input.image_size,
             image_format="features",
