@@ -17,7 +17,7 @@ from vlc_jax.workdir import Workdir
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py")
+    if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py", "heads.py")
 )
 
 # What configs are given beside a tokenizer file, which those of coco and eval need.
@@ -104,20 +104,21 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
 def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     config = load(path, tmp_path)
     sizes = (config.input.image_size, config.text.context_length, config.text.tokenizer)
-    key = (config.model, config.lora, config.optimizer.multipliers, sizes)
+    key = (config.model, config.lora, config.frozen, config.optimizer.multipliers, sizes)
     if str(key) in _SHAPED:  # as another config's
         return
     _SHAPED.add(str(key))
     task = build.task(config)
     params = jax.eval_shape(build.init_params(config, task.model))
-    frozen = params if config.lora.targets else {}
+    frozen = params if config.lora.targets else {name: params[name] for name in config.frozen}
     init = build.init_state(config, task.model, 20_000, frozen)  # beyond any warmup
     shapes = build.state_shapes(task.mesh, init, frozen)
     count = build.count_parameters(config, frozen, shapes)
     assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
     expected = sum(x.size for x in jax.tree.leaves(shapes.params))
-    if config.optimizer.multipliers:  # "image/.*" is the only rule that configs have
-        expected -= sum(x.size for x in jax.tree.leaves(params["image"]))
+    for rule, factor in config.optimizer.multipliers:
+        assert factor == 0
+        expected -= {"image/.*": count["image"], "logit_scale": 1}[rule]
     assert count["trained"] == expected
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
     assert sum(x.size for x in moments) >= 2 * (expected - 10)

@@ -55,6 +55,31 @@ def stepped(start, rules, **weights):
     return *step(state, {}, batch), step.cost_analysis()["flops"]
 
 
+def test_the_loss_of_blocks_is_the_mean_of_theirs(start):
+    task, params, batch = start
+    config = configured(())
+    with config.unlocked():
+        config.blocks, config.input.hard_images = 2, 1
+    parts = train.split_blocks(batch, 2, 2)
+    np.testing.assert_array_equal(parts["text"][0], batch["text"][jnp.array([0, 1, 4, 5])])
+    tx = build.transformation(config, params, 10)
+    state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
+    after, metrics = jax.jit(train.make_step(config, task, steps=10))(state, {}, batch)
+
+    def loss(params):
+        values = []
+        for k in range(2):
+            part = jax.tree.map(lambda x, k=k: x[k], parts)
+            outputs = task.model.apply({"params": params}, part)
+            values.append(losses.total({"infonce": {"weight": 1.0}}, outputs, part)[0])
+        return sum(values) / 2
+
+    value, gradient = jax.jit(jax.value_and_grad(loss))(params)
+    assert metrics["loss"] == pytest.approx(float(value), rel=1e-6)
+    assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
+    assert after.step == 1
+
+
 def test_flops_count_every_text_and_no_backward_pass_of_a_locked_tower(start):
     task = start[0]
     config = configured(LOCKED)

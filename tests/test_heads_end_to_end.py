@@ -1,0 +1,100 @@
+"""Heads on frozen towers: what is saved, where it starts from, and stored features."""
+
+import json
+import subprocess
+import sys
+
+import orbax.checkpoint as ocp
+import pytest
+
+from tests import helpers
+
+pytestmark = pytest.mark.slow
+
+DCSM = "configs/scenes/dcsm.py"
+SMALL = (
+    *("--config.batch_size=16", "--config.blocks=2", "--config.optimizer.warmup_steps=1"),
+    *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),
+    *("--config.eval.batch_size=16", "--config.checkpoint.every=2"),
+    "--config.evals={'scenes_attribute_swap': {'split': 'validation', 'count': 16}}",
+)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """Workdirs of towers, and of others."""
+    folder = tmp_path_factory.mktemp("clip")
+    for seed in (0, 1):
+        flags = (f"--config.seed={seed}", *(flag for flag in SMALL if "blocks" not in flag))
+        config = "configs/scenes/clip.py:pooling=mean,steps=2"
+        done = helpers.run(config, folder / str(seed), *flags)
+        assert done.returncode == 0, done.stderr
+    return folder / "0", folder / "1"
+
+
+def train(workdir, towers, *flags, steps=4):
+    return helpers.run(
+        f"{DCSM}:steps={steps}", workdir, f"--config.init_from={towers}", *SMALL, *flags
+    )
+
+
+@pytest.fixture(scope="module")
+def live(clip, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("live") / "run"
+    done = train(workdir, clip[0])
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def losses(workdir):
+    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
+
+
+def test_only_the_head_is_saved_and_its_steps_are_counted(live):
+    state = ocp.StandardCheckpointer().restore(live / "checkpoints/4/state")
+    params = state["params"] if isinstance(state, dict) else state.params
+    assert set(params) == {"head", "logit_scale"}
+    assert params["head"]["steps"] == 4
+
+
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(live, clip, tmp_path):
+    done = train(tmp_path / "run", clip[0], steps=2)
+    assert done.returncode == 0, done.stderr
+    done = train(tmp_path / "run", clip[0], "--allow_config_change")
+    assert done.returncode == 0, done.stderr
+    assert len(losses(tmp_path / "run")) == 4
+
+
+def test_towers_that_changed_are_refused(live, clip):
+    done = train(live, clip[1], "--allow_config_change", steps=6)
+    assert done.returncode != 0
+    assert "weights" in done.stderr
+
+
+def test_stored_features_train_the_same_head_and_those_of_others_are_refused(live, clip, tmp_path):
+    out = tmp_path / "features"
+    command = [
+        *(sys.executable, "-m", "vlc_jax.tools.cache_features", "--config", DCSM),
+        *(f"--config.init_from={clip[0]}", *SMALL, "--out", str(out), "--dtype", "float32"),
+    ]
+    done = subprocess.run(
+        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "manifest.json").read_text())["count"] == 48  # and hard images
+    stored = ("--config.input.source=features", f"--config.input.features.path={out}")
+    done = train(tmp_path / "run", clip[0], *stored)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)
+    done = train(tmp_path / "other", clip[1], *stored)
+    assert done.returncode == 2
+    assert "weights" in done.stderr
+    done = train(
+        tmp_path / "more",
+        clip[0],
+        *stored,
+        "--config.input.negatives.count=1",
+        "--config.input.negatives.kinds={'scenes_swap': 1.0}",
+    )
+    assert done.returncode == 3
+    assert "no features of" in done.stderr
