@@ -18,7 +18,7 @@ LABELS = {
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",
     "hard_images": "relation pairs alone, 800 steps",
-    "relations": "then NegCLIP + hard images, 400 steps",
+    "relations": "relation pairs, then NegCLIP + hard images, 400 steps",
     "hn": "HN",
     "hp_hn": "HP+HN",
     "hp_hn_w0": "HP+HN, weight 0 (HP only)",
@@ -168,7 +168,8 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
 
 
 def _bag_of_words(results: Results) -> Figure | None:
-    runs = [run for run in ("clip", "clip_ft_400", "negclip", "relations") if results.has(run)]
+    shown = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
+    runs = [run for run in shown if results.has(run)]
     columns = [
         column for column in BAG_OF_WORDS if column.title in ("attribute swap", "relation swap")
     ]
