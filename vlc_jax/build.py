@@ -72,7 +72,7 @@ def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer:
 
 def model(config: ConfigDict, eos_id: int) -> nn.Module:
     """The configured model for texts that end with `eos_id`."""
-    overrides = {key: value for key, value in config.model.items() if value is not None}
+    overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     return models.build(
         **overrides,
         image_size=config.input.image_size,

@@ -79,7 +79,7 @@ def outputs(batch):
     image, text, negative, positive = (batch[key] for key in EMBEDDINGS)
     return types.Outputs(
         image=types.ImageFeatures(image),
-        text=types.TextFeatures(text),
+        text=types.TextFeatures(text, text[:, None], jnp.ones((len(text), 1), bool)),
         scores=image @ text.T,
         logit_scale=batch["logit_scale"],
         logit_bias=batch["logit_bias"],
@@ -90,6 +90,7 @@ def outputs(batch):
         positive_text=types.TextFeatures(positive),
         positive_scores=jnp.einsum("ie,tpe->itp", image, positive),
         own_positive_scores=jnp.einsum("ie,ipe->ip", image, positive),
+        token_groups=image[:, None],
     )
 
 

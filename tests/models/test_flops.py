@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from vlc_jax import models
+from vlc_jax import models, types
 from vlc_jax.models import flops
 
 # image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
@@ -48,10 +48,11 @@ def test_flops_are_those_of_the_program_that_runs(variant, tokens):
         ("text", flops.text_tower(model.text, tokens=tokens)),
     ):
 
-        def encode(params, array, part=part):
-            features = model.apply(
-                {"params": params}, array, tokens=tokens, method=f"encode_{part}"
-            )
+        def tower(module, array, part=part):
+            return getattr(module, part)(array, types.Wanted("projected" if tokens else "none"))
+
+        def encode(params, array, tower=tower):
+            features = model.apply({"params": params}, array, method=tower)
             return features.pooled  # so that the projection of the other tokens is dropped
 
         counted = jax.jit(encode).lower(params, batch[part]).cost_analysis()["flops"]

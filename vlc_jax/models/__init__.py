@@ -84,7 +84,7 @@ def _head(
         "width": image.projection or image.width,
     }
     fields = _fields(kind)
-    return kind(**{key: of_towers[key] for key in of_towers if key in fields} | dict(options))
+    return kind(**{key: of_towers[key] for key in of_towers if key in fields} | options)
 
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
