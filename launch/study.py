@@ -115,9 +115,9 @@ def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
         differing = [key for key in now if key != "id" and before.get(key) != now[key]]
         if differing:
             raise ValueError(
-                f"{path.parent} was trained with another {', '.join(differing)}: "
-                f"{[before.get(key) for key in differing]}, now {[now[key] for key in differing]};"
-                f" remove that folder or choose another --out"
+                f"{path.parent} was asked for otherwise: "
+                + "; ".join(f"{key} {before.get(key)}, now {now[key]}" for key in differing)
+                + "; remove that folder or choose another --out"
             )
 
 
@@ -151,8 +151,14 @@ class Study:
         workers = [threading.Thread(target=self._work, args=(share,)) for share in self.shares]
         for worker in workers:
             worker.start()
-        for worker in workers:
-            worker.join()
+        try:
+            for worker in workers:
+                worker.join()
+        except KeyboardInterrupt:  # the runs were interrupted, too: they save their state and end
+            with self.changed:
+                self.todo.clear()
+                self.changed.notify_all()
+            raise
         return self.failed
 
     def _work(self, cores: Sequence[int]) -> None:
@@ -237,7 +243,11 @@ def main() -> int:
         check(todo, out, more)
     except ValueError as error:
         parser.error(str(error))
-    failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
+    try:
+        failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
     page = study_page.write(out, args.docs or out, args.seeds)
     print(f"results: {page}")
     if failed:

@@ -176,6 +176,19 @@ def test_without_weight_there_are_no_hard_negatives():
     assert set(coco("hn").losses) == {"infonce", "svlc_negative"}
 
 
+def test_weights_below_zero_are_refused():
+    for name in ("coco", "scenes"):
+        module = importlib.import_module(f"configs.{name}.hp_hn")
+        for weight in ("-1", "nan", "inf"):
+            with pytest.raises(ValueError, match="a number from 0 on"):
+                module.get_config(f"hn_weight={weight}")
+
+
+def test_files_of_positives_are_refused_beside_a_prepared_folder(tmp_path):
+    with pytest.raises(ValueError, match="names a prepared folder"):
+        coco("hp_hn", f"path={tmp_path},replace_hp=replace_hp.jsonl")
+
+
 def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
     steps = 5 * 591_753 // 512
     rates = build.learning_rate(coco("hp_hn", "schedule=svlc_parity"), steps)

@@ -45,7 +45,7 @@ def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
     write_asked(base)
     write_asked(run)
     study.check([base, run], tmp_path, ())
-    with pytest.raises(ValueError, match=r"negclip-0 was trained with another flags"):
+    with pytest.raises(ValueError, match=r"negclip-0 was asked for otherwise: flags"):
         study.check([run], tmp_path, ("--config.steps=4",))
     write_asked(base)  # trained anew
     with pytest.raises(ValueError, match="id of the base"):
@@ -134,7 +134,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     assert "clip_hues-0" in broken.stderr
     other = run()
     assert other.returncode == 2
-    assert "was trained with another flags" in other.stderr
+    assert "was asked for otherwise: flags" in other.stderr
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr

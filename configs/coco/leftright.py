@@ -6,10 +6,10 @@
 Must reproduce that nothing changes ("On Erroneous Agreements of CLIP Image Embeddings", 2024,
 table 5): What'sUp left / right, individual and pairs, A then B: CLIP 50.5 and 1.0, 50.5 and 1.0
 (finetuned without negatives 50.5 and 1.9, 53.9 and 5.9; in print 2.0, which 103 pairs cannot give);
-SigLIP 50.0 and 0.0, 50.0 and 0.0; with
-image_tower=unlocked SigLIP 50.0 and 3.9, 47.1 and 2.0 (table 9). The authors used 4 GPUs. Not yet
-run at full size here; an estimate: five times over 1.2 million images, two texts each, take 8 hours
-of one A100 at 30 % of its bfloat16 peak (SigLIP 11; unlocked 20 and 24).
+SigLIP 50.0 and 0.0, 50.0 and 0.0; with image_tower=unlocked SigLIP 50.0 and 3.9, 47.1 and 2.0
+(table 9). The authors used 4 GPUs. Not yet run at full size here; an estimate: five times over 1.2
+million images, two texts each, take 8 hours of one A100 at 30 % of its bfloat16 peak (SigLIP 11;
+unlocked 20 and 24).
 
 Batch, rate, decay, warmup and epochs are the paper's (appendix B). About one caption in a
 hundred of the authors' data (LLaVA's LCS-558K and DataMix-665K) says left or right; the others have

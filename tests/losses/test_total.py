@@ -54,6 +54,7 @@ def test_a_batch_of_padding_gives_zero_not_nan(batch, gradient, name):
         ({"infoNCE": {"weight": 1.0}}, "unknown loss 'infoNCE'; did you mean 'infonce'"),
         ({"infonce": {"wieght": 1.0}}, "'wieght'; did you mean 'weight'"),
         ({"infonce": {}}, "needs a weight"),
+        ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),
         ({"infonce": {"weight": 1.0, "implementation": "rings"}}, "did you mean 'ring'"),
         ({"infonce": {"weight": 1.0, "implementation": "ring"}}, "mesh"),
         ({"infonce": {"weight": 1.0, "implementation": "chunked"}}, "chunk None"),
