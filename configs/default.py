@@ -106,7 +106,8 @@ def _input() -> ConfigDict:
                 "world_options": {},  # fields of World in the same file -> other values
                 "caption_options": {},  # fields of Style in grammar.py beside it -> other values
                 # ((kind, share), ...): each picture gets a hard image, in which two objects changed
-                # places ("relation") or colours ("attribute"); captions is then 1.
+                # places ("relation") or colours ("attribute"), or one became another, of which the
+                # caption says that there is none ("negation"); captions is then 1.
                 "hard_images": (),
             },
             "records": {

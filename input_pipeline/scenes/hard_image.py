@@ -1,4 +1,5 @@
-"""Hard images: a picture and the same picture with two objects or two colours exchanged.
+"""Hard images: a picture and the same picture with two objects or two colours exchanged, or one
+object replaced.
 
 The captions of the two are counterparts of each other ("X left of Y", "Y left of X"), each false
 for the other picture: what is a hard negative of one is the caption of the other.
@@ -14,7 +15,7 @@ from input_pipeline.scenes.grammar import Caption, Style
 from input_pipeline.scenes.stream import Stream
 from input_pipeline.scenes.world import Scene, World
 
-KINDS = ("relation", "attribute")
+KINDS = ("relation", "attribute", "negation")
 
 _TRIES = 1000  # scenes looked at; of the named worlds two in three do
 _SERIES = 2**40  # from one try to the next: beyond the index of any record
@@ -35,17 +36,18 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
 
     relation   two objects in each other's place; a relation caption and its `contrast.reverse`
     attribute  two colours exchanged; a list caption that says both, and its `contrast.swap`
+    negation   Z replaced by a Y that was not there; "X and no Y", and "X and no Z"
 
     The kind is drawn by `shares` first; then scenes (number `index` of the split, then others) and
     captions until it is possible, so shares are exact. Beyond kind and colours captions follow
-    `style`. Shape-colour pairs that are held out are not made by exchanging colours.
+    `style`. Shape-colour pairs that are held out are not made by a change.
 
     Raises ValueError for a world whose scenes hardly ever allow it.
     """
     stream = Stream(f"{world.id}/{split}/{index}/hard_image")
     total = sum(shares.values())
     kind = list(shares)[stream.weighted([share / total for share in shares.values()])]
-    make = {"relation": _relation, "attribute": _attribute}[kind]
+    make = {"relation": _relation, "attribute": _attribute, "negation": _negation}[kind]
     for attempt in range(_TRIES):
         scene = sample.sample_scene(world, split, index + attempt * _SERIES)
         pair = make(scene, stream, _style_of(style, kind)) if len(scene.objects) > 1 else None
@@ -60,10 +62,8 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
 @functools.cache
 def _style_of(style: Style, kind: str) -> Style:
     """The style with captions of one kind only."""
-    is_relation = float(kind == "relation")
-    return dataclasses.replace(
-        style, negation=0.0, count=0.0, place=0.0, single=0.0, relation=is_relation
-    )
+    shares = {name: float(kind == name) for name in ("relation", "negation")}
+    return dataclasses.replace(style, count=0.0, place=0.0, single=0.0, **shares)
 
 
 def _relation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
@@ -94,6 +94,19 @@ def _attribute(scene: Scene, stream: Stream, style: Style) -> Pair | None:
         return None
     hard_scene = worlds.exchange(scene, i, j, "colour")
     return Pair("attribute", scene, caption, hard_scene, hard_caption)
+
+
+def _negation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
+    caption = grammar.describe(scene, stream, style)
+    said, absent = caption.phrases
+    j = stream.choice([k for k in range(len(scene.objects)) if k != _object(scene, said.shape)])
+    there = scene.objects[j]
+    if (absent.shape, there.colour) in scene.world.held_combinations:
+        return None
+    objects = list(scene.objects)
+    objects[j] = there._replace(shape=absent.shape)
+    hard_caption = caption._replace(phrases=(said, absent._replace(shape=there.shape)))
+    return Pair("negation", scene, caption, scene._replace(objects=tuple(objects)), hard_caption)
 
 
 def _object(scene: Scene, shape: str) -> int:

@@ -11,6 +11,7 @@ from input_pipeline.scenes import world as worlds
 from input_pipeline.sources.scenes import ScenesSource
 
 BOTH = (("relation", 0.7), ("attribute", 0.3))
+ALL = (*BOTH, ("negation", 0.5))
 WORLDS = {
     "mini": {},
     "64": {"world": "scenes-64"},
@@ -42,7 +43,7 @@ def is_true(caption, scene):
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_each_caption_is_true_for_its_own_picture_only(name):
-    source = make_source(name)
+    source = make_source(name, hard_images=ALL)
     kinds = collections.Counter()
     for record, hard in pairs(source):
         main, other = scene_of(record, source), scene_of(hard, source)
@@ -54,7 +55,7 @@ def test_each_caption_is_true_for_its_own_picture_only(name):
         np.testing.assert_array_equal(hard.image, draw.draw(other))
         assert (record.image != hard.image).any()
         kinds[hard.id.rpartition("~")[2]] += 1
-    assert set(kinds) == {"relation", "attribute"}
+    assert set(kinds) == {"relation", "attribute", "negation"}
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,27 @@ def test_only_places_or_only_colours_change():
             )
 
 
+def test_captions_of_a_denial_differ_in_what_is_denied_and_pictures_in_one_shape():
+    for record, hard in pairs(source := make_source(hard_images=(("negation", 1),))):
+        (caption,), (hard_caption,) = record.captions, hard.captions
+        (said, denied), (hard_said, hard_denied) = (
+            text.split(" and no ") for text in (caption, hard_caption)
+        )
+        assert said == hard_said
+        main, other = scene_of(record, source), scene_of(hard, source)
+        ((a, b),) = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
+        assert (a.shape, b) == (hard_denied, a._replace(shape=denied))
+
+
 def test_kinds_come_by_their_shares():
     source = make_source(count=1500, hard_images=(("relation", 2), ("attribute", 1)))
     share = np.mean([source[i].hard_images[0].endswith("~relation") for i in range(1500)])
     assert abs(share - 2 / 3) < 4 * (2 / 9 / 1500) ** 0.5
 
 
-def test_exchanged_colours_never_show_what_is_held_out():
-    source = make_source(count=1500, hard_images=(("attribute", 1),))
+@pytest.mark.parametrize("kind", ["attribute", "negation"])
+def test_a_change_never_shows_what_is_held_out(kind):
+    source = make_source(count=1500, hard_images=((kind, 1),))
     held = source.world.held_combinations
     for _, hard in pairs(source):
         objects = scene_of(hard, source).objects
