@@ -56,7 +56,9 @@ def data(tmp_path_factory):
     (coco / "mixed.json").write_text(json.dumps(mixed))
     files = {
         **{name: coco / f"{name}.json" for name in ("web", "mixed")},
-        **{"coco": coco, "images": coco / "train2014", "pairs": coco / "pairs.jsonl"},
+        "coco": coco,
+        "images": coco / "train2014",
+        "pairs": coco / "pairs.jsonl",
         "negclip": coco / "train_neg_clip.tsv",
         "captions": coco / "captions_train2014.json",
     }

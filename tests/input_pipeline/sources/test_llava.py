@@ -53,7 +53,7 @@ def test_answers_become_captions_as_asked(folder):
         record = training(folder, MIX, answers=answers)[1]
         assert record.captions == captions
         assert "<image>" not in " ".join(record.captions)
-    with pytest.raises(ValueError, match="unknown kind of answers 'all'.*first"):
+    with pytest.raises(ValueError, match=r"unknown kind of answers 'all'.*first"):
         training(folder, answers="all")
 
 
@@ -100,7 +100,7 @@ def test_damage_is_named_by_its_own_file_and_row(folder):
 def test_a_second_file_or_folder_that_is_not_there_is_named(folder):
     with pytest.raises(ValueError, match=r"nothing\.json is no file; annotations is"):
         training(folder, LCS, "nothing.json")
-    with pytest.raises(ValueError, match="no image folder .*nowhere"):
+    with pytest.raises(ValueError, match=r"no image folder .*nowhere"):
         make_source(
             "llava",
             "train",
