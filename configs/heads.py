@@ -170,7 +170,7 @@ CAPTIONS = {
 
 
 def on_captions(args: SimpleNamespace, table: str = "llava") -> ConfigDict:
-    """Towers and data of the ACL 2025 code, before a head is chosen. table: what a .json file is."""
+    """Towers and data of the ACL 2025 code, before a head is chosen; table: what .json is."""
     config = default.get_config()
     with config.unlocked():
         families.use_clip(config, args, args.size)
