@@ -27,21 +27,42 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from launch import study_page  # noqa: E402
 
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
+HEADS = {  # config -> run -> arguments of the config
+    "dcsm": {"dcsm": "", "dcsm_grid": "layout=grid", "dcsm_authors": "mode=authors"},
+    "pacl": {
+        "pacl": "",
+        **{f"pacl_{rope}": f"rope={rope}" for rope in ("feature_1d", "feature_2d")},
+    },
+    "sparc": {"sparc": ""},
+}
 ASKED = "asked.json"  # in the folder of a run
+STORED = "features"  # below the folder of a run that stores them
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
     "c": "the same with ten colours that are hard to tell apart",
+    "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
 }
 
 
 class Run(NamedTuple):
-    """A training run: its folder below OUT, its config, the run it starts from, its seed."""
+    """A run: its folder below OUT, its config, the run it starts from, its seed.
+
+    features: the run whose stored features it trains on.   tool: train | features (which stores
+    those of `base`).
+    """
 
     name: str
     config: str
     base: str = ""
     seed: int = 0
+    features: str = ""
+    tool: str = "train"
+
+    @property
+    def needed(self) -> list[str]:
+        """Names of the runs that must be done before it."""
+        return [name for name in (self.base, self.features) if name]
 
 
 def runs(part: str) -> list[Run]:
@@ -63,6 +84,8 @@ def runs(part: str) -> list[Run]:
             *_hard_positives("", "clip"),
             *_hard_positives("_relations", "relations"),
         ]
+    if part == "d":
+        return _heads()
     bases = {"clip": "", "clip_ft": "clip_hues", "hn": "clip_hues", "hp_hn": "clip_hues"}
     return [Run(f"{name}_hues", f"{name}:world=scenes-hues", base) for name, base in bases.items()]
 
@@ -79,6 +102,25 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
     return [Run(name + suffix, config, base) for name, config in configs.items()]
 
 
+def _heads() -> list[Run]:
+    """Towers with mean pooling, which trains their patch tokens; what heads take of them, stored;
+    heads trained on that. RoPE inside the image tower needs that tower trained, too.
+    """
+    found = [
+        Run("clip_mean", "clip:pooling=mean"),
+        Run("hard_images_mean", "hard_images:pooling=mean", "clip_mean"),
+        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
+    ]
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        for head, variants in HEADS.items():
+            stored = f"features_{head}{suffix}"
+            found.append(Run(stored, head, base, tool="features"))
+            for name, arguments in variants.items():
+                config = f"{head}:{arguments}" if arguments else head
+                found.append(Run(f"{name}{suffix}", config, base, features=stored))
+    return found
+
+
 def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     """Every run of every seed, once; what is started from is never behind what starts from it."""
     chosen = {run.name: run for part in parts for run in runs(part)}
@@ -86,6 +128,7 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
         run._replace(
             name=f"{run.name}-{seed}",
             base=run.base and f"{run.base}-{seed}",
+            features=run.features and f"{run.features}-{seed}",
             seed=seed,
         )
         for run in chosen.values()
@@ -94,15 +137,19 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
-    """What trains a run."""
+    """What makes a run."""
     name, _, arguments = run.config.partition(":")
     arguments = ",".join(filter(None, (arguments, "split=test")))
-    flags = [f"--config.seed={run.seed}"]
+    flags = ["--config", f"configs/scenes/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     flags += [f"--config.init_from={out / run.base}"] if run.base else []
-    return [
-        *(sys.executable, "-m", "vlc_jax.main", "--workdir", str(out / run.name)),
-        *("--config", f"configs/scenes/{name}.py:{arguments}", *flags, *more),
-    ]
+    if run.tool == "features":
+        tool = ["vlc_jax.tools.cache_features", "--out", str(out / run.name / STORED)]
+    else:
+        tool = ["vlc_jax.main", "--workdir", str(out / run.name)]
+    if run.features:
+        flags += ["--config.input.source=features"]
+        flags += [f"--config.input.features.path={out / run.features / STORED}"]
+    return [sys.executable, "-m", *tool, *flags, *more]
 
 
 def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
@@ -123,16 +170,20 @@ def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
 
 def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
     """What makes a run what it is; `id` tells it from another one of the same name."""
-    base = out / run.base / ASKED
-    started_from = json.loads(base.read_text())["id"] if run.base and base.exists() else None
     return {
         "config": run.config,
         "seed": run.seed,
         "base": run.base,
-        "id of the base": started_from,
+        "id of the base": _id(run.base, out),
         "flags": list(more),
         "id": uuid.uuid4().hex,
+        **({"id of the features": _id(run.features, out)} if run.features else {}),
     }
+
+
+def _id(name: str, out: Path) -> str | None:
+    path = out / name / ASKED
+    return json.loads(path.read_text())["id"] if name and path.exists() else None
 
 
 class Study:
@@ -179,13 +230,13 @@ class Study:
         """A run whose base is done; waits for one if there will be one."""
         with self.changed:
             while True:
-                for run in [run for run in self.todo if run.base in self.failed]:
+                for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
                     self.todo.remove(run)
                     self.failed.append(run.name)
                 if not self.todo:
                     return None
                 for run in self.todo:
-                    if not run.base or (self.out / run.base / "DONE").exists():
+                    if all((self.out / name / "DONE").exists() for name in run.needed):
                         self.todo.remove(run)
                         return run
                 self.changed.wait()
@@ -217,6 +268,8 @@ def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> boo
             check=False,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
+    if run.tool != "train" and done.returncode == 0:
+        (folder / "DONE").touch()
     return done.returncode == 0
 
 
