@@ -46,7 +46,8 @@ PARTS = {
 
 
 class Run(NamedTuple):
-    """A run: its folder below OUT, its config, the run it starts from, its seed.
+    """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run it starts from,
+    its seed.
 
     features: the run whose stored features it trains on.   tool: train | features (which stores
     those of `base`).
@@ -139,8 +140,9 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """What makes a run."""
     name, _, arguments = run.config.partition(":")
-    arguments = ",".join(filter(None, (arguments, "split=test")))
-    flags = ["--config", f"configs/scenes/{name}.py:{arguments}", f"--config.seed={run.seed}"]
+    if "/" not in name:
+        name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
+    flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     flags += [f"--config.init_from={out / run.base}"] if run.base else []
     if run.tool == "features":
         tool = ["vlc_jax.tools.cache_features", "--out", str(out / run.name / STORED)]

@@ -29,10 +29,10 @@ from ml_collections import ConfigDict
 from configs import arguments, default, families
 from configs.coco import clip_ft
 
-# the paper's architecture, pixels; losses without negatives and with them
-FAMILIES = {
-    "clip": ("L/14-336", 336, "infonce", "negclip"),
-    "siglip": ("SigLIP-L/16-256", 384, "sigmoid", "sigmoid_negatives"),
+FAMILIES = {"clip": ("L/14-336", 336), "siglip": ("SigLIP-L/16-256", 384)}  # the paper's, pixels
+LOSSES = {  # without negatives and with them
+    "clip": {"none": "infonce", "leftright": "negclip"},
+    "siglip": {"none": "sigmoid", "leftright": "sigmoid_negatives"},
 }
 ARGUMENTS = {
     **clip_ft.ARGUMENTS,
@@ -55,11 +55,22 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return make(arguments.parse(argument, **ARGUMENTS))
 
 
-def make(args: SimpleNamespace) -> ConfigDict:
+def check(args: SimpleNamespace) -> SimpleNamespace:
+    """The same arguments. Raises ValueError for a value that is none of its choices."""
     for name, known in CHOICES.items():
         if getattr(args, name) not in known:
             raise ValueError(f"{name} is {' or '.join(known)}; got {getattr(args, name)!r}")
-    variant, size, *losses = FAMILIES[args.family]
+    return args
+
+
+def loss(args: SimpleNamespace) -> str:
+    """Its name: that of the family, with negatives or without."""
+    return LOSSES[args.family][args.negatives]
+
+
+def make(args: SimpleNamespace) -> ConfigDict:
+    check(args)
+    variant, size = FAMILIES[args.family]
     args.variant = args.variant or variant
     config = default.get_config()
     with config.unlocked():
@@ -68,9 +79,8 @@ def make(args: SimpleNamespace) -> ConfigDict:
         if args.path.endswith(".json"):
             families.read(config, families.source_of(args.path, args.image_folder, "llava"))
             config.input.llava.answers = args.answers
-        has_negatives = args.negatives == "leftright"
-        config.losses = ConfigDict({losses[has_negatives]: default.loss(weight=1.0)})
-        if has_negatives:
+        config.losses = ConfigDict({loss(args): default.loss(weight=1.0)})
+        if args.negatives == "leftright":
             families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
         config.model.remat = True
         config.optimizer.learning_rate = 5e-6

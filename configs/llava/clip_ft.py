@@ -1,7 +1,7 @@
 """CLIP or SigLIP finetuned on the answers of LLaVA's conversations, the image tower locked.
 
-  python -m vlc_jax.main --workdir runs/llava_ft --config \\
-    configs/llava/clip_ft.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
+  python -m vlc_jax.main --workdir runs/llava_ft \\
+    --config configs/llava/clip_ft.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
 
 The control of configs/coco/leftright.py, which differs in its negatives alone. Must reproduce the
 rows "finetuning" of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision

@@ -1,9 +1,9 @@
 """PACL on a locked CLIP: the patches of an image are weighed by the text before they are compared.
 
-  python -m vlc_jax.main --workdir runs/pacl --config \\
-    configs/llava/pacl.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
-  python -m vlc_jax.main --workdir runs/pacl_rope --config \\
-    configs/llava/pacl.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
+  python -m vlc_jax.main --workdir runs/pacl \\
+    --config configs/llava/pacl.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
+  python -m vlc_jax.main --workdir runs/pacl_rope \\
+    --config configs/llava/pacl.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025),
 table on token usage. Must reproduce What'sUp, individual and pairs, A left / right, A on / under, B

@@ -1,7 +1,7 @@
 """SPARC on a locked CLIP: every token of a caption picks its patches.
 
-  python -m vlc_jax.main --workdir runs/sparc --config \\
-    configs/llava/sparc.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
+  python -m vlc_jax.main --workdir runs/sparc \\
+    --config configs/llava/sparc.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
 
 The row "multiple text tokens" of the table in configs/llava/pacl.py, with rope=feature_1d: must
 reproduce What'sUp, individual and pairs, A left / right 48.1 and 0.0, A on / under 50.0 and 2.9, B

@@ -4,33 +4,32 @@
   python -m vlc_jax.main --config configs/scenes/leftright.py:family=siglip --workdir runs/lr_siglip
 
 Half of the captions say where an object is, so that they have a negative. Arguments: those of
-configs/finetuning.py; family=clip|siglip; image_tower=locked (the paper's choice) or unlocked. Held
-against configs/scenes/clip_ft.py on scenes_whatsup and scenes_relation_swap; the papers found no
-effect on What'sUp (configs/coco/leftright.py has their numbers).
+configs/finetuning.py; family=clip|siglip; image_tower=locked (the paper's choice) or unlocked;
+negatives=leftright, or none, against which it is held on scenes_whatsup and scenes_relation_swap;
+the papers found no effect on What'sUp (configs/coco/leftright.py has their numbers).
 """
 
 from ml_collections import ConfigDict
 
 from configs import default, finetuning
+from configs.coco import leftright
 from configs.scenes import siglip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = finetuning.parse(argument, family="clip", image_tower="locked")
-    for name, known in (("family", ("clip", "siglip")), ("image_tower", ("locked", "unlocked"))):
-        if getattr(args, name) not in known:
-            raise ValueError(f"{name} is {' or '.join(known)}; got {getattr(args, name)!r}")
+    args = leftright.check(
+        finetuning.parse(argument, family="clip", image_tower="locked", negatives="leftright")
+    )
     config = finetuning.get_config(args)
     with config.unlocked():
-        loss = "negclip"
         if args.family == "siglip":
-            loss = "sigmoid_negatives"
             config.pretrain = siglip.get_config(f"world={args.world}")
             config.logit_scale_max = config.pretrain.logit_scale_max
             config.model.update(config.pretrain.model)
-        config.losses = ConfigDict({loss: default.loss(weight=1.0)})
+        config.losses = ConfigDict({leftright.loss(args): default.loss(weight=1.0)})
         config.input.scenes.caption_options.update({**finetuning.CAPTIONS, "place": 0.5})
-        finetuning.use_negatives(config, left_right=1.0)
+        if args.negatives == "leftright":
+            finetuning.use_negatives(config, left_right=1.0)
         if args.image_tower == "locked":
             config.optimizer.multipliers = (("image/.*", 0.0),)
     return config
