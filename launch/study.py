@@ -46,8 +46,8 @@ PARTS = {
 
 
 class Run(NamedTuple):
-    """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run it starts from,
-    its seed.
+    """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run that it
+    starts from, its seed.
 
     features: the run whose stored features it trains on.   tool: train | features (which stores
     those of `base`).

@@ -7,7 +7,7 @@ A file for the tagger "precomputed:FILE" is written by
 
   python -m input_pipeline.text.taggers spacy:en_core_web_sm captions.json tags.jsonl
 
-from a JSON list of captions.
+from a JSON list of captions, or from all captions of a folder that input_pipeline.prepare wrote.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ import numpy as np
 from input_pipeline.record import DataError
 from input_pipeline.scenes import grammar
 from input_pipeline.scenes import world as worlds
+from input_pipeline.sources import shards
 from input_pipeline.text.generator import Tagged, Tagger, Token
 
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
@@ -233,6 +234,16 @@ def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def _captions(path: Path) -> Iterable[str]:
+    if path.is_dir():
+        source = shards.ShardsSource(path=path)
+        return (caption for index in range(len(source)) for caption in source[index].captions)
+    texts = json.loads(path.read_text("utf-8"))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{path} holds no JSON list of captions")
+    return texts
+
+
 TAGGERS: dict[str, Callable[[str], Tagger]] = {
     "spacy": SpacyTagger,
     "precomputed": PrecomputedTagger,
@@ -252,10 +263,7 @@ def main() -> int:
         return 2
     spec, captions, out = sys.argv[1:]
     try:
-        texts = json.loads(Path(captions).read_text("utf-8"))
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise DataError(f"{captions} holds no JSON list of captions")
-        write_tags(Path(out), make_tagger(spec), texts)
+        write_tags(Path(out), make_tagger(spec), _captions(Path(captions)))
     except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 3

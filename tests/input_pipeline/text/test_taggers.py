@@ -9,10 +9,12 @@ import sys
 import numpy as np
 import pytest
 
+from input_pipeline import writer
 from input_pipeline.record import DataError
 from input_pipeline.scenes import grammar, sample
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.stream import Stream
+from input_pipeline.sources.scenes import ScenesSource
 from input_pipeline.text import taggers
 from input_pipeline.text.negatives import NEGATIVES
 from input_pipeline.text.taggers import make_tagger, write_tags
@@ -94,6 +96,17 @@ def test_the_command_writes_the_file(tmp_path):
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(make_tagger(f"precomputed:{files[1]}")("a red circle").tokens) == 3
+
+
+def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path, monkeypatch):
+    source = ScenesSource(count=6, captions=2)
+    writer.prepare(source, tmp_path / "shards", size=40)
+    words = ["taggers", "scenes:scenes-mini", str(tmp_path / "shards"), str(tmp_path / "tags")]
+    monkeypatch.setattr(sys, "argv", words)
+    assert taggers.main() == 0
+    tags = make_tagger(f"precomputed:{tmp_path / 'tags'}")
+    texts = [text for index in range(6) for text in source[index].captions]
+    assert [tags(text) for text in texts] == [make_tagger(words[1])(text) for text in texts]
 
 
 @pytest.mark.parametrize(
