@@ -50,6 +50,8 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         frozen = {}  # evaluation reads them again when it needs them
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
+    if isinstance(task.tokenizer, input_pipeline.TextVectors):
+        fingerprints["vectors"] = task.tokenizer.fingerprint
     workdir.check_data(fingerprints, allow_change)
     feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)
