@@ -230,6 +230,10 @@ def _text() -> ConfigDict:
                 "eos_token": "</s>",
                 "pad_token": "</s>",
             },
+            # No tokens: vectors that a sentence encoder gave, X.npy or X.safetensors with the texts
+            # beside it (python -m vlc_jax.tools.embed_text). config.model.text then has the fields
+            # of vlc_jax/models/vectors.py.
+            "vectors": {"path": ""},
         }
     )
 

@@ -26,6 +26,7 @@ from input_pipeline.text.folder import vocabulary as folder_vocabulary
 from input_pipeline.text.marks import MarkingTokenizer
 from input_pipeline.text.noun_phrases import NounPhrases
 from input_pipeline.text.tokenizers import Tokenizer
+from input_pipeline.text.vectors import TextVectors
 
 __all__ = [
     "NORMALISATIONS",
@@ -40,6 +41,7 @@ __all__ = [
     "NounPhrases",
     "Record",
     "Source",
+    "TextVectors",
     "Texts",
     "Tokenizer",
     "folder_vocabulary",
@@ -62,9 +64,11 @@ def make_source(name: str, split: str, **options: Any) -> Source:
     return choice.build("source", SOURCES, name, split=split, **options)
 
 
-def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer:
-    """The tokenizer of this name (table `text.TOKENIZERS`) with its own options.
+def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
+    """The tokenizer of this name (table `text.TOKENIZERS`) with its own options; of "vectors",
+    what reads vectors of texts from a file.
 
-    Raises ValueError for an unknown name, an unknown option or a file that does not fit.
+    Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
+    for vectors that cannot be used.
     """
     return choice.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)

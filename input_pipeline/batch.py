@@ -1,14 +1,16 @@
 """THE batch contract: host-local numpy arrays, fixed shapes, ready for `sharding.put_batch`.
 
   image          uint8   (batch, height, width, 3)       RGB, normalised on the device
-  text           int32   (batch, length)                 token ids, padded
+  text           int32   (batch, length)                 token ids, padded; or vectors, see below
   id             uint64  (batch,)                        hash of the record's id
   mask           bool    (batch,)                        False on rows that only fill the batch
 Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
-Where features of frozen towers were stored, they take the place of `image` and go beside token ids,
-in float32, float16 or bfloat16:
+Where the vectors of texts come from a file (text/vectors.py), they are float32 and (batch, width),
+(batch, negatives, width), (batch, positives, width).
+Where features of frozen towers were stored, they take the place of `image` and go beside `text`, in
+float32, float16 or bfloat16:
   image_pooled   (batch, embed)   image_tokens  (batch, patches, width)
   text_pooled    (batch, embed)   text_tokens   (batch, length, width)
   negative_text_pooled (batch, negatives, embed), ..., positive_text_tokens likewise
@@ -23,20 +25,21 @@ from input_pipeline.record import DataError
 Batch = dict[str, np.ndarray]
 
 FLOATS = ("float32", "float16", "bfloat16")
+TEXT = ("int32", "float32")
 CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of axes
     "image": (("uint8",), 4),
     "image_pooled": (FLOATS, 2),
     "image_tokens": (FLOATS, 3),
-    "text": (("int32",), 2),
+    "text": (TEXT, 2),
     "text_pooled": (FLOATS, 2),
     "text_tokens": (FLOATS, 3),
     "id": (("uint64",), 1),
     "mask": (("bool",), 1),
-    "negative_text": (("int32",), 3),
+    "negative_text": (TEXT, 3),
     "negative_mask": (("bool",), 2),
     "negative_text_pooled": (FLOATS, 3),
     "negative_text_tokens": (FLOATS, 4),
-    "positive_text": (("int32",), 3),
+    "positive_text": (TEXT, 3),
     "positive_mask": (("bool",), 2),
     "positive_text_pooled": (FLOATS, 3),
     "positive_text_tokens": (FLOATS, 4),

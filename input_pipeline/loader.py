@@ -24,6 +24,7 @@ from input_pipeline.text import contrasts
 from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.noun_phrases import NounPhrases
 from input_pipeline.text.tokenizers import Tokenizer
+from input_pipeline.text.vectors import TextVectors
 from input_pipeline.workers import WorkerStream
 
 _ENDLESS = 2**48  # steps; grain wants a length
@@ -41,7 +42,7 @@ class Batches:
     def __init__(
         self,
         examples: Examples,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | TextVectors,
         *,
         batch_size: int,
         process_index: int,
@@ -115,7 +116,7 @@ class Batches:
         if not count:
             return {}
         filled = [text for row in texts for text in (*row, *[""] * (count - len(row)))]
-        tokens = self.tokenizer(filled).reshape(self.rows, count, self.tokenizer.context_length)
+        tokens = self.tokenizer(filled).reshape(self.rows, count, -1)
         mask = np.array([text != "" for text in filled]).reshape(self.rows, count)
         return {f"{kind}_text": tokens, f"{kind}_mask": mask}
 
@@ -218,7 +219,7 @@ class Loader:
 
 def make_train(
     source: Source,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | TextVectors,
     image_transform: ImageTransform,
     *,
     batch_size: int,

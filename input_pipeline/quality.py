@@ -17,6 +17,7 @@ from input_pipeline.record import DataError, Record, Source
 from input_pipeline.text import contrasts
 from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.tokenizers import Tokenizer
+from input_pipeline.text.vectors import TextVectors
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
 _UNKNOWN_WARNING = 0.05  # share of words outside the vocabulary that is worth a line
@@ -112,7 +113,7 @@ def histogram(counts: collections.Counter[int], lines: int = 10) -> list[str]:
 
 def inspect(
     source: Source,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | TextVectors | None = None,
     image_transform: ImageTransform | None = None,
     *,
     count: int | None = None,
@@ -162,7 +163,7 @@ def inspect(
 
 def preview(
     source: Source,
-    tokenizer: Tokenizer | None,
+    tokenizer: Tokenizer | TextVectors | None,
     image_transform: ImageTransform | None,
     count: int = 256,
     max_bad_share: float = 0.01,
@@ -193,7 +194,7 @@ def _count(
     record: Record,
     pixels: np.ndarray,
     texts: list[str],
-    tokenizer: Tokenizer | None,
+    tokenizer: Tokenizer | TextVectors | None,
 ) -> None:
     report.captions += len(texts)
     report.words.update(len(text.split()) for text in texts)
@@ -202,7 +203,9 @@ def _count(
     report.with_positives += any(record.positives)
     if tokenizer is None:
         return
-    tokens = tokenizer(texts)
+    tokens = tokenizer(texts)  # of vectors: whether they are there
+    if isinstance(tokenizer, TextVectors):
+        return
     report.context_length = tokenizer.context_length
     report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
     if hasattr(tokenizer, "unk_id"):

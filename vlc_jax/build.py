@@ -26,12 +26,16 @@ from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import flops, lora
 
+# What of config.model features of an image depend on, and those of texts besides.
+OF_IMAGE = ("variant", "activation", "epsilon", "dtype", "image")
+OF_TEXT = ("vocab_size", "text")
+
 
 class Task(NamedTuple):
     """What training and evaluation share."""
 
     mesh: Mesh
-    tokenizer: input_pipeline.Tokenizer
+    tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors
     model: nn.Module
     normalise: Callable[[Array], Array]
 
@@ -55,14 +59,17 @@ def task(config: ConfigDict) -> Task:
     check_frozen(config)
     mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
     words = tokenizer(config)
-    net = model(config, words.eos_id)
-    check_vocabulary(words, net.text.vocab_size)
+    net = model(config, words)
+    if not isinstance(words, input_pipeline.TextVectors):
+        check_vocabulary(words, net.text.vocab_size)
     return Task(mesh, words, net, normaliser(config.input.normalisation))
 
 
-def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer:
-    """The configured tokenizer."""
+def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer | input_pipeline.TextVectors:
+    """The configured tokenizer, or what reads vectors of texts from a file."""
     name, marks = config.text.tokenizer, config.text.marks
+    if name == "vectors" and marks.words:
+        raise UsageError("config.text.marks marks tokens, and a vector of a text has none")
     with usage_errors():
         plain = input_pipeline.make_tokenizer(
             name, config.text.context_length, **_options(config.text, name)
@@ -70,15 +77,16 @@ def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer:
         return input_pipeline.MarkingTokenizer(plain, **marks) if marks.words else plain
 
 
-def model(config: ConfigDict, eos_id: int) -> nn.Module:
-    """The configured model for texts that end with `eos_id`."""
+def model(
+    config: ConfigDict, words: input_pipeline.Tokenizer | input_pipeline.TextVectors
+) -> nn.Module:
+    """The configured model for texts that are given as `words` gives them."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
-    return models.build(
-        **overrides,
-        image_size=config.input.image_size,
-        context_length=config.text.context_length,
-        eos_id=eos_id,
-    )
+    if isinstance(words, input_pipeline.TextVectors):
+        of_text = {"vector_width": words.width}
+    else:
+        of_text = {"context_length": config.text.context_length, "eos_id": words.eos_id}
+    return models.build(**overrides, **of_text, image_size=config.input.image_size)
 
 
 def check_frozen(config: ConfigDict) -> None:
@@ -155,19 +163,26 @@ def image_transform(
 
 
 def feature_facts(config: ConfigDict, task: Task) -> dict[str, Any]:
-    """All that stored features depend on beside the weights and the records."""
+    """All that stored features of the frozen towers depend on beside weights and records: of the
+    text nothing, where only the image tower is frozen.
+    """
     image, text = task.model.head.wanted
-    return {
+    fields = config.model.to_dict()
+    facts = {
+        "frozen": sorted(config.frozen),
         "image_size": config.input.image_size,
         "crop": image_transform(config, is_training=False).crop,
         "interpolation": config.input.interpolation,
         "normalisation": config.input.normalisation,
-        "tokenizer": task.tokenizer.fingerprint,
-        "context_length": config.text.context_length,
-        "model": config.model.to_dict() | {"name": "", "head": {}},
+        "model": {key: fields[key] for key in OF_IMAGE},
         "image": image._asdict(),
-        "text": text._asdict(),
     }
+    if "text" in config.frozen:
+        facts["model"] |= {key: fields[key] for key in OF_TEXT}
+        facts["tokenizer"] = task.tokenizer.fingerprint
+        facts["context_length"] = config.text.context_length
+        facts["text"] = text._asdict()
+    return facts
 
 
 def check_features(source: Source, facts: dict[str, Any]) -> None:
@@ -324,9 +339,10 @@ def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
     """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
     negatives, positives = config.input.negatives, config.input.positives
     texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
-    if config.input.source == "features":
-        return 0  # no tower is run
     frozen = list(config.frozen)
+    if config.input.source == "features":  # of frozen towers, which are not run
+        is_live = "text" not in frozen
+        return 3 * texts * flops.text_tower(model.text) if is_live else 0
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))
         trained = {name: part for name, part in params.items() if name not in frozen}

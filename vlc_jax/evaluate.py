@@ -16,7 +16,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 from PIL import Image
 
-from input_pipeline import benchmarks
+from input_pipeline import TextVectors, benchmarks
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
@@ -57,14 +57,18 @@ class Evaluation:
         )
 
     def read(self) -> None:
-        """Opens every benchmark and decodes its first pictures: a wrong option, a missing file or
-        a damaged picture shows before training.
+        """Opens every benchmark and decodes its first pictures: a wrong option, a missing file, a
+        damaged picture or a text without a vector shows before training.
         """
+        tokenizer = self.task.tokenizer
         for name in self.config.evals:
-            for case in self._read(name).cases[: self.config.input.preview]:
-                with of_benchmark(name):
+            benchmark = self._read(name)
+            with of_benchmark(name):
+                for case in benchmark.cases[: self.config.input.preview]:
                     for image in case.images:
                         self._functions.transform(image, None)
+                if isinstance(tokenizer, TextVectors):
+                    tokenizer.require(benchmark.texts)
 
     def into(self, folder: str) -> "Evaluation":
         """The same, with its results in that folder of the workdir."""
@@ -127,15 +131,7 @@ class Evaluation:
 
     def _read(self, name: str) -> Benchmark:
         if name not in self._benchmarks:
-            reader, _ = evaluators.lookup(name)
-            known = evaluators.protocol_options(name)
-            options = {k: v for k, v in self.config.evals[name].items() if k not in known}
-            if reader in SOURCE_READERS and "source" not in options:
-                options = {**build.source_options(self.config), **options}
-            try:
-                self._benchmarks[name] = benchmarks.READERS[reader](**options)
-            except (TypeError, ValueError) as error:
-                raise UsageError(f"config.evals.{name}: {error}") from error
+            self._benchmarks[name] = read_benchmark(self.config, name)
         return self._benchmarks[name]
 
     def _finished(self, name: str, step: int) -> dict[str, Any] | None:
@@ -164,6 +160,19 @@ class Evaluation:
     def _check_stop(self) -> None:
         if sharding.any_process(self.stop.is_set):
             raise PreemptedError(self.stop.name or "another process")
+
+
+def read_benchmark(config: ConfigDict, name: str) -> Benchmark:
+    """The cases of a benchmark of config.evals. Raises UsageError for a wrong option."""
+    reader, _ = evaluators.lookup(name)
+    known = evaluators.protocol_options(name)
+    options = {k: v for k, v in config.evals[name].items() if k not in known}
+    if reader in SOURCE_READERS and "source" not in options:
+        options = {**build.source_options(config), **options}
+    try:
+        return benchmarks.READERS[reader](**options)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"config.evals.{name}: {error}") from error
 
 
 class _Functions:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from input_pipeline import TextVectors
 from vlc_jax import build, sharding, specification, weights
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
@@ -28,7 +29,8 @@ def imported(
     """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
 
     shapes: of all parameters of the model. From where its head is not, the two towers are taken
-    alone: a logit scale is made for one kind of score.
+    alone: a logit scale is made for one kind of score. From where texts are no vectors, and here
+    they are, or the other way round, the image tower is taken alone.
 
     Raises UsageError if what is known of them (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
@@ -37,6 +39,8 @@ def imported(
     if (source / "checkpoints").is_dir() or (source / "env.json").exists():
         return _of_workdir(source, config, task, shapes)
     specification.check_files(config, task, source)
+    if specification.reads_vectors(task.model):
+        return weights.load(source, {"image": shapes["image"]}, architecture(task.model))[0]
     params, _ = weights.load(source, _without_head(shapes), architecture(task.model))
     return _towers(params) if task.model.has_head else params
 
@@ -53,9 +57,7 @@ def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: st
     """Raises UsageError if `params` of `source` lack a part of the model."""
     lacking = sorted(shapes.keys() - params.keys())
     if lacking:
-        raise UsageError(
-            f"{source} has the towers, but no {', '.join(lacking)} of this model: train it first"
-        )
+        raise UsageError(f"{source} has no {', '.join(lacking)} of this model: train it first")
 
 
 def check_exists(config: ConfigDict, workdir: Path) -> None:
@@ -68,16 +70,19 @@ def check_exists(config: ConfigDict, workdir: Path) -> None:
 def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
     saved = saved_config(path)
     tokenizer = build.tokenizer(saved)
-    model = build.model(saved, tokenizer.eos_id)
+    model = build.model(saved, tokenizer)
     mesh = sharding.make_mesh(data=-1, fsdp=1)  # every process reads all of it
     other = Task(mesh, tokenizer, model, build.normaliser(saved.input.normalisation))
-    specification.check_tokenizer(config, task, tokenizer.vocabulary(), path)
+    are_vectors = isinstance(tokenizer, TextVectors), specification.reads_vectors(task.model)
+    if not any(are_vectors):
+        specification.check_tokenizer(config, task, tokenizer.vocabulary(), path)
     specification.check_facts(config, task, specification.facts(saved, other), path)
     found = newest(saved, other, path)
     logging.info("weights of %s, step %d", path, found.step)
     params = jax.tree.map(np.asarray, found.params)
-    has_same_head = saved.model.name == config.model.name
-    if not has_same_head:
+    if len(set(are_vectors)) > 1:
+        params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
+    elif saved.model.name != config.model.name:
         params, shapes = _towers(params), _towers(shapes)
     try:
         return weights.fitted(params, shapes, architecture(task.model))
@@ -90,7 +95,7 @@ def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _towers(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: params[name] for name in ("image", "text")}
+    return {name: params[name] for name in ("image", "text") if name in params}
 
 
 def _warn(event: str, **facts: Any) -> None:
@@ -159,8 +164,9 @@ def frozen_params(config: ConfigDict, task: Task) -> tuple[Any, dict[str, str]]:
         _check_adapter(config, task, shapes)
     params = imported(config, task, shapes)
     if config.frozen:
-        params = {name: params[name] for name in config.frozen}
-        shapes = {name: shapes[name] for name in config.frozen}
+        shapes = {name: shapes[name] for name in config.frozen if name in shapes}
+    require_all(params, shapes, config.init_from)
+    params = {name: params[name] for name in shapes}
     digest = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
         digest.update(name.encode())
@@ -190,6 +196,6 @@ def architecture(model: nn.Module) -> weights.Architecture:
     """What formats of weights must know of a model beside its shapes."""
     return weights.Architecture(
         patch_size=model.image.patch_size or 0,
-        heads={"image": model.image.heads, "text": model.text.heads},
+        heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},
         may_cut_text=specification.may_cut_text(model),
     )

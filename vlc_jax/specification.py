@@ -17,6 +17,7 @@ from input_pipeline import image as image_ops
 from vlc_jax import build, weights
 from vlc_jax.build import Task
 from vlc_jax.errors import UsageError
+from vlc_jax.models.vectors import VectorTower
 
 # Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
 MAX_SPARE_ROWS = 1024
@@ -25,18 +26,25 @@ MAX_DIFFERING = 0.01
 
 
 def facts(config: ConfigDict, task: Task) -> dict[str, Any]:
-    """What weights trained with this config would say of themselves; keys of `facts.FIELDS`."""
+    """What weights trained with this config would say of themselves; keys of `facts.FIELDS`. Where
+    texts are vectors, they say nothing of text.
+    """
     image, text = task.model.image, task.model.text
     mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
-    return {
+    of_image = {
         "image_activation": image.activation,
-        "text_activation": text.activation,
         "image_epsilon": image.epsilon,
-        "text_epsilon": text.epsilon,
         "mean": mean,
         "std": std,
         "interpolation": config.input.interpolation,
         "crop": build.image_transform(config, is_training=False).crop,
+    }
+    if reads_vectors(task.model):
+        return of_image
+    return {
+        **of_image,
+        "text_activation": text.activation,
+        "text_epsilon": text.epsilon,
         "context_length": text.context_length,
         "vocab_size": text.vocab_size,
         **_text_facts(task),
@@ -45,10 +53,11 @@ def facts(config: ConfigDict, task: Task) -> dict[str, Any]:
 
 def check_files(config: ConfigDict, task: Task, path: str | Path) -> None:
     """Raises UsageError if the files beside the weights at `path` contradict the config."""
-    folder = weights.facts.folder(path)
-    with build.usage_errors():
-        vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
-    check_tokenizer(config, task, vocabulary, path)
+    if not reads_vectors(task.model):
+        folder = weights.facts.folder(path)
+        with build.usage_errors():
+            vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+        check_tokenizer(config, task, vocabulary, path)
     check_facts(config, task, weights.facts.read(path), path)
 
 
@@ -59,7 +68,7 @@ def check_facts(
     where it is set.
     """
     ours = facts(config, task)
-    if may_cut_text(task.model) and "context_length" in theirs:
+    if "context_length" in ours.keys() & theirs.keys() and may_cut_text(task.model):
         ours["context_length"] = max(ours["context_length"], theirs["context_length"])
     differing = [
         f"{name} is {theirs[name]}, here {ours[name]} ({_field(config, name)})"
@@ -116,7 +125,14 @@ def _text_facts(task: Task) -> dict[str, Any]:
 
 def may_cut_text(model: nn.Module) -> bool:
     """Whether a text never reads what follows its end."""
+    if reads_vectors(model):
+        return False
     return model.text.is_causal and model.text.pooling == "eos"
+
+
+def reads_vectors(model: nn.Module) -> bool:
+    """Whether texts come as vectors from a file, and no text tower reads them."""
+    return isinstance(model.text, VectorTower)
 
 
 def _field(config: ConfigDict, fact: str) -> str:

@@ -51,6 +51,8 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
     fingerprints |= {"noun_phrases": phrases.version} if phrases else {}
+    if isinstance(task.tokenizer, input_pipeline.TextVectors):
+        fingerprints["vectors"] = task.tokenizer.fingerprint
     workdir.check_data(fingerprints, allow_change)
     feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)

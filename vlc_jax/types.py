@@ -23,7 +23,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 Image = UInt8[Array, "batch height width channels"]
-Tokens = Int[Array, "batch length"]
+Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
 
 
 class Wanted(NamedTuple):

@@ -41,3 +41,20 @@ class Benchmark:
     version: str
     classes: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
+
+    @property
+    def prompts(self) -> list[str]:
+        """Every class in every template, those of a class side by side."""
+        templates = self.templates or ("{}",)
+        return [template.format(name) for name in self.classes for template in templates]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts that a model is asked about, each once."""
+        of_cases = (
+            text
+            for case in self.cases
+            for text in (*case.captions, case.meta.get("positive"))
+            if text is not None
+        )
+        return list(dict.fromkeys([*self.prompts, *of_cases]))

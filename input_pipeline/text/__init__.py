@@ -1,10 +1,10 @@
-"""Strings -> token ids. Name -> tokenizer class; `input_pipeline.make_tokenizer` builds one."""
+"""Strings -> token ids, or vectors. Name -> what `input_pipeline.make_tokenizer` builds."""
 
 from collections.abc import Callable
 
-from input_pipeline.text import clip_bpe, tokenizers
+from input_pipeline.text import clip_bpe, tokenizers, vectors
 
-TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer]] = {
+TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer | vectors.TextVectors]] = {
     "bytes": tokenizers.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
     "digits": tokenizers.digits_tokenizer,
@@ -12,5 +12,6 @@ TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer]] = {
     "scenes": tokenizers.scenes_tokenizer,
     "sentencepiece": tokenizers.SentencePieceTokenizer,
     "siglip": tokenizers.siglip_tokenizer,
+    "vectors": vectors.text_vectors,
     "words": tokenizers.WordTokenizer,
 }

@@ -65,8 +65,7 @@ def class_scorer(
 ) -> Callable[[ImageFeatures], Float[np.ndarray, "images classes"]]:
     """A function from image features to one score per class, prompts already embedded."""
     templates = benchmark.templates or ("{}",)
-    prompts = [template.format(name) for name in benchmark.classes for template in templates]
-    texts = scorer.embed_texts(prompts)
+    texts = scorer.embed_texts(benchmark.prompts)
     if texts.tokens is None:
         pooled = _unit(np.asarray(texts.pooled, np.float32))
         mean = pooled.reshape(len(benchmark.classes), len(templates), -1).mean(axis=1)

@@ -9,8 +9,9 @@ them as negatives (duplicates="keep"); "mask" leaves them out.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import errors
 
@@ -70,8 +71,12 @@ def members(
     )
 
 
-def name(text: Int[Array, "*texts length"]) -> UInt32[Array, "*texts 2"]:
-    """Two 32-bit hashes of the token ids of each text: sums of a mix of token and position."""
+def name(
+    text: Int[Array, "*texts length"] | Float[Array, "*texts width"],
+) -> UInt32[Array, "*texts 2"]:
+    """Two 32-bit hashes of each text: sums of a mix of token, or bits of a vector, and position."""
+    if jnp.issubdtype(text.dtype, jnp.floating):
+        text = jax.lax.bitcast_convert_type(text.astype(jnp.float32), jnp.int32)
 
     def mix(x: Array) -> Array:  # the finaliser of MurmurHash3 (Appleby, public domain)
         x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)

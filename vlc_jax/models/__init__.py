@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from vlc_jax import errors
-from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, variants, vit
+from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, variants, vectors, vit
 
 # The head makes the model: what scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
@@ -33,6 +33,7 @@ CHOICES = {
     "positions": ("learned", "sincos2d"),
     "rope": ("none", "qk_2d"),
     "dtype": ("float32", "bfloat16", "float16"),
+    "connector": vectors.CONNECTORS,
 }
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
 
@@ -41,18 +42,22 @@ def build(
     name: str = "clip",
     variant: str = "mini",
     head: Mapping[str, Any] | None = None,
+    vector_width: int | None = None,
     **overrides: Any,
 ) -> clip.CLIP:
     """The model `name` with the sizes of `variant` (variants.VARIANTS), some of them overridden.
 
     name: of its head, a key of HEADS; "clip" for the dot product of pooled features, which is
     SigLIP's, too.   head: fields of that head.
+    vector_width: texts are vectors of this width (models.vectors), and `text` has the fields of
+    that tower; None: they are token ids.
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are float32 always.
 
         build("clip", "B/32", dtype="bfloat16", remat=True)
         build("clip", "mini", vocab_size=76, image={"pooling": "mean", "depth": 4})
+        build("pacl", "L/14-336", vector_width=4096, text={"connector": "llm2clip"})
 
     Raises UsageError for an unknown name, variant, override or value.
     """
@@ -63,24 +68,63 @@ def build(
         if key in SHORT:
             for part in SHORT[key]:
                 options[part][key] = value
+    if vector_width is not None:
+        options["text"] = _of_vectors(vector_width, options["text"], overrides)
     for part in ("image", "text"):  # after the short names: the more specific one wins
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    words = _tower(text.TextTower, "text", options["text"])
+    of_text = text.TextTower if vector_width is None else vectors.VectorTower
+    words = _tower(of_text, "text", options["text"])
     for key in head or {}:
         errors.known(f"option of the model {name}", key, _fields(kind))
-    return clip.CLIP(image, words, **options["clip"], head=_head(kind, head or {}, image, words))
+    made = _head(kind, head or {}, image, words)
+    if vector_width is not None:
+        _check_vectors(name, made, image, words)
+    return clip.CLIP(image, words, **options["clip"], head=made)
+
+
+def _of_vectors(
+    width: int, of_tokens: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of a tower of vectors, from those of the text tower that it takes the place of.
+    Raises UsageError for what only a tower of tokens has.
+    """
+    for key in ("vocab_size", "context_length", "eos_id"):
+        if key in overrides:
+            raise errors.UsageError(f"the model option {key} is of tokens, and texts are vectors")
+    kept = ("projection", "dtype")
+    return {"width": width} | {key: of_tokens[key] for key in kept if key in of_tokens}
+
+
+def _check_vectors(
+    name: str, head: nn.Module, image: vit.ImageTower, words: vectors.VectorTower
+) -> None:
+    """Raises UsageError where a head cannot score vectors of texts."""
+    if head.wanted[1].tokens != "none":
+        raise errors.UsageError(
+            f"the model {name} reads the tokens of a text, and a vector of a text has none: take "
+            "clip or pacl"
+        )
+    widths = image.projection or image.width, words.embed
+    if name == "clip" and len(set(widths)) > 1:
+        raise errors.UsageError(
+            f"the image tower gives {widths[0]} numbers, the connector of the text vectors "
+            f"{widths[1]}: set the projection of the text to {widths[0]}"
+        )
 
 
 def _head(
-    kind: type[nn.Module], options: Mapping[str, Any], image: vit.ImageTower, words: text.TextTower
+    kind: type[nn.Module],
+    options: Mapping[str, Any],
+    image: vit.ImageTower,
+    words: text.TextTower | vectors.VectorTower,
 ) -> nn.Module:
     """The head; what it must know of the towers is taken from them unless it is among `options`."""
     has_class_token = image.pooling == "cls"
     of_towers = {
         "has_class_token": has_class_token,
         "patches": image.grid**2 + has_class_token,
-        "length": words.context_length,
+        "length": getattr(words, "context_length", 0),  # vectors have no tokens
         "width": image.projection or image.width,
     }
     fields = _fields(kind)
@@ -89,11 +133,12 @@ def _head(
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     """A batch of zeros with the shapes that `model` takes, for init and eval_shape."""
-    side = model.image.image_size
-    return {
-        "image": jnp.zeros((size, side, side, 3), jnp.float32),
-        "text": jnp.zeros((size, model.text.context_length), jnp.int32),
-    }
+    side, words = model.image.image_size, model.text
+    if isinstance(words, vectors.VectorTower):
+        text_ = jnp.zeros((size, words.width), jnp.float32)
+    else:
+        text_ = jnp.zeros((size, words.context_length), jnp.int32)
+    return {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
 
 
 def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
@@ -109,7 +154,7 @@ def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
     return parts | {"total": sum(total.values())}
 
 
-def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> layers.Tower:
+def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.Module:
     """The tower, its options checked by name and, where they must fit together, by value."""
     fields = _fields(kind)
     for key, value in options.items():
@@ -117,7 +162,7 @@ def _tower(kind: type[layers.Tower], part: str, options: Mapping[str, Any]) -> l
         choices = POOLING[part] if key == "pooling" else CHOICES.get(key)
         if choices:
             errors.known(f"{key} of the {part} tower", value, choices)
-    width, heads = options["width"], options["heads"]
+    width, heads = options["width"], options.get("heads", 1)
     if width % heads:
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from vlc_jax import types
 from vlc_jax.models import heads
 from vlc_jax.models.text import real_tokens, unmarked
+from vlc_jax.models.vectors import is_vectors
 
 
 class CLIP(nn.Module):
@@ -37,9 +38,9 @@ class CLIP(nn.Module):
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
         """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`, and of
         `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length)
-        if they are there. Features of the towers (`image_pooled`, `text_pooled`, ..., see
-        input_pipeline/batch.py) take the place of pixels, and go beside token ids; the towers are
-        not run then and their parameters not needed.
+        if they are there; texts are token ids or vectors. Features of the towers (`image_pooled`,
+        `text_pooled`, ..., see input_pipeline/batch.py) take the place of pixels, and go beside
+        texts; those towers are not run then and their parameters not needed.
 
         `scores` are always there; XLA drops their computation when no loss reads them.
         """
@@ -75,9 +76,9 @@ class CLIP(nn.Module):
         image tower and of the head."""
         return self.head.image(self.image(image, self.head.wanted[0]))
 
-    def encode_text(self, text: Int[Array, "batch length"]) -> types.TextFeatures:
-        """Features of token ids, as the head scores them; needs only the parameters of the text
-        tower and of the head."""
+    def encode_text(self, text: types.Text) -> types.TextFeatures:
+        """Features of token ids, or of vectors of texts, as the head scores them; needs only the
+        parameters of the text tower and of the head."""
         return self.head.text(self.text(text, self.head.wanted[1]))
 
     def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
@@ -114,7 +115,7 @@ class CLIP(nn.Module):
         self,
         batch: Mapping[str, Array],
         keys: Sequence[str],
-        text: Int[Array, "batch texts length"],
+        text: Int[Array, "batch texts length"] | Float[Array, "batch texts width"],
     ) -> types.TextFeatures:
         """What the text tower gave for the texts of `keys`, (batch, texts of one example, ...)."""
 
@@ -124,6 +125,8 @@ class CLIP(nn.Module):
                 return None
             return jnp.concatenate([_float(arrays[0])[:, None], *map(_float, arrays[1:])], axis=1)
 
+        if is_vectors(text):
+            return types.TextFeatures(stored("pooled"))
         ids, marks = unmarked(text)
         mask = real_tokens(_joined(ids), self.text.eos_id).reshape(text.shape)
         return types.TextFeatures(stored("pooled"), stored("tokens"), mask, marks)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from flax import linen as nn
 
-from vlc_jax.models import layers, text, vit
+from vlc_jax.models import layers, text, vectors, vit
 
 
 def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
@@ -35,8 +35,14 @@ def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
     return embedding + _blocks(tower, length, reads_one) + pooling + _projection(tower)
 
 
-def text_tower(tower: text.TextTower, *, length: int | None = None, tokens: bool = False) -> int:
-    """Forward FLOPs of one text of `length` tokens, by default the context length."""
+def text_tower(
+    tower: text.TextTower | vectors.VectorTower, *, length: int | None = None, tokens: bool = False
+) -> int:
+    """Forward FLOPs of one text of `length` tokens, by default the context length; or of one vector
+    of a text.
+    """
+    if isinstance(tower, vectors.VectorTower):
+        return _connector(tower)
     return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
 
@@ -73,6 +79,19 @@ def _mlp(tower: layers.Tower) -> int:
     """Multiply-adds of one token."""
     matrices = 3 if tower.activation == layers.SWIGLU else 2
     return matrices * tower.width * (tower.mlp_width or 4 * tower.width)
+
+
+def _connector(tower: vectors.VectorTower) -> int:
+    width, embed = tower.width, tower.embed
+    return (
+        2
+        * {
+            "none": 0,
+            "linear": width * embed,
+            "mlp2x_gelu": (width + embed) * embed,
+            "llm2clip": (2 * tower.blocks * tower.expansion * width + embed) * width,
+        }[tower.connector]
+    )
 
 
 def _projection(tower: layers.Tower) -> int:

@@ -6,9 +6,10 @@
     --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
 
 Reads the training records of the config's source, each as evaluation would see it (nothing is
-cropped by chance), and stores what the config's head takes of both towers (config.frozen), of the
-image and of every text that the record holds. Texts that are made at each reading have no features:
-prepare them with the data. The same command continues where it was stopped.
+cropped by chance), and stores what the config's head takes of the frozen towers: of the image, and
+of every text that the record holds. Texts that are made at each reading have no features: prepare
+them with the data. Where config.frozen is ("image",), no text has; the text tower is then trained,
+or vectors are in its place. The same command continues where it was stopped.
 Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards stay.
 """
 
@@ -23,14 +24,14 @@ from typing import Any
 import jax
 import numpy as np
 from absl import app, flags
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from input_pipeline import features, progress, usable, writer
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources.features import HARD_IMAGE
-from vlc_jax import build, main, pretrained, sharding
+from vlc_jax import build, main, pretrained
 from vlc_jax.errors import UsageError, known
+from vlc_jax.tools import encode
 
 OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
 DTYPE = flags.DEFINE_string("dtype", "bfloat16", f"of the numbers: {', '.join(features.DTYPES)}")
@@ -98,20 +99,16 @@ class Encoder:
     """Records -> the same with packed features of frozen towers, `dtype` numbers."""
 
     def __init__(self, config: ConfigDict, task: build.Task, params: Any, dtype: str) -> None:
-        self._task, self._params, self._dtype = task, params, dtype
+        self._task, self._dtype = task, dtype
         self._transform = build.image_transform(config, is_training=False)
-        self._batch_size = config.eval.batch_size
-        wanted = task.model.head.wanted
+        self._reads_text = "text" in config.frozen
+        of_image, of_text = task.model.head.wanted
 
-        def jit(tower: Callable[..., Any]) -> Callable[..., Any]:
-            def apply(params: Any, rows: jax.Array) -> Any:
-                with sharding.pinning(task.mesh):
-                    return nn.apply(tower, task.model)({"params": params}, rows)
+        def tower(method: Callable[..., Any]) -> encode.Tower:
+            return encode.Tower(task, params, method, config.eval.batch_size)
 
-            return jax.jit(apply, out_shardings=sharding.replicated(task.mesh))
-
-        self._image = jit(lambda model, x: model.image(task.normalise(x), wanted[0]))
-        self._text = jit(lambda model, x: model.text(x, wanted[1]))
+        self._image = tower(lambda model, x: model.image(task.normalise(x), of_image))
+        self._text = tower(lambda model, x: model.text(x, of_text))
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
         """What cannot be read stays a DataError."""
@@ -121,9 +118,11 @@ class Encoder:
         found: list[Record | DataError] = list(pixels)
         if not good:
             return found
-        texts = [features.texts_of(records[i]) for i in good]
-        image = self._encode(self._image, np.stack([pixels[i] for i in good]))
-        text = self._encode(self._text, self._task.tokenizer([t for of in texts for t in of]))
+        image = self._image(np.stack([pixels[i] for i in good]))
+        texts, text = [[] for _ in good], {}
+        if self._reads_text:
+            texts = [features.texts_of(records[i]) for i in good]
+            text = self._text(self._task.tokenizer([t for of in texts for t in of]))
         ends = np.cumsum([len(of_one) for of_one in texts])
         for row, (i, of_one, end) in enumerate(zip(good, texts, ends, strict=True)):
             packed = features.pack(
@@ -144,22 +143,6 @@ class Encoder:
         except DataError as error:
             return DataError(f"{record.id}: {error}")
 
-    def _encode(self, tower: Callable[..., Any], rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Pooled features and tokens of all rows, in batches of one size."""
-        size, parts = self._batch_size, []
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            filled = np.concatenate([part, np.repeat(part[-1:], size - len(part), axis=0)])
-            batch = sharding.put_batch(self._task.mesh, {"rows": filled})
-            out = tower(self._params, batch["rows"])
-            parts.append({"pooled": out.pooled, "tokens": out.tokens})
-            parts[-1] = {
-                name: np.asarray(array)[: len(part)]
-                for name, array in parts[-1].items()
-                if array is not None
-            }
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
 
 def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
     """Writes the features into the folder `out`, or goes on with it, and returns its manifest.
@@ -167,10 +150,10 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
     Raises UsageError where the config's towers are not frozen ones.
     """
     known("dtype of features", dtype, features.DTYPES)
-    if set(config.frozen) != {"image", "text"}:
+    if "image" not in config.frozen:
         raise UsageError(
-            "features are of towers that stay as they are: config.frozen names 'image' and 'text'; "
-            f"got {tuple(config.frozen)}"
+            "features are of towers that stay as they are: config.frozen names 'image', and 'text' "
+            f"if texts have features, too; got {tuple(config.frozen)}"
         )
     if jax.process_count() > 1:
         raise UsageError("features are stored by one process, with all the devices it has")

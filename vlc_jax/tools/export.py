@@ -29,7 +29,7 @@ from safetensors.numpy import save_file
 import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import DataError
-from vlc_jax import build, pretrained, weights
+from vlc_jax import build, pretrained, specification, weights
 from vlc_jax.checkpoint import CheckpointError
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
@@ -94,6 +94,10 @@ def export(
         raise UsageError(f"{out} exists already; name a new folder")
     config = saved_config(workdir)
     task = build.task(config)
+    if specification.reads_vectors(task.model):
+        raise UsageError(
+            f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
+        )
     found = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
     is_eva02 = task.model.image.activation == "swiglu"

@@ -106,9 +106,9 @@ def load(
 ) -> tuple[dict[str, Any], str]:
     """The parameters in a file or folder as a tree like `shapes`, float32, and their format.
 
-    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct. Nothing is left over and nothing
-    missing: raises WeightsError otherwise, and for files that are damaged. Position embeddings are
-    brought to the model's resolution and context (`position.fit`).
+    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower alone. Nothing
+    else is left over and nothing missing: raises WeightsError otherwise, and for damaged files.
+    Position embeddings are brought to the model's resolution and context (`position.fit`).
     """
     arrays = files.read(path)
     try:
@@ -117,7 +117,10 @@ def load(
         raise WeightsError(f"{path}: {error}") from error
     wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
-        flat = rename.load(FORMATS[name].rules(architecture), arrays, wanted, FORMATS[name].ignored)
+        rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
+        if "text" not in shapes:
+            ignored = (*ignored, *rename.names(r for r in rules if not r.is_of("image")))
+        flat = rename.load(rules, arrays, wanted, ignored)
         return fitted(unflatten(flat), shapes, architecture), name
     except WeightsError as error:
         raise WeightsError(f"{path} ({name}): {error}") from error

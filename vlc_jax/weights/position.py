@@ -13,7 +13,7 @@ IMAGE, TEXT = "image/position_embedding", "text/position_embedding"
 def fit(
     params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], *, may_cut_text: bool
 ) -> dict[str, np.ndarray]:
-    """`params` with both position embeddings as long as in `shapes`.
+    """`params` with the position embeddings as long as in `shapes`.
 
     Those of the image are resampled as a square grid, a class token's row is kept. Those of the
     text are cut, never stretched, and only with `may_cut_text`: where a text ends before the cut
@@ -32,6 +32,8 @@ def fit(
         grid = table[extra:].reshape(sides[0], sides[0], -1)
         rows = resample(grid, sides[1]).reshape(sides[1] ** 2, -1)
         fitted[IMAGE] = np.concatenate([table[:extra], rows])
+    if TEXT not in shapes:
+        return fitted
     have, want = len(params[TEXT]), shapes[TEXT][0]
     if have < want or (have > want and not may_cut_text):
         raise WeightsError(

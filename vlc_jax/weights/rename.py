@@ -77,6 +77,10 @@ class Rule(NamedTuple):
     ours: tuple[str, ...]
     codec: Codec = SAME
 
+    def is_of(self, part: str) -> bool:
+        """Whether it is about that part of our tree."""
+        return all(path.startswith(f"{part}/") for path in self.ours)
+
 
 def rule(theirs: str | Sequence[str], ours: str | Sequence[str], codec: Codec = SAME) -> Rule:
     """A Rule; a single name may stand for a tuple of one."""
@@ -140,6 +144,11 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
         results = each.codec.save(*(np.asarray(params[path]) for path in each.ours))
         arrays |= dict(zip(each.theirs, results, strict=True))
     return {name: np.array(x, order="C") for name, x in arrays.items()}
+
+
+def names(rules: Iterable[Rule]) -> list[str]:
+    """Regular expressions of all names of the other format in `rules`."""
+    return [re.escape(name).replace(r"\{i\}", r"\d+") for each in rules for name in each.theirs]
 
 
 def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:

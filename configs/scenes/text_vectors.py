@@ -1,0 +1,35 @@
+"""Vectors of texts from a file in place of a text tower, behind a frozen image tower.
+
+  python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations
+  python -m vlc_jax.tools.embed_text --config configs/scenes/text_vectors.py --run runs/relations \\
+    --out vectors/scenes.npy
+  python -m vlc_jax.main --config configs/scenes/text_vectors.py:vectors=vectors/scenes.npy \\
+    --workdir runs/text_vectors
+
+Only the connector of the vectors is trained, and the head. Here another run's text tower gave them,
+which knows what is left of what; any file of such vectors will do (--model of the second command).
+Arguments: those of configs/heads.py; vectors=FILE; connector=linear|mlp2x_gelu|llm2clip|none
+(vlc_jax/models/vectors.py); head=clip|pacl.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import heads
+
+TEMPERATURES = {"clip": 0.07, "pacl": 0.1}
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = heads.parse(argument, vectors="", connector="linear", head="clip")
+    if args.head not in TEMPERATURES:
+        raise ValueError(f"head is one of {', '.join(TEMPERATURES)}; got {args.head!r}")
+    config = heads.get_config(args, args.head, TEMPERATURES[args.head])
+    with config.unlocked():
+        if args.head == "clip":
+            config.optimizer.multipliers = ()  # its logit scale is learned
+        config.frozen = tuple(part for part in config.frozen if part == "image")
+        config.text.tokenizer = "vectors"
+        config.text.vectors.path = args.vectors
+        config.model.text.connector = args.connector
+        config.input.scenes.count = 32_000  # each text needs a vector
+    return config

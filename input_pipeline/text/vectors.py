@@ -1,0 +1,230 @@
+"""Texts whose vectors a sentence encoder computed once: a file of vectors in place of a tokenizer.
+
+A file X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too), of shape
+(texts, width), and beside it X.jsonl: the texts of the rows, a JSON string per line.
+`python -m vlc_jax.tools.embed_text` writes such files.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from input_pipeline.record import DataError
+
+SUFFIXES = (".npy", ".safetensors")
+TENSOR = "vectors"  # of a safetensors file
+DTYPES = {  # of numpy -> its name in safetensors
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+}
+_BLOCK = 2**24  # bytes looked at at a time
+
+
+class Layout(NamedTuple):
+    """Where the numbers of a file are: `start` bytes behind its beginning, rows one by one."""
+
+    start: int
+    texts: int
+    width: int
+    dtype: str
+
+    @property
+    def row_bytes(self) -> int:
+        return self.width * number(self.dtype).itemsize
+
+
+class TextVectors:
+    """What stands in for a tokenizer: texts -> their vectors in a file, found by the exact text.
+
+    The empty text, which only fills an absent negative or positive, is a row of zeros. Pickles to
+    worker processes, which open the file themselves.
+
+    Raises ValueError for a missing file or one of another form, DataError where texts and vectors
+    are not equally many, a text has two vectors, or a number is not finite.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = checked_path(path)
+        self.layout = read_layout(self.path)
+        self.width = self.layout.width
+        texts = read_texts(self.path.with_suffix(".jsonl"))
+        if len(texts) != self.layout.texts:
+            raise DataError(
+                f"{self.path} holds {self.layout.texts:,} vectors, {self.path.stem}.jsonl beside "
+                f"it {len(texts):,} texts: write both again"
+            )
+        self._open()
+        self.fingerprint = self._check(texts)
+        self._rows = self._index(texts)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 (texts, width). Raises DataError for a text that has no vector."""
+        found = np.zeros((len(texts), self.width), np.float32)
+        for place, text in enumerate(texts):
+            if text:
+                found[place] = self._vectors[self._row(text)]
+        return found
+
+    def require(self, texts: Sequence[str]) -> None:
+        """Raises DataError for a text that has no vector."""
+        for text in texts:
+            self._row(text)
+
+    def _row(self, text: str) -> int:
+        if text not in self._rows:
+            raise DataError(
+                f"no vector of {text!r} in {self.path}: python -m vlc_jax.tools.embed_text "
+                "--config ... computes those of all texts that a config reads; texts that are made "
+                "at each reading have none, prepare them with the data"
+            )
+        return self._rows[text]
+
+    def _open(self) -> None:
+        _, texts, width, dtype = self.layout
+        bits = np.dtype(f"<u{number(dtype).itemsize}")  # memory maps know no bfloat16
+        file = np.memmap(self.path, bits, "r", self.layout.start, (texts, width))
+        self._vectors = file.view(number(dtype))
+
+    def _check(self, texts: Sequence[str]) -> str:
+        """The sha256 of texts and vectors; the whole file is read for it, once."""
+        digest = hashlib.sha256(json.dumps([self.width, self.layout.dtype, texts]).encode())
+        step = max(1, _BLOCK // self.layout.row_bytes)
+        for first in range(0, len(texts), step):
+            block = self._vectors[first : first + step]
+            is_finite = np.isfinite(block.astype(np.float32)).all(axis=1)
+            if not is_finite.all():
+                text = texts[first + int(np.argmin(is_finite))]
+                raise DataError(f"{self.path}: the vector of {text!r} is not finite")
+            digest.update(np.ascontiguousarray(block).view(np.uint8))
+        return digest.hexdigest()
+
+    def _index(self, texts: Sequence[str]) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for row, text in enumerate(texts):
+            first = rows.setdefault(text, row)
+            if first != row and (self._vectors[first] != self._vectors[row]).any():
+                raise DataError(
+                    f"{self.path}: {text!r} has two vectors, rows {first} and {row}; keep one"
+                )
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_vectors"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+
+def text_vectors(context_length: int, path: str | Path) -> TextVectors:
+    """What the table of tokenizers makes of `path`; a vector has no length in tokens."""
+    del context_length
+    return TextVectors(path)
+
+
+def number(dtype: str) -> np.dtype:
+    """The type of numbers of a name of DTYPES."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+
+
+def checked_path(path: str | Path) -> Path:
+    """Raises ValueError for a path that names no file of vectors."""
+    if Path(path).suffix not in SUFFIXES or not str(path):
+        raise ValueError(f"text vectors are in a file {' or '.join(SUFFIXES)}; got {str(path)!r}")
+    return Path(path)
+
+
+def read_layout(path: Path) -> Layout:
+    """Raises ValueError for a missing file or one that holds something else."""
+    try:
+        with path.open("rb") as file:
+            read = _npy_layout if path.suffix == ".npy" else _safetensors_layout
+            layout = read(file)
+            held = file.seek(0, 2) - layout.start
+    except OSError as error:
+        raise ValueError(f"cannot read the text vectors {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} holds no text vectors, (texts, width) of {', '.join(DTYPES)}: {error}"
+        ) from error
+    needed = layout.texts * layout.row_bytes
+    if not needed or held < needed:
+        raise ValueError(
+            f"{path} is {'cut' if needed else 'empty'}: ({layout.texts}, {layout.width}) of "
+            f"{layout.dtype} are {needed:,} bytes, it has {held:,}"
+        )
+    return layout
+
+
+def _npy_layout(file: BinaryIO) -> Layout:
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"version {version} of the format, which np.save does not write for it")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.name not in DTYPES or not dtype.isnative or is_fortran:
+        raise ValueError(f"got {dtype} in {'columns' if is_fortran else 'rows'}")
+    texts, width = shape
+    return Layout(file.tell(), texts, width, dtype.name)
+
+
+def _safetensors_layout(file: BinaryIO) -> Layout:
+    size = int.from_bytes(file.read(8), "little")
+    if size > 2**24:
+        raise ValueError("it is no safetensors file")
+    tensor = json.loads(file.read(size))[TENSOR]
+    names = {name: dtype for dtype, name in DTYPES.items()}
+    texts, width = tensor["shape"]
+    return Layout(8 + size + tensor["data_offsets"][0], texts, width, names[tensor["dtype"]])
+
+
+def header(path: Path, texts: int, width: int, dtype: str) -> bytes:
+    """What a file of that suffix begins with; the rows follow. Raises ValueError for bfloat16 in a
+    .npy, which has no such numbers.
+    """
+    if path.suffix == ".npy":
+        if dtype == "bfloat16":
+            raise ValueError(".npy holds no bfloat16; use float16 or a .safetensors file")
+        file = io.BytesIO()
+        described = {"descr": f"<f{number(dtype).itemsize}", "fortran_order": False}
+        np.lib.format.write_array_header_1_0(file, {**described, "shape": (texts, width)})
+        return file.getvalue()
+    end = texts * width * number(dtype).itemsize
+    tensor = {"dtype": DTYPES[dtype], "shape": [texts, width], "data_offsets": [0, end]}
+    content = json.dumps({TENSOR: tensor}).encode()
+    content += b" " * (-len(content) % 8)
+    return len(content).to_bytes(8, "little") + content
+
+
+def read_texts(path: Path) -> list[str]:
+    """The texts of a file: .jsonl, a JSON string per line; else a text per line, blank lines left
+    out. Raises ValueError for a missing file, DataError for another content.
+    """
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except OSError as error:
+        raise ValueError(f"cannot read the texts {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
+    if path.suffix != ".jsonl":
+        return [line for line in lines if line.strip()]
+    return list(_json_texts(path, lines))
+
+
+def _json_texts(path: Path, lines: Sequence[str]) -> Iterator[str]:
+    for place, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path} line {place} is no JSON: {error}") from error
+        if not isinstance(text, str):
+            raise DataError(f"{path} line {place} is a {type(text).__name__}, not a text")
+        yield text

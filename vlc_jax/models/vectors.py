@@ -1,0 +1,94 @@
+"""Vectors of texts in place of a text tower: what a sentence encoder computed once, connected.
+
+The connectors of three works on stronger text encoders. With x the vector of a text:
+
+    linear       W x + b
+    mlp2x_gelu   V gelu(W x + b) + c, the projector of LLaVA-1.5 (Liu et al. 2023,
+                 arXiv:2310.03744), hidden width = that of the embedding; for LLM2Vec's vectors in
+                 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
+                 Encoder" (ACL 2025)
+    llm2clip     x / |x|, then four times x + V gelu(W norm(x)), hidden width 2 |x|, then a norm and
+                 a linear map: the text adapter of LLM2CLIP (Huang et al. 2024, arXiv:2411.04997;
+                 microsoft/LLM2CLIP), whose code takes x as it is given
+    none         x itself, such as what LLM2CLIP's own adapter gave
+
+GELU is the exact one, all matrices have a bias.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from vlc_jax import errors, types
+from vlc_jax.models import layers
+
+CONNECTORS = ("linear", "mlp2x_gelu", "llm2clip", "none")
+EPSILON = 1e-5  # of layer norms, torch's default, which the authors leave
+
+
+class VectorTower(nn.Module, kw_only=True):
+    """Vectors of texts to text features.
+
+    width: of the vectors.   projection: of the embedding; None: `width`.   connector: see above.
+    blocks, expansion: of llm2clip: how many, and their hidden width in widths.
+    dtype: of matrix products.
+    """
+
+    width: int
+    projection: int | None
+    connector: Literal["linear", "mlp2x_gelu", "llm2clip", "none"] = "linear"
+    blocks: int = 4
+    expansion: int = 2
+    dtype: Any = jnp.float32
+
+    @property
+    def embed(self) -> int:
+        """Width of the embedding."""
+        return self.width if self.connector == "none" else self.projection or self.width
+
+    @nn.compact
+    def __call__(
+        self, text: Float[Array, "batch width"], wanted: types.Wanted = types.POOLED
+    ) -> types.TextFeatures:
+        """Pooled (batch, embed). Raises UsageError for vectors of another width, and where tokens
+        are wanted, which a vector has none of.
+        """
+        if text.shape[-1] != self.width or not jnp.issubdtype(text.dtype, jnp.floating):
+            raise errors.UsageError(
+                f"this text tower takes vectors of width {self.width}, got {text.dtype} "
+                f"{text.shape}; set config.text.tokenizer='vectors' and the file it was trained on"
+            )
+        if wanted.tokens != "none":
+            raise errors.UsageError("tokens of texts are wanted, and a vector of a text has none")
+        x = self._connected(text)
+        return types.TextFeatures(
+            layers.unit_length(x) if wanted.is_unit else x.astype(jnp.float32)
+        )
+
+    def _connected(self, x: Float[Array, "batch width"]) -> Float[Array, "batch embed"]:
+        if self.connector == "none":
+            return x
+        if self.connector == "mlp2x_gelu":
+            x = layers.exact_gelu(self._dense(self.embed, "up")(x))
+        if self.connector == "llm2clip":
+            x = layers.unit_length(x)
+            for index in range(self.blocks):
+                x = x + self._residual(x, f"block_{index}")
+            x = layers.layer_norm(EPSILON, self.dtype, "norm")(x)
+        return self._dense(self.embed, "projection")(x)
+
+    def _residual(self, x: Float[Array, "batch width"], name: str) -> Float[Array, "batch width"]:
+        y = layers.layer_norm(EPSILON, self.dtype, f"{name}_norm")(x)
+        y = layers.exact_gelu(self._dense(self.expansion * self.width, f"{name}_up")(y))
+        return self._dense(self.width, f"{name}_down")(y)
+
+    def _dense(self, features: int, name: str) -> layers.Dense:
+        return layers.Dense(features, dtype=self.dtype, name=name)
+
+
+def is_vectors(text: jax.Array) -> bool:
+    """Whether texts are given as vectors, not as token ids."""
+    return jnp.issubdtype(text.dtype, jnp.floating)

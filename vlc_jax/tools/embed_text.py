@@ -1,0 +1,135 @@
+"""Vectors of texts, computed once by a sentence encoder: a model reads them in place of tokens.
+
+  python -m vlc_jax.tools.embed_text --config configs/scenes/clip.py --run runs/relations \\
+    --out vectors/scenes.npy
+  python -m vlc_jax.tools.embed_text --texts captions.txt --model my_encoder --out vectors/my.npy
+
+Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --config, every
+caption and stored hard negative or positive of the config's training records, and every text of
+its benchmarks. Encoder: --model, a model of sentence-transformers, the folder of one or the name of
+one that was downloaded before; or --run, the text tower of a workdir. Vectors of another encoder,
+such as LLM2Vec, are a file of the same form (input_pipeline/text/vectors.py).
+
+The same command continues where it was stopped. Exit code 0: done; 2: wrong request; 3: bad data;
+30: the disk is full; 130: interrupted, what is computed stays.
+"""
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags
+from ml_collections import ConfigDict
+
+from input_pipeline import features, progress
+from input_pipeline.record import DataError, Record, Source
+from input_pipeline.text import embed, vectors
+from vlc_jax import build, evaluate, main, pretrained, weights
+from vlc_jax.errors import UsageError
+from vlc_jax.tools import encode
+from vlc_jax.workdir import saved_config
+
+OUT = flags.DEFINE_string("out", None, "file of the vectors, .npy or .safetensors", required=True)
+TEXTS = flags.DEFINE_string("texts", None, "file of texts, one per line")
+MODEL = flags.DEFINE_string("model", None, "a sentence-transformers model")
+RUN = flags.DEFINE_string("run", None, "workdir whose text tower embeds")
+DTYPE = flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(vectors.DTYPES)}")
+BATCH = flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
+BLOCK = 1024  # texts between two writes
+
+
+def texts_of(config: ConfigDict) -> list[str]:
+    """Every text that training and evaluation with this config read, each once; those that are
+    made at each reading are not among them.
+    """
+    source, found = build.source(config, "train"), dict[str, None]()
+    with progress.bar("reading", len(source)) as advance:
+        for done, record in enumerate(_records(source, config.input.hard_images > 0), 1):
+            found |= dict.fromkeys(features.texts_of(record))
+            advance(min(done, len(source)))
+    for name in config.evals:
+        found |= dict.fromkeys(evaluate.read_benchmark(config, name).texts)
+    return [text for text in found if text]
+
+
+def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
+    """Those of the source, and hard images that they name and that are none of them; without what
+    cannot be read, which training says.
+    """
+    known, named = set(), dict[str, None]()
+    for index in range(len(source)):
+        with contextlib.suppress(DataError):
+            record = source[index]
+            known.add(record.id)
+            named |= dict.fromkeys(record.hard_images)
+            yield record
+    for name in named if with_hard_images else ():
+        if name not in known:
+            with contextlib.suppress(DataError):
+                yield source.find(name)
+
+
+class RunEncoder:
+    """The text tower of a run: texts -> pooled features of unit length."""
+
+    def __init__(self, workdir: Path) -> None:
+        config = saved_config(workdir)
+        self._task = build.task(config)
+        found = pretrained.newest(config, self._task, workdir)
+        self._tower = encode.Tower(
+            self._task, found.params, lambda model, x: model.text(x), config.eval.batch_size
+        )
+        digest = hashlib.sha256()
+        for name, array in sorted(weights.flatten(found.params["text"]).items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(array).data)
+        self.identity = [self._task.tokenizer.fingerprint, digest.hexdigest()]
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        return self._tower(self._task.tokenizer(texts))["pooled"]
+
+
+def store() -> str:
+    """Does what the flags say; returns a sentence about what was written."""
+    has_config = main.CONFIG.value is not None
+    if has_config == bool(TEXTS.value) or bool(MODEL.value) == bool(RUN.value):
+        raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
+    with build.usage_errors():
+        out = vectors.checked_path(OUT.value)
+        texts = texts_of(main.config()) if has_config else vectors.read_texts(Path(TEXTS.value))
+        encoder = embed.SentenceEncoder(MODEL.value, BATCH.value) if MODEL.value else None
+        encoder = encoder or RunEncoder(Path(RUN.value))
+        with progress.bar("embedding", len(texts)) as advance:
+            layout = embed.write(
+                *(out, texts, encoder),
+                identity=encoder.identity,
+                dtype=DTYPE.value,
+                block=BLOCK,
+                advance=advance,
+            )
+    size = layout.texts * layout.row_bytes / 2**30
+    return f"{out}: vectors of {layout.texts:,} texts, {layout.width} wide, {size:.2f} GiB"
+
+
+def command(argv: list[str]) -> None:
+    """The command line; ends the process with its exit code."""
+    try:
+        if len(argv) > 1:
+            raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
+        print(store())
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        code = main.exit_code(error)
+        if code is None:
+            raise
+        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    app.run(command, flags_parser=main.parse_flags)
