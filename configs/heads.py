@@ -3,7 +3,9 @@
 Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
 stays as it is). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
 tower), qk_1d or qk_2d (inside it, which must then be unlocked); temperature=fixed|learned (.1 at
-the start); negatives=none|leftright.
+the start); negatives=none|leftright. Of PACL alone: pooling=pairwise|own_caption, in training;
+eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
+connector=none|linear|mlp2x_gelu|llm2clip (vlc_jax/models/vectors.py).
 
 On the scenes the towers are those of a CLIP with mean pooling, which trains its patch tokens:
 `--config.init_from=WORKDIR` names one, otherwise the run trains it first, in WORKDIR/pretrain.
@@ -41,6 +43,12 @@ CHOICES = {  # of arguments
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}
+PACL = PATCHES | {
+    "pooling": "pairwise",
+    "eval_pooling": "sigmoid",
+    "text_encoder": "clip",
+    "connector": "none",
+}
 TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
 # Functional words of DCSM, its authors' eleven.
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
@@ -55,6 +63,11 @@ def check(args: SimpleNamespace) -> SimpleNamespace:
         raise ValueError(
             f"rope={args.rope} turns queries and keys inside the image tower, which was not made "
             "for it: train it with image_tower=unlocked"
+        )
+    if getattr(args, "text_encoder", "clip") != "clip" and getattr(args, "noun_phrases", 0):
+        raise ValueError(
+            "text_encoder: noun phrases are put into templates at each reading, so no file has "
+            "their vectors: say noun_phrases=0"
         )
     return args
 
@@ -77,11 +90,22 @@ def use(
     config.model.head = ConfigDict(head)
 
 
+def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
+    """Vectors of texts in a file in place of the text tower."""
+    config.text.tokenizer, config.text.vectors.path = "vectors", path
+    config.model.text.connector = connector
+    config.frozen = tuple(part for part in config.frozen if part != "text")
+    if config.input.source == "scenes":
+        config.input.scenes.count = 32_000  # each text needs a vector
+
+
 def pacl(config: ConfigDict, args: SimpleNamespace) -> None:
     """PACL with its switches, and its loss."""
     head = {"pooling": args.pooling, "eval_pooling": args.eval_pooling}
     use(config, args, "pacl", TEMPERATURE, **head)
     _contrast(config, args, weight=1.0)
+    if args.text_encoder != "clip":
+        use_vectors(config, args.text_encoder, args.connector)
 
 
 def sparc(config: ConfigDict, args: SimpleNamespace) -> None:
@@ -165,7 +189,6 @@ CAPTIONS = {
     "noun_phrases": 0.5,
     "tagger": "spacy:en_core_web_sm",
     "image_norm": "imagenet",
-    **PATCHES,
 }
 
 

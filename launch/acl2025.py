@@ -8,7 +8,8 @@
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP where
 things are. --miniature runs the rows on the embedded scenes, from CLIP or from the model that knows
 relations (--base); without it they are the configs of configs/llava, and --clip and --siglip are
-the arguments that each of them gets beside its own.
+the arguments that each of them gets beside its own. --vectors names the vectors of all texts
+(vlc_jax.tools.embed_text) for the row of a stronger text encoder, which is left out without.
 
 Writes OUT/acl2025.md: the paper's numbers beside what the runs found on the benchmarks that they
 were judged on. Rows that are DONE are not trained again, so the same command goes on where it
@@ -36,6 +37,7 @@ CHANCE = "50.0 25.0"
 SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 SIGLIP = "family=siglip"
 OWN = "pooling=own_caption"
+VECTORS = "text_encoder={vectors}"
 QK = "image_tower=unlocked"
 
 
@@ -77,6 +79,11 @@ ROWS = (
         *("sparc", "text_tokens=all,rope=feature_1d"),
         ("48.1 0.0", "50.0 2.9", "50.0 6.9", "48.0 7.8"),
     ),
+    Row(
+        *("pacl_vectors", "PACL + RoPE + stronger text encoder"),
+        *("pacl", f"{OWN},rope=feature_1d,{VECTORS}"),
+        ("50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"),
+    ),
     # ours
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", f"{OWN},eval_pooling=uniform"),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
@@ -89,8 +96,10 @@ ROWS = (
 )
 
 
-def miniature(rows: Sequence[Row], base: str) -> list[study.Run]:
-    """The rows on the scenes, behind what they start from; no SigLIP, and no hard images."""
+def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
+    """The rows on the scenes, behind what they start from; no SigLIP, and no hard images. vectors:
+    a file of those of all texts, for the row that needs it.
+    """
     bases = [study.Run("clip", "clip:pooling=mean")]
     if base == "relations":
         bases.append(study.Run("hard_images", "hard_images:pooling=mean", "clip"))
@@ -98,24 +107,29 @@ def miniature(rows: Sequence[Row], base: str) -> list[study.Run]:
         bases.append(study.Run("relations", more, "hard_images"))
     found = []
     for row in rows:
-        if not row.config or SIGLIP in row.arguments:
+        if not row.config or SIGLIP in row.arguments or (VECTORS in row.arguments and not vectors):
             continue
         if row.config == "clip_ft":
             own = ("pooling=mean", row.arguments or "negatives=none")
             config = f"leftright:{','.join(own)}"
         else:
-            config = f"{row.config}:hard_images=0,{row.arguments}"
+            config = f"{row.config}:hard_images=0,{row.arguments.format(vectors=vectors)}"
         found.append(study.Run(f"{row.name}-of-{base}", config, base))
     return [*bases, *found]
 
 
 def at_full_size(rows: Sequence[Row], given: Mapping[str, str]) -> list[study.Run]:
-    """The rows of the families whose arguments are given ("clip", "siglip")."""
+    """The rows of the families whose arguments are given ("clip", "siglip"), and that of text
+    vectors if their file is ("vectors").
+    """
     found = []
     for row in rows:
         arguments = given["siglip" if SIGLIP in row.arguments else "clip"]
+        if VECTORS in row.arguments:
+            arguments = given["vectors"] and f"{arguments},noun_phrases=0"
         if row.config and arguments:
-            own = ",".join(filter(None, (row.arguments, arguments)))
+            filled = row.arguments.format(vectors=given["vectors"])
+            own = ",".join(filter(None, (filled, arguments)))
             found.append(study.Run(row.name, f"llava/{row.config}:{own}"))
     return found
 
@@ -200,6 +214,7 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     parser.add_argument("--base", choices=("clip", "relations"), default="clip")
     parser.add_argument("--clip", default="", help="arguments of the configs of CLIP's rows")
     parser.add_argument("--siglip", default="", help="arguments of the configs of SigLIP's rows")
+    parser.add_argument("--vectors", default="", help="file of text vectors, for the row of these")
     parser.add_argument("--rows", help="some of them, by name; default: all")
     parser.add_argument("--seeds", type=int, default=1, help="of each row; default: 1")
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
@@ -224,10 +239,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, out = [row for row in ROWS if row.name in args.rows], args.out.absolute()
     names = {row.name: row.name for row in rows}
     if args.miniature:
-        runs = miniature(rows, args.base)
+        runs = miniature(rows, args.base, args.vectors)
         names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
     else:
-        runs = at_full_size(rows, {"clip": args.clip, "siglip": args.siglip})
+        given = {"clip": args.clip, "siglip": args.siglip, "vectors": args.vectors}
+        runs = at_full_size(rows, given)
     todo = of_seeds(runs, args.seeds)
     if args.dry_run:
         for run in todo:

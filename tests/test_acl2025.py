@@ -11,7 +11,11 @@ import pytest
 from launch import acl2025, study, study_page
 from tests import helpers
 
-GIVEN = {"clip": "weights=a.pt,path=shards", "siglip": "weights=folder,path=shards"}
+GIVEN = {
+    "clip": "weights=a.pt,path=shards",
+    "siglip": "weights=folder,path=shards",
+    "vectors": "texts.npy",
+}
 
 
 def run(*words):
@@ -35,7 +39,7 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
     trained = [row for row in acl2025.ROWS if row.config]
     large = acl2025.at_full_size(acl2025.ROWS, GIVEN)
     assert [run.name for run in large] == [row.name for row in trained]
-    small = acl2025.miniature(acl2025.ROWS, "clip")[1:]
+    small = acl2025.miniature(acl2025.ROWS, "clip", "texts.npy")[1:]
     of_clip = [row for row in trained if "siglip" not in row.name]
     assert [run.name.removesuffix("-of-clip") for run in small] == [row.name for row in of_clip]
     for row, at_scale, in_miniature in zip(
@@ -49,13 +53,18 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
         for option, value in other.model.head.items():
             assert one.model.head[option] == value, (row.name, option)
         assert one.model.image.get("rope") == other.model.image.get("rope")
+        assert one.text.vectors.path == other.text.vectors.path
         assert other.input.hard_images == 0
 
 
-def test_rows_of_a_family_without_arguments_are_left_out():
-    names = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN | {"siglip": ""})}
-    assert "pacl" in names
-    assert not any("siglip" in name for name in names)
+def test_rows_for_which_nothing_is_given_are_left_out():
+    everything = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN)}
+    for given in ("siglip", "vectors"):
+        names = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN | {given: ""})}
+        assert names == {name for name in everything if given not in name}
+    small = {run.name for run in acl2025.miniature(acl2025.ROWS, "clip")}
+    assert "pacl-of-clip" in small
+    assert "pacl_vectors-of-clip" not in small
 
 
 def test_what_is_started_from_comes_first_and_seeds_stay_together():

@@ -302,6 +302,17 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             assert config.frozen == ("text",)
 
 
+def test_vectors_of_texts_take_the_place_of_the_text_tower():
+    for where in ("llava", "scenes"):
+        get_config = importlib.import_module(f"configs.{where}.pacl").get_config
+        whole = ",noun_phrases=0" if where == "llava" else ""
+        config = get_config(f"text_encoder=a/texts.npy{whole}")
+        assert (config.text.tokenizer, config.text.vectors.path) == ("vectors", "a/texts.npy")
+        assert (config.model.text.connector, config.frozen) == ("none", ("image",))
+    with pytest.raises(ValueError, match="say noun_phrases=0"):
+        llava("pacl", "text_encoder=a/texts.npy")
+
+
 def test_dcsm_in_the_mode_of_its_authors():
     for name in ("coco", "scenes"):
         get_config = importlib.import_module(f"configs.{name}.dcsm").get_config

@@ -13,7 +13,7 @@ temperature; the weights .5 and 1 of the global and the local loss are those of 
 in the mean of tokens (text_tokens=all), as in the code of the ACL 2025 paper, whose evaluation has
 another threshold, 1/625, than its training and we, 1/576.
 
-Arguments: those of configs/llava/pacl.py without its poolings; text_tokens=all|real;
+Arguments: those of configs/llava/pacl.py but those of PACL alone; text_tokens=all|real;
 scoring=local|global.
 """
 
@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from configs import arguments, heads
 
-ARGUMENTS = heads.CAPTIONS | {"text_tokens": "all", "scoring": "local"}
+ARGUMENTS = heads.CAPTIONS | heads.PATCHES | {"text_tokens": "all", "scoring": "local"}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

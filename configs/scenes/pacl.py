@@ -6,8 +6,8 @@
   python -m vlc_jax.main --config configs/scenes/pacl.py:rope=qk_2d,image_tower=unlocked \\
     --workdir runs/pacl_qk
 
-Arguments: those of configs/heads.py; pooling=pairwise|own_caption, in training;
-eval_pooling=sigmoid|uniform (vlc_jax/models/pacl.py). configs/llava/pacl.py is its recipe.
+Arguments: those of configs/heads.py (and vlc_jax/models/pacl.py). configs/llava/pacl.py is its
+recipe.
 """
 
 from ml_collections import ConfigDict
@@ -16,8 +16,7 @@ from configs import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"pooling": "pairwise", "eval_pooling": "sigmoid", "hard_images": 1}
-    args = heads.parse_scenes(argument, **heads.PATCHES | own)
+    args = heads.parse_scenes(argument, **heads.PACL, hard_images=1)
     config = heads.on_scenes(args)
     with config.unlocked():
         heads.pacl(config, args)

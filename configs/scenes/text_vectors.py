@@ -20,16 +20,14 @@ TEMPERATURES = {"clip": 0.07, "pacl": 0.1}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.parse(argument, vectors="", connector="linear", head="clip")
+    own = {"vectors": "", "connector": "linear", "head": "clip"}
+    args = heads.parse_scenes(argument, **heads.TOWERS | own)
     if args.head not in TEMPERATURES:
         raise ValueError(f"head is one of {', '.join(TEMPERATURES)}; got {args.head!r}")
-    config = heads.get_config(args, args.head, TEMPERATURES[args.head])
+    config = heads.on_scenes(args)
     with config.unlocked():
+        heads.use(config, args, args.head, TEMPERATURES[args.head])
         if args.head == "clip":
             config.optimizer.multipliers = ()  # its logit scale is learned
-        config.frozen = tuple(part for part in config.frozen if part == "image")
-        config.text.tokenizer = "vectors"
-        config.text.vectors.path = args.vectors
-        config.model.text.connector = args.connector
-        config.input.scenes.count = 32_000  # each text needs a vector
+        heads.use_vectors(config, args.vectors, args.connector)
     return config
