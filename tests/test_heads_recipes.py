@@ -3,10 +3,13 @@
 import importlib
 import json
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+import scipy.special
 
 from tests import helpers, recipes
-from vlc_jax import train
+from vlc_jax import losses, train, types
 from vlc_jax.preemption import StopSignal
 from vlc_jax.workdir import Workdir
 
@@ -69,6 +72,35 @@ def test_every_recipe_of_llava_is_run():
     there = {path.stem for path in (helpers.ROOT / "configs/llava").glob("*.py")} - {"__init__"}
     run = {name for name, _, _ in RECIPES.values()}
     assert there == {name.removeprefix("llava.") for name in run if name.startswith("llava")}
+
+
+@pytest.mark.parametrize("opposite", ["image", "text"])
+def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
+    """16 x 16 with pictures of the opposites; else 8 images choose among 16 captions, 8 captions
+    among 8 images.
+    """
+    config = importlib.import_module("configs.coco.dcsm").get_config(f"opposite={opposite}")
+    rng = np.random.default_rng(0)
+    rows = config.batch_size // config.blocks
+    scores = rng.normal(size=(rows, rows)).astype(np.float32)
+    wrong = rng.normal(size=(rows, rows)).astype(np.float32)
+    features = types.ImageFeatures(jnp.zeros((rows, 1)))
+    outputs = types.Outputs(
+        image=features,
+        text=types.TextFeatures(features.pooled),
+        scores=jnp.asarray(scores),
+        logit_scale=jnp.float32(config.model.logit_scale_init),
+        negative_scores=jnp.asarray(wrong[..., None]),
+    )
+    batch = {"mask": jnp.ones(rows, bool), "negative_text": jnp.zeros((rows, 1, 3), jnp.int32)}
+    batch["negative_mask"] = jnp.ones((rows, 1), bool)
+    value, _ = losses.total(config.losses.to_dict(), outputs, batch)
+    choices = scores if opposite == "image" else np.concatenate([scores, wrong], axis=1)
+    own = np.arange(rows)
+    of_images = scipy.special.log_softmax(choices, axis=1)[own, own]
+    of_captions = scipy.special.log_softmax(scores, axis=0)[own, own]
+    assert choices.shape == {"image": (16, 16), "text": (8, 16)}[opposite]
+    assert float(value) == pytest.approx(-of_images.mean() - of_captions.mean(), rel=1e-5)
 
 
 @pytest.mark.recipes
