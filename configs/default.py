@@ -153,7 +153,11 @@ def _input() -> ConfigDict:
             "flickr30k": {"annotations": "", "images": ""},  # dataset_flickr30k.json
             "negclip": {"annotations": "", "images": ""},  # train_neg_clip.tsv
             "cc3m": {"annotations": "", "images": ""},  # a table of image names and captions
-            "llava": {"annotations": "", "images": ""},  # llava_instruct_150k.json
+            "llava": {  # several files or folders are joined by "+"
+                "annotations": "",  # llava_instruct_150k.json, llava_v1_5_mix665k.json, ...
+                "images": "",
+                "answers": "first",  # the captions: first | each (one is drawn) | joined
+            },
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
             "features": {"path": ""},  # one of python -m vlc_jax.tools.cache_features
@@ -169,6 +173,9 @@ def _input() -> ConfigDict:
             "crop_scale": (0.9, 1.0),  # area range of random_resized
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
+            # A share of captions becomes, at each reading, one of their noun phrases in a template
+            # ("a picture of {}."); tagger: input_pipeline/text/taggers.py.
+            "noun_phrases": {"share": 0.0, "tagger": "spacy:en_core_web_sm"},
             # Per record: confusable images, which are further rows of the batch.
             "hard_images": 0,
             # Hard negative captions of each example; of_positives: as many more of each of its hard

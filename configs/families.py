@@ -73,7 +73,8 @@ def source_of(path: str, image_folder: str = "", table: str = "records") -> dict
         return {"source": table, "path": path} | (
             {"image_folder": image_folder} if image_folder else {}
         )
-    folder = image_folder or os.path.dirname(path) or "."
+    files = path.split("+") if table == "llava" else [path]
+    folder = image_folder or "+".join(os.path.dirname(file) or "." for file in files)
     return {"source": table, "annotations": path, "images": folder}
 
 
@@ -97,15 +98,18 @@ def _tokenizer(args: SimpleNamespace) -> str:
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
-    """How long the papers finetune, with 50 steps of warmup; retrieval on a table or shards, if
-    given.
-    """
+    """How long the papers finetune, with 50 steps of warmup; retrieval as `validate` has it."""
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
     config.optimizer.clip_norm = None  # open_clip's default, which all of them keep
     config.checkpoint.every = 500
     config.eval.every = 500
+    validate(config, args)
+
+
+def validate(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Retrieval on the table or the shards args.validation, if given."""
     if args.validation:
         validation = source_of(args.validation, args.image_folder)
         config.evals = ConfigDict({"retrieval": {"split": "all", **validation}})

@@ -20,12 +20,12 @@ CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
 WORD_LIST = {"draw": "uniform_word_list"}
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
 BASES = ("clip", "relations")
+ARGUMENTS = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
 
 
 def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config: those above, and its own."""
-    common = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
-    args = arguments.parse(argument, **{"pooling": "cls"} | common | defaults)
+    args = arguments.parse(argument, **{"pooling": "cls"} | ARGUMENTS | defaults)
     if args.base not in BASES:
         raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
     return args

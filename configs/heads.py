@@ -1,11 +1,16 @@
-"""What the configs of heads on frozen towers share, on the scenes.
+"""What the configs of heads share: their switches, and where towers and data come from.
 
-The towers are those of a CLIP of the scenes with mean pooling, which trains its patch tokens:
+Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
+stays as it is). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
+tower), qk_1d or qk_2d (inside it, which must then be unlocked); temperature=fixed|learned (.1 at
+the start); negatives=none|leftright.
+
+On the scenes the towers are those of a CLIP with mean pooling, which trains its patch tokens:
 `--config.init_from=WORKDIR` names one, otherwise the run trains it first, in WORKDIR/pretrain.
-Arguments of all of them: steps=N; base=clip, or relations (NegCLIP with hard images from such a
-CLIP, which knows what is left of what); towers=frozen, or trained; world and split as those of
+Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from such a CLIP, which
+knows what is left of what); tower_pooling=mean|cls; world and split as those of
 configs/scenes/clip.py. Every second row of a batch is the picture before with its objects or its
-colours exchanged.
+colours exchanged (of PACL and SPARC: hard_images=0 leaves these out).
 """
 
 from types import SimpleNamespace
@@ -13,29 +18,171 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs import arguments, default, families, finetuning
 from configs.scenes import hard_images
 
-TOWERS = ("frozen", "trained")
+ROPES = ("none", "feature_1d", "feature_2d", "qk_1d", "qk_2d")
+LOCKS = ("locked", "unlocked")
+CHOICES = {  # of arguments
+    "base": finetuning.BASES,
+    "image_tower": LOCKS,
+    "text_tower": LOCKS,
+    "rope": ROPES,
+    "temperature": ("fixed", "learned"),
+    "negatives": ("none", "leftright"),
+    "pooling": ("pairwise", "own_caption"),
+    "eval_pooling": ("sigmoid", "uniform"),
+    "text_tokens": ("real", "all"),
+    "scoring": ("local", "global"),
+    "image_norm": ("imagenet", "clip"),
+    "mode": ("clean", "authors"),
+    "captions": ("given", "negclip"),
+    "opposite": ("image", "text"),
+}
+TOWERS = {"image_tower": "locked", "text_tower": "locked"}
+PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}
+TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
+# Functional words of DCSM, its authors' eleven.
+WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
 
-def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
-    """The arguments of a config: those above, and its own."""
-    args = finetuning.parse(argument, **{"pooling": "mean", "towers": "frozen"} | defaults)
-    if args.towers not in TOWERS:
-        raise ValueError(f"towers is one of {', '.join(TOWERS)}; got {args.towers!r}")
+def check(args: SimpleNamespace) -> SimpleNamespace:
+    """The same arguments. Raises ValueError for a value that is none of its choices."""
+    for name, known in CHOICES.items():
+        if hasattr(args, name) and getattr(args, name) not in known:
+            raise ValueError(f"{name} is one of {', '.join(known)}; got {getattr(args, name)!r}")
+    if getattr(args, "rope", "").startswith("qk") and args.image_tower == "locked":
+        raise ValueError(
+            f"rope={args.rope} turns queries and keys inside the image tower, which was not made "
+            "for it: train it with image_tower=unlocked"
+        )
     return args
 
 
-def get_config(args: SimpleNamespace, name: str, temperature: float, **head: Any) -> ConfigDict:
-    """A head of that name with these fields; logits are scores / temperature, which stays."""
-    config = finetuning.get_config(args)
+def use(
+    config: ConfigDict, args: SimpleNamespace, name: str, temperature: float, **head: Any
+) -> None:
+    """A head of that name with these fields; logits are scores / temperature."""
+    config.model.name = name
+    config.model.logit_scale_init = 1 / temperature
+    is_learned = getattr(args, "temperature", "fixed") == "learned"
+    config.optimizer.multipliers = () if is_learned else (("logit_scale", 0.0),)
+    towers = {"image": args.image_tower, "text": args.text_tower}
+    config.frozen = tuple(part for part, lock in towers.items() if lock == "locked")
+    rope = getattr(args, "rope", "none")
+    if rope.startswith("qk"):
+        config.model.image.rope = rope
+    elif rope != "none":
+        head["rope"] = rope
+    config.model.head = ConfigDict(head)
+
+
+def pacl(config: ConfigDict, args: SimpleNamespace) -> None:
+    """PACL with its switches, and its loss."""
+    head = {"pooling": args.pooling, "eval_pooling": args.eval_pooling}
+    use(config, args, "pacl", TEMPERATURE, **head)
+    _contrast(config, args, weight=1.0)
+
+
+def sparc(config: ConfigDict, args: SimpleNamespace) -> None:
+    """SPARC with its switches, and its two losses."""
+    is_real = args.text_tokens == "real"
+    use(config, args, "sparc", TEMPERATURE, scoring=args.scoring, mask_global_text=is_real)
+    _contrast(config, args, weight=0.5)
+    config.losses.sparc_local = ConfigDict(default.loss(weight=1.0))
+
+
+def _contrast(config: ConfigDict, args: SimpleNamespace, weight: float) -> None:
+    loss = "infonce" if args.negatives == "none" else "negclip"
+    config.losses = ConfigDict({loss: default.loss(weight=weight)})
+    if args.negatives == "leftright":
+        families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
+
+
+def dcsm(config: ConfigDict, args: SimpleNamespace, pairs: int = 8, **head: Any) -> None:
+    """DCSM on blocks of so many pairs and their opposites, pictures with captions or captions
+    alone; what its authors' code does (mode=authors), or not.
+    """
+    is_authors = args.mode == "authors"
+    config.text.marks.words = WORDS
+    config.text.marks.index = "word" if is_authors else "token"
+    mode = {"standardise": "tensor" if is_authors else "running"}
+    mode |= {"dropout": 0.1} if is_authors else {}
+    use(config, args, "dcsm", 1.0, words=len(WORDS), **mode | head)
+    has_image = args.opposite == "image"
+    config.blocks = args.blocks
+    config.batch_size = pairs * (1 + has_image) * args.blocks
+    # rows + columns, where the loss is their mean
+    loss = "infonce" if has_image else "negclip"
+    config.losses = ConfigDict({loss: default.loss(weight=2.0)})
+
+
+def adam(config: ConfigDict, rate: float, epochs: float) -> None:
+    """torch's Adam at a constant rate, as the authors of all three train; nothing is clipped."""
+    config.steps, config.epochs = None, epochs
+    config.optimizer.update(
+        {
+            "learning_rate": rate,
+            "schedule": "constant",
+            "warmup_steps": 0,
+            "weight_decay": 0.0,
+            "b1": 0.9,
+            "b2": 0.999,
+            "eps": 1e-8,
+            "clip_norm": None,
+        }
+    )
+    config.logit_scale_max = None
+    config.checkpoint.every = config.eval.every = 500
+
+
+def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
+    """The arguments of a config on the scenes: those above, and its own."""
+    common = finetuning.ARGUMENTS | {"tower_pooling": "mean"}
+    return check(arguments.parse(argument, **common | defaults))
+
+
+def on_scenes(args: SimpleNamespace) -> ConfigDict:
+    """Towers and data, before a head is chosen."""
+    config = finetuning.get_config(SimpleNamespace(**vars(args) | {"pooling": args.tower_pooling}))
     with config.unlocked():
-        config.model.name = name
-        config.model.head = ConfigDict(head)
-        config.model.logit_scale_init = 1 / temperature
-        config.frozen = ("image", "text") if args.towers == "frozen" else ()
-        config.optimizer.multipliers = (("logit_scale", 0.0),)
         config.optimizer.weight_decay = 0.0
-        hard_images.use(config, relation=0.5, attribute=0.5)
+        if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
+            hard_images.use(config, relation=0.5, attribute=0.5)
+        if getattr(args, "negatives", "none") == "leftright":
+            config.input.scenes.caption_options.place = 0.5  # half of the captions say where
+    return config
+
+
+# Of configs of PACL and SPARC on captions: those of configs/coco/clip_ft.py, and these.
+CAPTIONS = {
+    **families.ARGUMENTS,
+    "validation": "",
+    "batch": 4096,
+    "variant": "L/14-336",
+    "size": 336,
+    "answers": "each",
+    "noun_phrases": 0.5,
+    "tagger": "spacy:en_core_web_sm",
+    "image_norm": "imagenet",
+    **PATCHES,
+}
+
+
+def on_captions(args: SimpleNamespace, table: str = "llava") -> ConfigDict:
+    """Towers and data of the ACL 2025 code, before a head is chosen; table: what .json is."""
+    config = default.get_config()
+    with config.unlocked():
+        families.use_clip(config, args, args.size)
+        families.validate(config, args)
+        config.batch_size = args.batch
+        if args.path.endswith(".json") and table == "llava":
+            families.read(config, families.source_of(args.path, args.image_folder, table))
+            config.input.llava.answers = args.answers
+        if args.noun_phrases:
+            config.input.noun_phrases.update(share=args.noun_phrases, tagger=args.tagger)
+        config.input.crop = "none"  # squashed
+        config.input.interpolation = "bilinear"
+        config.input.normalisation = args.image_norm
+        adam(config, rate=1e-4, epochs=10.0)
     return config

@@ -24,6 +24,7 @@ from input_pipeline.text.contrasts import versions as text_versions
 from input_pipeline.text.folder import files as tokenizer_files
 from input_pipeline.text.folder import vocabulary as folder_vocabulary
 from input_pipeline.text.marks import MarkingTokenizer
+from input_pipeline.text.noun_phrases import NounPhrases
 from input_pipeline.text.tokenizers import Tokenizer
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ImageTransform",
     "Loader",
     "MarkingTokenizer",
+    "NounPhrases",
     "Record",
     "Source",
     "Texts",

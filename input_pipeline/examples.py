@@ -20,9 +20,11 @@ from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Findable, Record, Source
 from input_pipeline.text import contrasts
 from input_pipeline.text.contrasts import Texts
+from input_pipeline.text.noun_phrases import NounPhrases
 
 _LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
-_STREAMS = ("image", "negatives", "positives", "hard_images")  # of random numbers, per position
+# of random numbers, per position
+_STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
 
 
 class Cancelled(Exception):  # noqa: N818
@@ -55,6 +57,7 @@ class Examples:
         hard_images: int,
         negatives: Texts,
         positives: Texts,
+        noun_phrases: NounPhrases | None,
         limit: float,
         known_bad: Mapping[str, str],
     ) -> None:
@@ -65,6 +68,7 @@ class Examples:
         self.negatives = negatives
         self._of_one = dataclasses.replace(negatives, count=negatives.of_positives)  # positive
         self.positives = positives
+        self.noun_phrases = noun_phrases
         self.limit = limit
         self.known_bad = known_bad
         self.cancelled = False
@@ -135,6 +139,14 @@ class Examples:
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
         pixels = self.image_transform(record.image, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
+        sides = {
+            "negatives": (self.negatives, record.negatives, record.negative_kinds),
+            "positives": (self.positives, record.positives, record.positive_kinds),
+        }
+        if self.noun_phrases is not None:
+            phrase = self.noun_phrases(text, self._generator(position, "noun_phrases"))
+            if phrase != text:  # what the record holds belongs to the whole caption
+                text, sides = phrase, {side: (own[0], (), ()) for side, own in sides.items()}
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
         negatives, positives = (
             contrasts.draw(
@@ -145,10 +157,7 @@ class Examples:
                 rng[side],
                 scene,
             )
-            for side, texts, given, kinds in (
-                ("negatives", self.negatives, record.negatives, record.negative_kinds),
-                ("positives", self.positives, record.positives, record.positive_kinds),
-            )
+            for side, (texts, given, kinds) in sides.items()
         )
         if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
             negatives += [""] * (self.negatives.count - len(negatives))

@@ -22,6 +22,7 @@ from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
 from input_pipeline.text import contrasts
 from input_pipeline.text.contrasts import Texts
+from input_pipeline.text.noun_phrases import NounPhrases
 from input_pipeline.text.tokenizers import Tokenizer
 from input_pipeline.workers import WorkerStream
 
@@ -232,6 +233,7 @@ def make_train(
     hard_images: int = 0,
     negatives: Texts = _NONE,
     positives: Texts = _NONE,
+    noun_phrases: NounPhrases | None = None,
 ) -> Loader:
     """The loader of a training run; it begins to work at once.
 
@@ -246,6 +248,7 @@ def make_train(
       own, so that a batch holds batch_size / (1 + hard_images) records of the epoch.
     negatives, positives: hard negative / positive captions of every row; where a row has fewer,
       the mask is False. A count of 0 leaves their keys out of the batch.
+    noun_phrases: what becomes of captions before hard texts are made of them; None: nothing.
     Raises ValueError for numbers that do not fit, for a source without hard images and for texts
     that were prepared with another version of a generator.
     """
@@ -278,6 +281,7 @@ def make_train(
         hard_images=hard_images,
         negatives=negatives,
         positives=positives,
+        noun_phrases=noun_phrases,
         limit=max_bad_share * len(source),
         known_bad=known_bad,
     )

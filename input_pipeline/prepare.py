@@ -23,13 +23,14 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import input_pipeline
 from input_pipeline import generate, progress, writer
 from input_pipeline.record import DataError
+from input_pipeline.sources.llava import ANSWERS
 from input_pipeline.text import contrasts
 
 _NO_OPTIONS = "{}"
@@ -44,6 +45,7 @@ class Dataset:
     splits: str  # what --split does
     divided: bool  # whether the file holds several splits; otherwise --split is only a name
     example: str
+    choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options
 
 
 _ANNOTATED = ("annotations", "images")
@@ -72,6 +74,7 @@ DATASETS = {
         _ONE_SPLIT,
         False,
         "--annotations llava/llava_instruct_150k.json --images coco/train2017",
+        {"answers": ANSWERS},
     ),
 }
 
@@ -100,9 +103,10 @@ def _run(words: list[str]) -> int:
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
         options = _dataset_parser(name).parse_args(words[1:])
-        given = {file: getattr(options, file) for file in DATASETS[name].files}
+        dataset = DATASETS[name]
+        given = {option: getattr(options, option) for option in (*dataset.files, *dataset.choices)}
         given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
-        split = options.split if DATASETS[name].divided else "all"
+        split = options.split if dataset.divided else "all"
     else:
         options = _source_parser().parse_args(words)
         name, given, split = options.source, progress.parse_options(options.option), options.split
@@ -171,6 +175,9 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
     )
     for file in dataset.files:
         parser.add_argument(f"--{file}", required=True, help="see above")
+    for option, values in dataset.choices.items():
+        help_text = f"one of {', '.join(values)}: see above; default: {values[0]}"
+        parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
     if "annotations" in dataset.files:
         parser.add_argument(
             "--exclude", metavar="TXT", help="images to leave out (input_pipeline.leaks --write)"

@@ -162,3 +162,39 @@ def write_llava(folder: Path) -> None:
     ]
     del entries[2]["image"]
     (folder / "llava_instruct_150k.json").write_text(json.dumps(entries))
+    write_llava_training(folder)
+
+
+def write_llava_training(folder: Path) -> None:
+    """What LLaVA is trained on: short captions of web pictures (LCS-558K), and a mixture of
+    conversations, some without a picture (mix-665K); in images and data.
+    """
+    web, mixed = [], []
+    for number in range(4):
+        name = f"{number:05d}/{number:05d}1000.jpg"
+        (folder / "images" / name).parent.mkdir(parents=True)
+        (folder / "images" / name).write_bytes(picture(number))
+        question = "Say briefly what is shown."
+        asked = f"{question}\n<image>" if number % 2 else f"<image>\n{question}"
+        turns = talk(asked, f"a wooden chair in front of picture {number}")
+        web.append({"id": f"{number:05d}1000", "image": name, "conversations": turns})
+    (folder / "data/coco/train2017").mkdir(parents=True)
+    for number in range(4, 8):
+        name = f"coco/train2017/{number:012d}.jpg"
+        (folder / "data" / name).write_bytes(picture(number))
+        turns = talk(
+            *("<image>\nWhat stands on the left of the table?", f"The lamp of picture {number}."),
+            *("Is it lit?", "Yes"),
+            *("And where is the cup?\nChoose a letter.", "B"),
+        )
+        mixed.append({"id": f"{number:012d}", "image": name, "conversations": turns})
+    mixed.insert(2, {"id": "q7Zx_0", "conversations": talk("Write a verse.", "Rain, rain.")})
+    mixed.append({"id": 99, "model": "", "conversations": talk("Thanks!", "You are welcome.")})
+    (folder / "blip_laion_cc_sbu_558k.json").write_text(json.dumps(web))
+    (folder / "llava_v1_5_mix665k.json").write_text(json.dumps(mixed))
+
+
+def talk(*texts: str) -> list[dict[str, str]]:
+    """A conversation: questions and answers in turn."""
+    speakers = ("human", "gpt")
+    return [{"from": speakers[turn % 2], "value": text} for turn, text in enumerate(texts)]

@@ -20,8 +20,16 @@ CONFIGS = sorted(
     if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py", "heads.py")
 )
 
-# What configs are given beside a tokenizer file, which those of coco and eval need.
+# What configs are given beside a tokenizer file, which those of coco, llava and eval need.
+OF_WEIGHTS = ("coco", "llava", "eval")
 ARGUMENTS = {
+    **dict.fromkeys(  # locked towers, which come from somewhere
+        (
+            *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
+            *("configs/llava/pacl.py", "configs/llava/sparc.py"),
+        ),
+        ",weights=ViT.pt",
+    ),
     "configs/coco/dac.py": ",negatives=rule",  # no language model
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
@@ -36,7 +44,7 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
     get_config = importlib.import_module(name).get_config
-    if path.parent.name not in ("coco", "eval"):
+    if path.parent.name not in OF_WEIGHTS:
         return get_config()
     config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
     if config.text.tokenizer == "clip":
@@ -130,13 +138,14 @@ def trained_by(path: Path) -> str:
     return "recipes" if is_method else "slow"
 
 
-# Those of configs/coco are trained in test_recipes_end_to_end.py and test_methods_end_to_end.py.
+# Those of published weights are trained in test_recipes_end_to_end.py, test_methods_end_to_end.py
+# and test_heads_recipes.py.
 @pytest.mark.parametrize(
     "path",
     [
         pytest.param(path, marks=getattr(pytest.mark, trained_by(path)), id=identifier(path))
         for path in CONFIGS
-        if path.parent.name != "coco"
+        if path.parent.name not in ("coco", "llava")
     ],
 )
 def test_config_trains_two_steps(path, pretrained, tmp_path):
@@ -228,9 +237,97 @@ def test_left_and_right_on_siglip():
     assert coco("leftright").optimizer.multipliers == (("image/.*", 0.0),)
 
 
+def llava(name: str, argument: str | None = None) -> ConfigDict:
+    return importlib.import_module(f"configs.llava.{name}").get_config(argument)
+
+
+def test_a_control_differs_from_left_and_right_in_its_negatives_alone():
+    for family, losses in (("clip", ("infonce", "negclip")), ("siglip", ("sigmoid",) * 2)):
+        plain, hard = (module(f"family={family}") for module in (control, left_right))
+        assert [*plain.losses] == [losses[0]]
+        assert next(iter(hard.losses)).startswith(losses[1])
+        with plain.unlocked(), hard.unlocked():
+            assert (plain.input.negatives.count, hard.input.negatives.count) == (0, 1)
+            plain.losses, hard.losses = ConfigDict(), ConfigDict()
+            plain.input.negatives = hard.input.negatives
+        assert plain.to_dict() == hard.to_dict()
+
+
+def control(argument: str) -> ConfigDict:
+    return llava("clip_ft", argument)
+
+
+def left_right(argument: str) -> ConfigDict:
+    return coco("leftright", argument)
+
+
+def test_patches_are_trained_as_the_authors_code_does():
+    for name in ("pacl", "sparc"):
+        config = llava(name, "path=a/x.json+b/y.json")
+        found = (config.optimizer.learning_rate, config.optimizer.b2, config.optimizer.weight_decay)
+        assert found == (1e-4, 0.999, 0.0)
+        assert (config.optimizer.schedule, config.optimizer.warmup_steps) == ("constant", 0)
+        assert (config.epochs, config.batch_size) == (10.0, 4096)
+        assert config.model.logit_scale_init == 10.0
+        assert config.optimizer.multipliers == (("logit_scale", 0.0),)
+        assert (config.input.image_size, config.input.crop) == (336, "none")
+        assert config.input.normalisation == "imagenet"
+        assert config.frozen == ("image", "text")
+        assert config.input.llava.to_dict() == {
+            "annotations": "a/x.json+b/y.json",
+            "images": "a+b",
+            "answers": "each",
+        }
+        assert config.input.noun_phrases.share == 0.5
+    assert llava("pacl").model.head.pooling == "own_caption"
+    assert not llava("sparc").model.head.mask_global_text
+    assert {k: v.weight for k, v in llava("sparc").losses.items()} == {
+        "infonce": 0.5,
+        "sparc_local": 1.0,
+    }
+
+
+def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
+    for name, package in (("pacl", "llava"), ("sparc", "llava"), ("pacl", "coco")):
+        for where in (package, "scenes"):
+            get_config = importlib.import_module(f"configs.{where}.{name}").get_config
+            config = get_config("rope=feature_2d,negatives=leftright,temperature=learned")
+            assert config.model.head.rope == "feature_2d"
+            assert config.optimizer.multipliers == ()
+            assert config.input.negatives.kinds.to_dict() == {"left_right": 1.0}
+            assert "negclip" in config.losses
+            config = get_config("rope=qk_2d,image_tower=unlocked")
+            assert config.model.image.rope == "qk_2d"
+            assert "rope" not in config.model.head
+            assert config.frozen == ("text",)
+
+
+def test_dcsm_in_the_mode_of_its_authors():
+    for name in ("coco", "scenes"):
+        get_config = importlib.import_module(f"configs.{name}.dcsm").get_config
+        authors, clean = (get_config(f"mode={mode},blocks=3") for mode in ("authors", "clean"))
+        assert (authors.text.marks.index, clean.text.marks.index) == ("word", "token")
+        assert authors.model.head.standardise == "tensor"
+        assert clean.model.head.standardise == "running"
+        assert authors.model.head.dropout == 0.1
+        assert (authors.batch_size, authors.blocks, authors.input.hard_images) == (48, 3, 1)
+        of_text = get_config("opposite=text,blocks=3")
+        assert (of_text.batch_size, of_text.input.hard_images) == (24, 0)
+        assert of_text.losses.to_dict().keys() == {"negclip"}
+        assert of_text.losses.negclip.weight == 2.0
+        assert of_text.input.negatives.count == 1
+    assert coco("dcsm").text.context_length == 30
+
+
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
     [
+        ("dcsm", "mode=x", "mode is one of clean, authors; got 'x'"),
+        ("dcsm", "opposite=none", "opposite is one of image, text"),
+        ("pacl", "pooling=mean", "pooling is one of pairwise, own_caption"),
+        ("pacl", "rope=qk_2d", "inside the image tower.*image_tower=unlocked"),
+        ("sparc", "rope=3d", "rope is one of none, feature_1d"),
+        ("leftright", "negatives=x", "negatives is leftright or none"),
         ("negclip", "negatives=x", "negatives is given or negclip"),
         ("svlc", "negatives=x", "negatives is rule, fill_mask, both"),
         ("dac", "", "language_model=FOLDER"),

@@ -212,6 +212,13 @@ def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
     return asked | {"options": asked["options"] | options}
 
 
+def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
+    """What becomes of captions at each reading; None where the share is 0."""
+    with usage_errors():
+        options = config.input.noun_phrases
+        return input_pipeline.NounPhrases(**options) if options.share else None
+
+
 def records_per_step(config: ConfigDict) -> int:
     """Records of the epoch in a batch, whose other rows are their hard images."""
     group = 1 + config.input.hard_images

@@ -51,6 +51,7 @@ def make_loader(
             max_bad_share=config.input.max_bad_share,
             known_bad=[row["id"] for row in events if row["event"] == "bad_record"],
             hard_images=config.input.hard_images,
+            noun_phrases=build.noun_phrases(config),
             **texts,
             **config.input.loader,
         )

@@ -38,7 +38,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
     task = build.task(config)
     source = build.source(config, "train")
     steps = build.total_steps(config, len(source))
-    texts = build.hard_texts(config)
+    texts, phrases = build.hard_texts(config), build.noun_phrases(config)
     build.learning_rate(config, steps)  # refuses a warmup that is too long
     if config.pretrain:
         feed.check(config, task, source, texts)  # before another run takes its time
@@ -50,6 +50,7 @@ def train(config: ConfigDict, workdir: Workdir, stop: StopSignal, allow_change: 
         frozen = {}  # evaluation reads them again when it needs them
     fingerprints = {"train": source.fingerprint, **of_frozen}
     fingerprints |= input_pipeline.text_versions(texts)
+    fingerprints |= {"noun_phrases": phrases.version} if phrases else {}
     workdir.check_data(fingerprints, allow_change)
     feed.check(config, task, source, texts)
     evaluation = evaluate.Evaluation(config, task, workdir, stop)

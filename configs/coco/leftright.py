@@ -13,33 +13,53 @@ unlocked 20 and 24).
 
 Batch, rate, decay, warmup and epochs are the paper's (appendix B). About one caption in a
 hundred of the authors' data (LLaVA's LCS-558K and DataMix-665K) says left or right; the others have
-no negative. Of a conversation the caption is the first answer, with the authors one drawn at each
-reading.
+no negative. Of a conversation one answer is drawn at each reading, as they do; answers=joined is
+their captions for language models. configs/llava/clip_ft.py is the control without negatives.
 
-Arguments: those of configs/coco/clip_ft.py, path being a conversations JSON of LLaVA, a table or
-shards; family=clip|siglip; image_tower=locked|unlocked; size (pixels; 0: the paper's).
+Arguments: those of configs/coco/clip_ft.py, path being conversations of LLaVA (JSON files, several
+joined by "+", and so image_folder), a table or shards; answers=each|first|joined (of JSON files);
+family=clip|siglip; image_tower=locked|unlocked; negatives=leftright|none; size (pixels; 0: the
+paper's).
 """
+
+from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
 from configs import arguments, default, families
 from configs.coco import clip_ft
 
-# loss, the paper's architecture, pixels
+# the paper's architecture, pixels; losses without negatives and with them
 FAMILIES = {
-    "clip": ("negclip", "L/14-336", 336),
-    "siglip": ("sigmoid_negatives", "SigLIP-L/16-256", 384),
+    "clip": ("L/14-336", 336, "infonce", "negclip"),
+    "siglip": ("SigLIP-L/16-256", 384, "sigmoid", "sigmoid_negatives"),
+}
+ARGUMENTS = {
+    **clip_ft.ARGUMENTS,
+    "batch": 512,  # 128 on each of 4 GPUs
+    "variant": "",
+    "answers": "each",
+    "family": "clip",
+    "image_tower": "locked",
+    "negatives": "leftright",
+    "size": 0,
+}
+CHOICES = {
+    "family": tuple(FAMILIES),
+    "image_tower": ("locked", "unlocked"),
+    "negatives": ("leftright", "none"),
 }
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    defaults = {**clip_ft.ARGUMENTS, "batch": 512, "variant": ""}  # 128 on each of 4 GPUs
-    args = arguments.parse(argument, **defaults, family="clip", image_tower="locked", size=0)
-    if args.family not in FAMILIES:
-        raise ValueError(f"family is clip or siglip; got {args.family!r}")
-    if args.image_tower not in ("locked", "unlocked"):
-        raise ValueError(f"image_tower is locked or unlocked; got {args.image_tower!r}")
-    loss, variant, size = FAMILIES[args.family]
+    return make(arguments.parse(argument, **ARGUMENTS))
+
+
+def make(args: SimpleNamespace) -> ConfigDict:
+    for name, known in CHOICES.items():
+        if getattr(args, name) not in known:
+            raise ValueError(f"{name} is {' or '.join(known)}; got {getattr(args, name)!r}")
+    variant, size, *losses = FAMILIES[args.family]
     args.variant = args.variant or variant
     config = default.get_config()
     with config.unlocked():
@@ -47,8 +67,11 @@ def get_config(argument: str | None = None) -> ConfigDict:
         families.five_epochs(config, args)
         if args.path.endswith(".json"):
             families.read(config, families.source_of(args.path, args.image_folder, "llava"))
-        config.losses = ConfigDict({loss: default.loss(weight=1.0)})
-        families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
+            config.input.llava.answers = args.answers
+        has_negatives = args.negatives == "leftright"
+        config.losses = ConfigDict({losses[has_negatives]: default.loss(weight=1.0)})
+        if has_negatives:
+            families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
         config.model.remat = True
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

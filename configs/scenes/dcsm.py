@@ -1,28 +1,28 @@
 """DCSM on frozen towers: a small network reads the map of image tokens against text tokens.
 
   python -m vlc_jax.main --config configs/scenes/dcsm.py --workdir runs/dcsm
+  python -m vlc_jax.main --config configs/scenes/dcsm.py:mode=authors --workdir runs/dcsm_authors
 
-Blocks of 8 images with their captions and the 8 images and captions with the objects exchanged, as
-its authors train. Arguments: those of configs/heads.py; layout=flat|grid;
-standardise=running|tensor|per_pair; blocks=N of 16 rows per step.
+Blocks of 8 images with their captions and the 8 images and captions with the objects or the colours
+exchanged, as its authors train. Arguments: those of configs/heads.py; mode=clean, or authors (a
+word's row one place too early, maps standardised over the batch, dropout); opposite=image, or text
+(8 images, 8 captions and 8 wrong ones); layout=flat|grid; standardise=running|tensor|per_pair (if
+not that of the mode); blocks=N per step.
 """
 
 from ml_collections import ConfigDict
 
-from configs import default, heads
-
-# The authors' eleven, as far as the scenes have them.
-WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
-BLOCK = 16
+from configs import finetuning, heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.parse(argument, layout="flat", standardise="running", blocks=4, steps=2000)
-    head = {"words": len(WORDS), "layout": args.layout, "standardise": args.standardise}
-    config = heads.get_config(args, "dcsm", temperature=1.0, **head)
+    own = {"mode": "clean", "opposite": "image", "layout": "flat", "standardise": "", "blocks": 4}
+    args = heads.parse_scenes(argument, **heads.TOWERS | own, steps=2000)
+    head = {"layout": args.layout}
+    head |= {"standardise": args.standardise} if args.standardise else {}
+    config = heads.on_scenes(args)
     with config.unlocked():
-        config.blocks = args.blocks
-        config.batch_size = BLOCK * args.blocks
-        config.text.marks.words = WORDS
-        config.losses = ConfigDict({"infonce": default.loss(weight=2.0)})  # rows + columns
+        heads.dcsm(config, args, **head)
+        if args.opposite == "text":
+            finetuning.use_negatives(config, scenes_swap=1.0)
     return config

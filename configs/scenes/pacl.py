@@ -1,11 +1,13 @@
 """PACL on frozen towers: the patches of an image are weighed by the text.
 
   python -m vlc_jax.main --config configs/scenes/pacl.py --workdir runs/pacl
-  python -m vlc_jax.main --config configs/scenes/pacl.py:rope=feature_1d,pooling_of=own_caption \\
+  python -m vlc_jax.main --config configs/scenes/pacl.py:rope=feature_1d,pooling=own_caption \\
     --workdir runs/pacl_rope
+  python -m vlc_jax.main --config configs/scenes/pacl.py:rope=qk_2d,image_tower=unlocked \\
+    --workdir runs/pacl_qk
 
-Arguments: those of configs/heads.py; pooling_of=pairwise|own_caption; eval_pooling=sigmoid|uniform;
-rope=none|feature_1d|feature_2d (vlc_jax/models/pacl.py).
+Arguments: those of configs/heads.py; pooling=pairwise|own_caption, in training;
+eval_pooling=sigmoid|uniform (vlc_jax/models/pacl.py). configs/llava/pacl.py is its recipe.
 """
 
 from ml_collections import ConfigDict
@@ -14,6 +16,9 @@ from configs import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.parse(argument, pooling_of="pairwise", eval_pooling="sigmoid", rope="none")
-    options = {"pooling": args.pooling_of, "eval_pooling": args.eval_pooling, "rope": args.rope}
-    return heads.get_config(args, "pacl", temperature=0.1, **options)
+    own = {"pooling": "pairwise", "eval_pooling": "sigmoid", "hard_images": 1}
+    args = heads.parse_scenes(argument, **heads.PATCHES | own)
+    config = heads.on_scenes(args)
+    with config.unlocked():
+        heads.pacl(config, args)
+    return config

@@ -2,19 +2,19 @@
 
   python -m vlc_jax.main --config configs/scenes/sparc.py --workdir runs/sparc
 
-Arguments: those of configs/heads.py; scoring=local|global; rope=none|feature_1d|feature_2d.
+Arguments: those of configs/heads.py; scoring=local|global; text_tokens=real, or all: padding counts
+in the mean of tokens, as in its code. configs/llava/sparc.py is its recipe.
 """
 
 from ml_collections import ConfigDict
 
-from configs import default, heads
+from configs import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.parse(argument, scoring="local", rope="none")
-    config = heads.get_config(args, "sparc", temperature=0.1, scoring=args.scoring, rope=args.rope)
+    own = {"scoring": "local", "text_tokens": "real", "hard_images": 1}
+    args = heads.parse_scenes(argument, **heads.PATCHES | own)
+    config = heads.on_scenes(args)
     with config.unlocked():
-        config.losses = ConfigDict(
-            {"infonce": default.loss(weight=0.5), "sparc_local": default.loss(weight=1.0)}
-        )
+        heads.sparc(config, args)
     return config

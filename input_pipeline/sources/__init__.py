@@ -7,12 +7,8 @@ from input_pipeline.sources.cc3m import Cc3mSource
 from input_pipeline.sources.contrasted import CrepeSource, SugarcrepeSource
 from input_pipeline.sources.digits import DigitsSource
 from input_pipeline.sources.features import FeaturesSource
-from input_pipeline.sources.named import (
-    CocoSource,
-    Flickr30kSource,
-    LlavaSource,
-    NegclipSource,
-)
+from input_pipeline.sources.llava import LlavaSource
+from input_pipeline.sources.named import CocoSource, Flickr30kSource, NegclipSource
 from input_pipeline.sources.records import RecordsSource
 from input_pipeline.sources.scenes import ScenesSource
 from input_pipeline.sources.shards import ShardsSource

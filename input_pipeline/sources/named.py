@@ -35,11 +35,13 @@ class NamedSource(RecordsSource):
         for option, value in (("annotations", annotations), ("images", images)):
             if not str(value):
                 raise ValueError(f"source {self._kind!r} needs `{option}`; {self._advice()}")
-        path = Path(annotations)
+        self._check_file(Path(annotations))
+        super().__init__(split, path=annotations, image_folder=images, **columns)
+
+    def _check_file(self, path: Path) -> None:
         if not path.is_file():
             found = "a folder" if path.is_dir() else "no file"
             raise ValueError(f"{path} is {found}; {self._advice()}")
-        super().__init__(split, path=path, image_folder=images, **columns)
 
     def _advice(self) -> str:
         return f"annotations is {self._wanted}; images is the folder where its image names start"
@@ -270,64 +272,6 @@ class NegclipSource(NamedSource):
 
     def _places(self, image: str) -> list[Path]:
         return below(self._folder, image)
-
-
-class LlavaSource(NamedSource):
-    """LLaVA's instruction files: an image and a conversation about it.
-
-    annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}; entries
-      without an image are left out and mentioned on the log.
-    images: the folder in which the image names start.
-    The caption is the first answer ("from": "gpt"). `meta` keeps `id`, which the files repeat, and
-    `conversations`. Ids are the image's name and its place in the list.
-    """
-
-    _kind = "llava"
-    _wanted = (
-        "a list of {id, image, conversations}, such as llava_instruct_150k.json "
-        "(https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, CC BY 4.0)"
-    )
-
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            split,
-            annotations,
-            images,
-            caption_column="conversations",
-            meta_columns=("id", "conversations"),
-            exclude=exclude,
-        )
-
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        document = self._load(path)
-        rows = (
-            [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
-        )
-        if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
-            raise self._other(path, documents.describe(document))
-        numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
-        documents.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
-        if not numbers:
-            raise self._other(path, "a list of conversations none of which has an image")
-        used = [rows[number - 1] for number in numbers]
-        return tables.PackedRows(path, used, numbers)
-
-    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
-        turns = row.get("conversations")
-        if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-            raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
-        answer = next((turn.get("value") for turn in turns if turn.get("from") == "gpt"), None)
-        if not isinstance(answer, str):
-            speakers = [turn.get("from") for turn in turns]
-            raise DataError(f"{name} has no answer of 'gpt' in 'conversations'; from: {speakers}")
-        return [answer]
 
 
 def below(folder: Path, image: str) -> list[Path]:

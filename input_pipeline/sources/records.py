@@ -277,11 +277,12 @@ class RecordsSource:
             )
         seen.add(key)
 
-    def _fingerprint(self) -> str:
+    def _fingerprint(self, *further: Any) -> str:
+        """further: options of a subclass that decide what its records are."""
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
             self._hard_images, self._group, self._meta, self._split, self._split_column,
-            self._holdout, self._negative_kinds, self._positive_kinds,
+            self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -186,6 +186,43 @@ class PackedRows(Rows):
         return self._text[self._start[index] : self._stop[index]]
 
 
+class JoinedRows(Rows):
+    """The rows of several tables, one after the other; `path` and `digest` are the first one's."""
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self._parts = list(parts)
+        self.path, self.digest = parts[0].path, parts[0].digest
+        self._stops = np.cumsum([len(part) for part in parts])
+        numbers = [part.number(len(part) - 1) for part in parts]  # the last ones
+        self._numbers = np.cumsum([0, *numbers])
+
+    def __len__(self) -> int:
+        return int(self._stops[-1])
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        part, place = self._place(index)
+        return self._parts[part][place]
+
+    def number(self, index: int) -> int:
+        """Counted on from table to table, so that no two rows have the same."""
+        part, place = self._place(index)
+        return int(self._numbers[part]) + self._parts[part].number(place)
+
+    def name(self, index: int) -> str:
+        part, place = self._place(index)
+        return self._parts[part].name(place)
+
+    def columns(self, looked_at: int = 100) -> list[str]:
+        return list(dict.fromkeys(name for part in self._parts for name in part.columns(looked_at)))
+
+    def _place(self, index: int) -> tuple[int, int]:
+        part = int(np.searchsorted(self._stops, index, side="right"))
+        return part, index - (int(self._stops[part - 1]) if part else 0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+
 def open_rows(path: Path, quoting: bool = True) -> Rows:
     """The rows of a table, by the suffix of its name.
 

@@ -235,30 +235,6 @@ def test_tables_that_are_not_pairs_of_image_and_caption_are_refused(folder):
         make_source("cc3m", "train", annotations=path, images=folder / "cc3m")
 
 
-def test_a_llava_caption_is_the_first_answer_and_the_conversation_is_kept(folder, caplog):
-    source = llava(folder)
-    assert "1 of 6 entries have no image" in caplog.text
-    assert ids(source)[1:3] == ["000000000001.jpg#2", "000000000003.jpg#4"]
-    record = source[2]
-    assert record.captions == miniature.captions(3)[:1]
-    assert record.meta["id"] == "000000000003"
-    assert [turn["from"] for turn in record.meta["conversations"]] == ["human", "gpt"] * 2
-
-
-def test_a_llava_entry_without_an_answer_is_an_error_of_that_entry_only(folder):
-    path = folder / "llava/llava_instruct_150k.json"
-    entries = json.loads(path.read_text())
-    entries[4]["conversations"] = entries[4]["conversations"][:1]
-    entries[5]["conversations"] = "none"
-    path.write_text(json.dumps(entries))
-    source = llava(folder)
-    with pytest.raises(DataError, match=r"row 5 of .*json has no answer .* from: \['human'\]"):
-        source[3]
-    with pytest.raises(DataError, match=r"row 6 of .*json: 'conversations' is a list"):
-        source[4]
-    assert source[2].captions == miniature.captions(3)[:1]
-
-
 FILES = {
     "coco/dataset_coco.json": "Karpathy's split of coco",
     "coco/annotations/captions_val2017.json": "COCO captions",

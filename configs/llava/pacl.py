@@ -1,0 +1,43 @@
+"""PACL on a locked CLIP: the patches of an image are weighed by the text before they are compared.
+
+  python -m vlc_jax.main --workdir runs/pacl --config \\
+    configs/llava/pacl.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
+  python -m vlc_jax.main --workdir runs/pacl_rope --config \\
+    configs/llava/pacl.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
+
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025),
+table on token usage. Must reproduce What'sUp, individual and pairs, A left / right, A on / under, B
+left / right, B front / behind: CLIP 49.0 and 1.9, 61.7 and 23.3, 54.9 and 10.8, 51.5 and 7.8; with
+patch tokens, this config, 47.6 and 9.7, 52.9 and 10.7, 52.9 and 9.8, 51.5 and 6.9; with
+rope=feature_1d 54.9 and 22.3, 46.1 and 13.6, 52.0 and 20.6, 45.6 and 12.7; chance 50 and 25. These
+are 102 or 103 pairs: a standard error is 3 to 4 points. Not yet run at full size here; an estimate:
+ten times over 1.18 million images take 14 hours of one A100 at 30 % of its bfloat16 peak, if the
+data come that fast (the authors used 8 GPUs).
+
+Adam, rate, epochs, batch, temperature, squashed pixels with ImageNet's statistics and captions are
+those of the code (lst627/CLIP-Embeds): of a conversation one answer is drawn at each reading, and
+half of the captions become a noun phrase in a template. Left out is its ColorJitter (brightness .2,
+hue .1). Its committed version weighs all patches alike, in training, too, where older ones pool by
+the own caption: judge with eval_pooling=uniform as well.
+
+Arguments: weights (OpenAI's ViT-L/14 at 336 pixels; a folder that names other statistics is refused
+unless image_norm=clip); tokenizer; path (LCS-558K's and mix-665K's JSON files, joined by "+", a
+table, or shards); image_folder (likewise); answers=each|first|joined; noun_phrases (a share);
+tagger (spacy:PIPELINE or precomputed:FILE, which takes no time); image_norm=imagenet|clip;
+validation; batch; variant; size; pooling=own_caption|pairwise; eval_pooling=sigmoid|uniform; and
+those of configs/heads.py.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import arguments, heads
+
+ARGUMENTS = heads.CAPTIONS | {"pooling": "own_caption", "eval_pooling": "sigmoid"}
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = heads.check(arguments.parse(argument, **ARGUMENTS))
+    config = heads.on_captions(args)
+    with config.unlocked():
+        heads.pacl(config, args)
+    return config

@@ -1,0 +1,106 @@
+"""LLaVA's files: pictures and conversations about them, read as pictures and captions."""
+
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.record import DataError
+from input_pipeline.sources import annotations as documents
+from input_pipeline.sources import rows as tables
+from input_pipeline.sources.named import NamedSource
+from input_pipeline.text import edit
+
+ANSWERS = ("first", "each", "joined")
+
+
+class LlavaSource(NamedSource):
+    """LLaVA's files: an image and a conversation about it, whose answers are its captions.
+
+    annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}, or
+      several, joined by "+": blip_laion_cc_sbu_558k.json+llava_v1_5_mix665k.json. Entries without
+      an image are left out and mentioned on the log.
+    images: the folder in which the image names start, or several, joined by "+"; a name is looked
+      for in each of them.
+    answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
+      reading; joined, one caption of all of them.
+    `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
+    place in the lists.
+    """
+
+    _kind = "llava"
+    _wanted = (
+        "a list of {id, image, conversations}, such as llava_instruct_150k.json or "
+        "llava_v1_5_mix665k.json (https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, "
+        "CC BY 4.0) or blip_laion_cc_sbu_558k.json (.../liuhaotian/LLaVA-Pretrain), or several of "
+        "them joined by '+'"
+    )
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        answers: str = "first",
+        exclude: str | Path | None = None,
+    ) -> None:
+        edit.check_known("kind of answers", [answers], ANSWERS)
+        self._answers = answers
+        first, *self._more_files = _parts(annotations)
+        self._folders = [Path(folder) for folder in _parts(images)]
+        for folder in self._folders[1:]:
+            if not folder.is_dir():
+                raise ValueError(f"no image folder {folder}; set {self._folder_option}")
+        super().__init__(
+            split,
+            first,
+            self._folders[0] if str(images) else "",
+            caption_column="conversations",
+            meta_columns=("id", "conversations"),
+            exclude=exclude,
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+        found = [self._table(path)]
+        for other in map(Path, self._more_files):
+            self._check_file(other)
+            found.append(self._table(other))
+            self.digests[str(other)] = found[-1].digest
+        return found[0] if len(found) == 1 else tables.JoinedRows(found)
+
+    def _table(self, path: Path) -> tables.PackedRows:
+        document = self._load(path)
+        rows = (
+            [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+        )
+        if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
+            raise self._other(path, documents.describe(document))
+        numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
+        documents.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
+        if not numbers:
+            raise self._other(path, "a list of conversations none of which has an image")
+        used = [rows[number - 1] for number in numbers]
+        return tables.PackedRows(path, used, numbers)
+
+    def _places(self, image: str) -> list[Path]:
+        return [folder / image for folder in self._folders]
+
+    def _fingerprint(self, *further: Any) -> str:
+        order = [*self.digests.values()] if self._more_files else []
+        return super()._fingerprint(self._answers, order, *further)
+
+    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
+        turns = row.get("conversations")
+        if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+            raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
+        answers = [turn.get("value") for turn in turns if turn.get("from") == "gpt"]
+        if not answers or not all(isinstance(answer, str) for answer in answers):
+            speakers = [turn.get("from") for turn in turns]
+            raise DataError(f"{name} has no answer of 'gpt' in 'conversations'; from: {speakers}")
+        if self._answers == "joined":
+            return [" ".join(answer.strip() for answer in answers)]
+        return answers[:1] if self._answers == "first" else answers
+
+
+def _parts(names: str | Path) -> list[str]:
+    """What "+" joins; a name of which there is a file or folder is one, whatever is in it."""
+    return [str(names)] if Path(names).exists() else str(names).split("+")

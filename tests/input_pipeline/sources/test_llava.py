@@ -1,0 +1,114 @@
+"""LLaVA's files: one or several, which answers are captions, what is left out."""
+
+import json
+import pickle
+
+import pytest
+
+from input_pipeline import image as images
+from input_pipeline import make_source
+from input_pipeline.record import DataError
+from tests import miniature
+
+LCS, MIX = "blip_laion_cc_sbu_558k.json", "llava_v1_5_mix665k.json"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    miniature.write_coco(tmp_path / "coco")
+    miniature.write_llava(tmp_path / "llava")
+    return tmp_path / "llava"
+
+
+def instruct(folder, **options):
+    path, pictures = folder / "llava_instruct_150k.json", folder.parent / "coco/train2017"
+    return make_source("llava", "train", **({"annotations": path, "images": pictures} | options))
+
+
+def training(folder, *names, **options):
+    files = "+".join(str(folder / name) for name in names or (LCS, MIX))
+    folders = f"{folder / 'images'}+{folder / 'data'}"
+    return make_source("llava", "train", annotations=files, images=folders, **options)
+
+
+def every(source):
+    return [source[index] for index in range(len(source))]
+
+
+def test_the_caption_is_the_first_answer_and_the_conversation_is_kept(folder, caplog):
+    source = instruct(folder)
+    assert "1 of 6 entries have no image" in caplog.text
+    ids = [record.id for record in every(source)]
+    assert ids[1:3] == ["000000000001.jpg#2", "000000000003.jpg#4"]
+    record = source[2]
+    assert record.captions == miniature.captions(3)[:1]
+    assert record.meta["id"] == "000000000003"
+    assert [turn["from"] for turn in record.meta["conversations"]] == ["human", "gpt"] * 2
+
+
+def test_answers_become_captions_as_asked(folder):
+    lamp = "The lamp of picture 5."
+    expected = {"first": [lamp], "each": [lamp, "Yes", "B"], "joined": [f"{lamp} Yes B"]}
+    for answers, captions in expected.items():
+        record = training(folder, MIX, answers=answers)[1]
+        assert record.captions == captions
+        assert "<image>" not in " ".join(record.captions)
+    with pytest.raises(ValueError, match=r"unknown kind of answers 'all'.*first"):
+        training(folder, answers="all")
+
+
+def test_several_files_are_one_source_in_their_order(folder, caplog):
+    source = training(folder, answers="each")
+    assert "2 of 6 entries have no image" in caplog.text
+    records = every(source)
+    assert len(records) == 8
+    assert len({record.id for record in records}) == 8
+    for number, record in enumerate(records):
+        assert f"picture {number}" in record.captions[0]
+        assert abs(int(images.decode(record.image)[0, 0, 0]) - 10 * number) < 12
+    assert every(pickle.loads(pickle.dumps(source))) == records
+    assert set(source.digests) == {str(folder / LCS), str(folder / MIX)}
+    assert every(training(folder, LCS)) == every(training(folder, answers="first"))[:4]
+
+
+def test_fingerprints_follow_files_their_order_and_the_answers(folder):
+    found = [
+        training(folder, LCS),
+        training(folder, MIX),
+        training(folder, LCS, MIX),
+        training(folder, MIX, LCS),
+        training(folder, answers="each"),
+        training(folder, answers="joined"),
+    ]
+    assert len({source.fingerprint for source in found}) == len(found)
+    assert training(folder).fingerprint == training(folder, LCS, MIX).fingerprint
+
+
+def test_damage_is_named_by_its_own_file_and_row(folder):
+    entries = json.loads((folder / MIX).read_text())
+    entries[3]["conversations"] = entries[3]["conversations"][:1]
+    entries[4]["conversations"] = "none"
+    (folder / MIX).write_text(json.dumps(entries))
+    source = training(folder)
+    with pytest.raises(DataError, match=rf"row 4 of .*{MIX} has no answer .* from: \['human'\]"):
+        source[6]
+    with pytest.raises(DataError, match=rf"row 5 of .*{MIX}: 'conversations' is a list"):
+        source[7]
+    assert source[5].captions == ["The lamp of picture 5."]
+
+
+def test_a_second_file_or_folder_that_is_not_there_is_named(folder):
+    with pytest.raises(ValueError, match=r"nothing\.json is no file; annotations is"):
+        training(folder, LCS, "nothing.json")
+    with pytest.raises(ValueError, match=r"no image folder .*nowhere"):
+        make_source(
+            "llava",
+            "train",
+            annotations=folder / LCS,
+            images=f"{folder / 'images'}+{folder / 'nowhere'}",
+        )
+
+
+def test_a_name_with_a_plus_is_one_file(folder):
+    (folder / "a+b.json").write_bytes((folder / LCS).read_bytes())
+    assert len(training(folder, "a+b.json")) == 4
