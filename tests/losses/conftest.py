@@ -131,7 +131,8 @@ def slopes_of_scores():
     def call(name, batch):
         members = pairs.members(contract(batch))
         loss = losses.LOSSES[name]["dense"]
-        return jit(jax.grad(lambda o: loss(o, members).sum()))(outputs(batch))
+        slopes = jax.grad(lambda o: loss(o, members).sum(), allow_int=True)  # masks are bool
+        return jit(slopes)(outputs(batch))
 
     return call
 
