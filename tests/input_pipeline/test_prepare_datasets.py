@@ -223,6 +223,21 @@ def test_another_annotation_file_under_the_same_name_is_refused(folder, capsys):
     assert re.search("was begun with annotations .*use the same options", capsys.readouterr().err)
 
 
+def test_answers_and_several_files_of_llava_reach_the_shards_and_the_request(folder, capsys):
+    files = "llava/blip_laion_cc_sbu_558k.json+llava/llava_v1_5_mix665k.json"
+    words = ["llava", "--annotations", files, "--images", "llava/images+llava/data", "--out", "out"]
+    assert prepare.main([*words, "--answers", "each"]) == 0
+    source = ShardsSource(path="out")
+    assert [len(source[index].captions) for index in range(8)] == [1] * 4 + [3] * 4
+    assert manifest()["request"]["options"]["answers"] == "each"
+    assert set(manifest()["request"]["annotations"]) == set(files.split("+"))
+    assert prepare.main([*words, "--answers", "joined"]) == 2
+    assert "was begun with options" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        prepare.main([*words, "--answers", "all"])
+    assert end.value.code == 2
+
+
 @pytest.mark.parametrize("name", prepare.DATASETS)
 def test_help_says_which_files_to_bring_and_shows_the_example(name, capsys):
     with pytest.raises(SystemExit) as end:
