@@ -171,6 +171,9 @@ def _input() -> ConfigDict:
                 str
             ),  # centre | none; None: as crop, centre for random_resized
             "crop_scale": (0.9, 1.0),  # area range of random_resized
+            # In training: pixels times 1 - brightness ... 1 + brightness, their hue turned by -hue
+            # ... hue of the circle (at most .5).
+            "jitter": {"brightness": 0.0, "hue": 0.0},
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
             # A share of captions becomes, at each reading, one of their noun phrases in a template

@@ -207,5 +207,6 @@ def on_captions(args: SimpleNamespace, table: str = "llava") -> ConfigDict:
         config.input.crop = "none"  # squashed
         config.input.interpolation = "bilinear"
         config.input.normalisation = args.image_norm
+        config.input.jitter.update(brightness=0.2, hue=0.1)
         adam(config, rate=1e-4, epochs=10.0)
     return config

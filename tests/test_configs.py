@@ -272,6 +272,9 @@ def test_patches_are_trained_as_the_authors_code_does():
         assert config.optimizer.multipliers == (("logit_scale", 0.0),)
         assert (config.input.image_size, config.input.crop) == (336, "none")
         assert config.input.normalisation == "imagenet"
+        training, judged = (build.image_transform(config, each) for each in (True, False))
+        assert (training.brightness, training.hue) == (0.2, 0.1)
+        assert (judged.brightness, judged.hue) == (0.0, 0.0)
         assert config.frozen == ("image", "text")
         assert config.input.llava.to_dict() == {
             "annotations": "a/x.json+b/y.json",

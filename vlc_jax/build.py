@@ -158,6 +158,7 @@ def image_transform(
             size=config.input.image_size,
             crop=crop,
             scale=tuple(config.input.crop_scale),
+            **(config.input.jitter if is_training else {}),
             interpolation=config.input.interpolation,
         )
 

@@ -16,11 +16,11 @@ tower, too, and keep one template of each web caption) 50.5 and 10.7, 48.5 and 6
 yet run at full size here; an estimate: ten times over 1.18 million images take 14 hours of one A100
 at 30 % of its bfloat16 peak, if the data come that fast (the authors used 8 GPUs).
 
-Adam, rate, epochs, batch, temperature, squashed pixels with ImageNet's statistics and captions are
-those of the code (lst627/CLIP-Embeds): of a conversation one answer is drawn at each reading, and
-half of the captions become a noun phrase in a template. Left out is its ColorJitter (brightness .2,
-hue .1). The committed code weighs all patches alike but in a few of its classes, which pool by the
-own caption; which of them trained the table is not said: judge with eval_pooling=uniform as well.
+Adam, rate, epochs, batch, temperature, squashed pixels with jitter and ImageNet's statistics, and
+captions are those of the code (lst627/CLIP-Embeds): of a conversation one answer is drawn at each
+reading, and half of the captions become a noun phrase in a template. The committed code weighs all
+patches alike but in a few of its classes, which pool by the own caption; which of them trained the
+table is not said: judge with eval_pooling=uniform as well.
 
 Arguments: weights (OpenAI's ViT-L/14 at 336 pixels; a folder that names other statistics is refused
 unless image_norm=clip); tokenizer; path (LCS-558K's and mix-665K's JSON files, joined by "+", a

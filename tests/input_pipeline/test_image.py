@@ -1,5 +1,6 @@
 """Decoding real files of every kind, and the geometry of resizing and cropping."""
 
+import colorsys
 import contextlib
 import io
 import struct
@@ -277,6 +278,47 @@ def test_random_crop_of_a_shape_no_window_fits_is_the_largest_allowed_centre():
     assert transform(pixels, np.random.default_rng(0)).mean() > 240
 
 
+def test_jitter_of_brightness_multiplies_all_pixels_by_one_number_of_its_range():
+    grey = np.full((4, 4, 3), 100, np.uint8)
+    found = []
+    for seed in range(200):
+        pixels = ImageTransform(4, brightness=0.2)(grey, np.random.default_rng(seed))
+        assert len(np.unique(pixels)) == 1
+        found.append(int(pixels[0, 0, 0]))
+    assert 80 <= min(found) < 84
+    assert 116 < max(found) <= 120
+    assert abs(np.mean(found) - 100) < 3
+
+
+def test_jitter_of_hue_turns_the_circle_and_keeps_grey_and_brightness():
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    pixels[:2] = (200, 0, 0)
+    pixels[2:] = 90
+    hues = []
+    for seed in range(200):
+        turned = ImageTransform(4, hue=0.1)(pixels, np.random.default_rng(seed))
+        assert (turned[2:] == 90).all()
+        assert (turned[:2].max(axis=-1) == 200).all()
+        hue = colorsys.rgb_to_hsv(*(turned[0, 0] / 255))[0]
+        hues.append(hue - (hue > 0.5))
+    assert -0.105 < min(hues) < -0.085
+    assert 0.085 < max(hues) < 0.105
+
+
+def test_jitter_follows_its_generator_alone_and_comes_behind_the_crop():
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 13, 3), np.uint8)
+    transform = ImageTransform(6, crop="random_resized", brightness=0.3, hue=0.2)
+    one, same, other = (transform(pixels, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+    rng = np.random.default_rng(1)
+    sized = ImageTransform(6, crop="random_resized")(pixels, rng)
+    expected = images.jitter(Image.fromarray(sized), 0.3, 0.2, rng)
+    np.testing.assert_array_equal(one, np.asarray(expected))
+    with pytest.raises(ValueError, match="jitter needs a generator"):
+        ImageTransform(6, hue=0.1)(pixels)
+
+
 def test_wrong_requests_say_the_rule():
     with pytest.raises(ValueError, match="generator"):
         ImageTransform(8, crop="random_resized")(RGB)
@@ -290,6 +332,9 @@ def test_wrong_requests_say_the_rule():
         ImageTransform(8, scale=(0.5, 1.5))
     with pytest.raises(ValueError, match="ratio"):
         ImageTransform(8, ratio=(2.0, 1.0))
+    for option, most in (("brightness", 1.0), ("hue", 0.5)):
+        with pytest.raises(ValueError, match=f"{option} is from 0 to {most}; got 1.5"):
+            ImageTransform(8, **{option: 1.5})
 
 
 def test_the_named_normalisations_are_the_published_ones():
