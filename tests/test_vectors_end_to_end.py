@@ -12,10 +12,10 @@ import pytest
 from ml_collections import ConfigDict
 
 import input_pipeline
-from configs import heads
+from configs import default, heads
 from configs.scenes import clip, text_vectors
 from input_pipeline.record import DataError
-from tests import helpers
+from tests import helpers, recipes
 from vlc_jax import build, evaluate, pretrained, train
 from vlc_jax.errors import UsageError
 from vlc_jax.preemption import StopSignal
@@ -75,16 +75,29 @@ def file(base, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vectors")
     texts = embed_text.texts_of(of_vectors("", base))
     (folder / "texts.txt").write_text("\n".join(texts))
-    command = [
-        *(sys.executable, "-m", "vlc_jax.tools.embed_text", "--texts", folder / "texts.txt"),
-        *("--run", base, "--out", folder / "x.npy"),
-    ]
-    done = subprocess.run(
-        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
-    )
+    done = embedded("--texts", folder / "texts.txt", "--run", base, "--out", folder / "x.npy")
     assert done.returncode == 0, done.stderr
     assert f"vectors of {len(texts)} texts, 8 wide" in done.stdout
     return folder / "x.npy"
+
+
+def embedded(*flags):
+    command = [sys.executable, "-m", "vlc_jax.tools.embed_text", *flags]
+    return subprocess.run(
+        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    )
+
+
+def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):
+    for flags, words in (
+        (("--texts", file.with_suffix(".jsonl")), "an encoder, --model or --run"),
+        (("--config", "configs/scenes/clip.py", "--run", file.parent), "is not a workdir"),
+    ):
+        done = embedded(*flags, "--out", file.with_name("y.npy"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not file.with_name("y.npy").exists()
 
 
 def of_vectors(file, base, more=""):
@@ -183,6 +196,27 @@ def test_another_run_on_vectors_starts_from_its_connector_and_one_on_tokens_with
     task = build.task(config)
     shapes = jax.eval_shape(build.init_params(config, task.model))
     assert set(pretrained.imported(config, task, shapes)) == {"image"}
+
+
+def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
+    _, small = recipes.write_clip(tmp_path / "weights")
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from = str(tmp_path / "weights/ViT-B-32.safetensors")
+        config.model.variant = "B/32"
+        config.model.image, config.model.text = small["image"], {"projection": 16}
+        config.input.image_size, config.text.tokenizer = 224, "vectors"
+        config.text.vectors.path = str(file)
+        config.frozen = ("image",)
+    task = build.task(config)
+    shapes = jax.eval_shape(build.init_params(config, task.model))
+    assert set(shapes) == {"image", "text", "logit_scale"}
+    assert set(pretrained.imported(config, task, shapes)) == {"image"}
+    frozen, _ = pretrained.frozen_params(config, task)
+    assert set(frozen) == {"image"}
+    config.frozen = ("image", "text")
+    with pytest.raises(UsageError, match=r"ViT-B-32.safetensors has no text of this model"):
+        pretrained.frozen_params(config, task)
 
 
 def with_text_tower(base):
