@@ -39,6 +39,7 @@ RC = {
     "axes.titlecolor": THEME["ink"],
     "axes.titlepad": 7,
     "font.size": 10,
+    "image.composite_image": False,  # an SVG holds pictures as they are, not at its own resolution
     "svg.fonttype": "none",
     "svg.hashsalt": "vlc_jax",
     "text.color": THEME["ink"],
@@ -75,10 +76,24 @@ def draw(
         axes.set_facecolor("none")
         axes.set_title(plain(title))
         paint(axes)
-        png, svg = io.BytesIO(), io.StringIO()
-        figure.savefig(png, format="png", dpi=160, facecolor="white")
-        figure.set_layout_engine("none")  # it stays as laid out for the PNG
-        figure.savefig(svg, format="svg")
+        return _rendered(name, title, words, figure, dpi=160)
+
+
+def panels(
+    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Figure], None]
+) -> Picture:
+    """A figure of `size` inches of which `paint` places every part itself."""
+    with matplotlib.rc_context(RC):
+        figure = Figure(figsize=size, facecolor="none")
+        paint(figure)
+        return _rendered(name, title, words, figure, dpi=100)
+
+
+def _rendered(name: str, title: str, words: str, figure: Figure, dpi: int) -> Picture:
+    png, svg = io.BytesIO(), io.StringIO()
+    figure.savefig(png, format="png", dpi=dpi, facecolor="white")
+    figure.set_layout_engine("none")  # it stays as laid out for the PNG
+    figure.savefig(svg, format="svg")
     return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
 
 
