@@ -22,12 +22,12 @@ KINDS = {  # map -> (what its scale measures, what the report says about it)
     "groups": (
         "weight of the patch for the token",
         "Maps: the patches that each token of a caption picks, 1 in sum (SPARC). Over the image "
-        "the tokens in which the captions differ; beside them every token against all patches.",
+        "the tokens in which the captions differ; below them every token against all patches.",
     ),
     "similarity": (
         "similarity",
         "Maps: the similarities that the head's network reads (DCSM). Over the image the tokens in "
-        "which the captions differ; beside them every token against all image tokens. Bold: a "
+        "which the captions differ; below them every token against all image tokens. Bold: a "
         "functional word, whose row is a vector of its own, the same for every image.",
     ),
 }
@@ -104,7 +104,9 @@ def _chosen(maps: Maps, shown: Shown) -> list[Chosen]:
 
 
 def _with_words(maps: Maps, chosen: list[Chosen]) -> list[Chosen]:
-    """The same with the tokens in which they differ; all of them if there is but one caption."""
+    """The same with the tokens in which they differ; where these are functional words only, or
+    there is but one caption, with those that it has once.
+    """
     if maps.tokens is None:
         return chosen
     tokens = {c.place: [str(t) for t in maps.tokens[c.place] if t] for c in chosen}
@@ -112,14 +114,13 @@ def _with_words(maps: Maps, chosen: list[Chosen]) -> list[Chosen]:
     for c in chosen:
         own, others = tokens[c.place], [tokens[o.place] for o in chosen if o is not c]
         differing = set().union(*(_differing(own, other) for other in others))
-        words = tuple(
+        plain = [
             i
             for i, token in enumerate(own)
-            if (i in differing or not others)
-            and token not in SPECIAL
-            and not maps.is_word[c.place, i]
-        )
-        found.append(c._replace(words=words))
+            if token not in SPECIAL and not maps.is_word[c.place, i]
+        ]
+        words = [i for i in plain if i in differing] or [i for i in plain if own.count(own[i]) == 1]
+        found.append(c._replace(words=tuple(words)))
     return found
 
 

@@ -1,21 +1,22 @@
-"""The figure of an example's maps: panels at places of their own, in inches from the top left."""
+"""The figure of an example's maps: one panel measured in inches from its top left corner."""
 
 import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from vlc_jax.report import plot
 from vlc_jax.report.maps import KINDS, Chosen, Maps
 
-WIDTH, SCALE, GAP = 10.4, 0.95, 0.3  # of the figure, of the scale at its right, between columns
-LINE, ROW, PANEL, WORD, SPACE = 0.17, 0.16, 2.0, 0.78, 0.08  # heights and sides
-LABELS = 0.95  # room for tokens at the left of their rows
+WIDTH, MARGIN = 10.4, 0.06  # of the figure, and at its upper and left edge
+SCALE, GAP, SPACE = 0.95, 0.3, 0.08  # for the scale at the right; between columns, between words
+LINE, ROW = 0.17, 0.16  # heights of a line of text and of a token
+PANEL, WORD, LABELS = 2.0, 0.7, 0.95  # sides of pictures; room for tokens beside their rows
 MAX_LINES, MAX_WORDS = 3, 5
 MAX_SIDE = 112  # pixels of a picture under a map
 COLOURS, OPACITY = "viridis", 0.65
@@ -28,131 +29,132 @@ def draw(name: str, maps: Maps, chosen: Sequence[Sequence[Chosen]]) -> plot.Pict
         return None
     norm = Normalize(min(x.min() for x in used), max(x.max() for x in used))
     rows = [_Row(maps, k, some, norm) for k, some in enumerate(chosen) if some]
-    height = sum(row.height for row in rows)
-
-    def paint(figure: Figure) -> None:
-        top = 0.0
-        for row in rows:
-            row.paint(figure, top)
-            top += row.height
-        _scale(figure, norm, scale)
-
+    height = MARGIN + sum(row.height for row in rows)
     scale, title = KINDS[maps.kind]
+
+    def paint(axes: Axes) -> None:
+        top = MARGIN
+        for row in rows:
+            row.paint(axes, top)
+            top += row.height
+        _paint_scale(axes, norm, scale, min(height - 0.6, 2.4))
+
     captions = "; ".join(repr(c.option.caption) for some in chosen for c in some)
     words = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {captions}."
-    return plot.panels(name, title, words, (WIDTH, height), paint)
+    return plot.panel(name, title, words, (WIDTH, height), paint)
 
 
 class _Row:
-    """One image: a column per caption, and in front of them, where there is one map a caption, the
-    image itself.
-    """
+    """One image, and a column for each caption: a map over the image, or those of its tokens."""
 
     def __init__(self, maps: Maps, image: int, chosen: Sequence[Chosen], norm: Normalize):
-        self.maps, self.image, self.chosen, self.norm = maps, image, chosen, norm
-        self.picture = _grey(maps.pixels[image])
-        self.is_of_tokens = maps.tokens is not None
-        room, columns = WIDTH - SCALE, len(chosen) + (not self.is_of_tokens)
+        self.maps, self.chosen, self.norm = maps, chosen, norm
+        self.values = maps.values[image]
+        self.picture = _small(maps.pixels[image])
+        self.has_tokens = maps.tokens is not None
+        room, columns = WIDTH - SCALE - MARGIN, len(chosen) + (not self.has_tokens)
         self.column = (room - GAP * (columns - 1)) / columns
-        if not self.is_of_tokens:
+        if not self.has_tokens:
             self.column = min(self.column, PANEL)
         self.titles = [_wrapped(c, self.column) for c in chosen]
-        self.title = LINE * max(len(lines) for lines in self.titles) + 0.06
+        self.title = LINE * max(len(lines) for lines in self.titles) + SPACE
         body = self.column
-        if self.is_of_tokens:
-            body = LINE + WORD + GAP / 2 + ROW * max(self._length(c) for c in chosen) + 0.35
-        self.height = self.title + body + 0.12
+        if self.has_tokens:
+            body = LINE + WORD + GAP / 2 + ROW * max(self._length(c) for c in chosen) + 0.25
+        self.height = self.title + body + 0.15
 
-    def paint(self, figure: Figure, top: float) -> None:
+    def paint(self, axes: Axes, top: float) -> None:
         """Draws the row, `top` inches below the upper edge."""
-        left = 0.0
-        if not self.is_of_tokens:
-            side = self.column
-            self._panel(figure, left, top + self.title, side, None, "image, as the model gets it")
-            left += side + GAP
+        left, below = MARGIN, top + self.title
+        if not self.has_tokens:
+            self._paint_image(
+                axes, left, below, self.column, None, "the image as the model gets it"
+            )
+            left += self.column + GAP
         for c, lines in zip(self.chosen, self.titles, strict=True):
             colour = plot.THEME["green" if c.option.is_correct else "red"]
-            _write(figure, left, top, "\n".join(lines), color=colour, fontsize=9)
-            below = top + self.title
-            values = self.maps.values[self.image, c.place]
-            if self.is_of_tokens:
-                self._tokens(figure, left, below, c, values)
+            _write(axes, left, top, "\n".join(lines), color=colour, fontsize=9)
+            values = self.values[c.place]
+            if self.has_tokens:
+                self._paint_tokens(axes, left, below + LINE, c, values)
             else:
-                self._panel(figure, left, below, self.column, values)
+                self._paint_image(axes, left, below, self.column, values)
             left += self.column + GAP
 
-    def _panel(
-        self, figure: Figure, left: float, top: float, side: float,
+    def _paint_image(
+        self, axes: Axes, left: float, top: float, side: float,
         values: np.ndarray | None, label: str = "",
     ) -> None:  # fmt: skip
-        """The picture, grey under values of its patches, in colour without; a label above."""
-        axes = _axes(figure, left, top, side, side)
-        axes.set_axis_off()
-        place = {"extent": (0, 1, 1, 0), "interpolation": "none"}
+        """The picture, in colour or, under the values of its patches, grey; a label above it."""
+        place = (left, top, side, side)
         if values is None:
-            axes.imshow(_small(self.maps.pixels[self.image]), **place)
+            _show(axes, self.picture, place)
         else:
-            axes.imshow(self.picture, cmap="gray", vmin=0, vmax=255, **place)
-            heat = self.maps.over_image(values)
-            axes.imshow(heat, cmap=COLOURS, norm=self.norm, alpha=OPACITY, **place)
-        if label:
-            _write(figure, left, top - LINE, label, color=plot.THEME["muted"], fontsize=8)
+            _show(
+                axes, np.asarray(Image.fromarray(self.picture).convert("L").convert("RGB")), place
+            )
+            _show(axes, self._coloured(self.maps.over_image(values)), place, alpha=OPACITY)
+        _write(axes, left, top - LINE, label, color=plot.THEME["muted"], fontsize=8)
 
-    def _tokens(
-        self, figure: Figure, left: float, top: float, chosen: Chosen, values: np.ndarray
+    def _paint_tokens(
+        self, axes: Axes, left: float, top: float, chosen: Chosen, values: np.ndarray
     ) -> None:
         """Words over the picture, and below them all tokens against all image tokens."""
-        top += LINE
-        self._panel(figure, left, top, WORD, None, "image")
+        tokens = [_short(token) for token in self.maps.tokens[chosen.place]]
+        self._paint_image(axes, left, top, WORD, None, "image")
         fitting = int((self.column + SPACE) / (WORD + SPACE)) - 1
         for k, place in enumerate(chosen.words[: min(fitting, MAX_WORDS)]):
-            label = _short(self.maps.tokens[chosen.place][place])
             x = left + (k + 1) * (WORD + SPACE)
-            self._panel(figure, x, top, WORD, values[:, place], label)
-        top += WORD + GAP / 2
+            self._paint_image(axes, x, top, WORD, values[:, place], tokens[place])
+        top, left, width = top + WORD + GAP / 2, left + LABELS, self.column - LABELS
         length = self._length(chosen)
-        axes = _axes(figure, left + LABELS, top, self.column - LABELS, ROW * length)
-        axes.imshow(
-            values[:, :length].T, cmap=COLOURS, norm=self.norm, aspect="auto", interpolation="none"
-        )
-        tokens = self.maps.tokens[chosen.place][:length]
-        axes.set_yticks(range(length), [_short(token) for token in tokens], fontsize=8)
-        for text, is_word in zip(
-            axes.get_yticklabels(), self.maps.is_word[chosen.place], strict=False
-        ):
-            text.set_color(plot.THEME["ink"])
-            text.set_fontweight("bold" if is_word else "normal")
+        bottom = top + ROW * length
+        _show(axes, self._coloured(values[:, :length].T), (left, top, width, ROW * length))
+        for k, is_word in enumerate(self.maps.is_word[chosen.place, :length]):
+            style = {"fontweight": "bold" if is_word else "normal", "fontsize": 8}
+            place = (left - SPACE, top + ROW * (k + 0.5))
+            _write(axes, *place, tokens[k], ha="right", va="center", **style)
         first = int(self.maps.has_class_token)
-        starts = np.arange(first, len(values), self.maps.side)
-        axes.set_xticks(starts - 0.5, [""] * len(starts))
-        axes.tick_params(length=3)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        before = "class token, then " if first else ""
-        axes.set_xlabel(f"{before}patches, row by row", fontsize=8, labelpad=1)
+        starts = np.arange(first, len(values), self.maps.side) * width / len(values) + left
+        axes.vlines(starts, bottom, bottom + 0.05, color=plot.THEME["muted"], linewidth=0.8)
+        words = f"{'class token, then ' if first else ''}patches, a tick at each row of the image"
+        _write(axes, left, bottom + 0.08, words, color=plot.THEME["muted"], fontsize=8)
 
     def _length(self, chosen: Chosen) -> int:
         """Tokens up to the end of the caption."""
         return int(np.count_nonzero(self.maps.tokens[chosen.place] != ""))
 
-
-def _scale(figure: Figure, norm: Normalize, words: str) -> None:
-    height = figure.get_figheight()
-    axes = _axes(figure, WIDTH - SCALE + 0.3, 0.3, 0.13, min(height - 0.6, 2.4))
-    bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=axes)
-    bar.outline.set_visible(False)
-    axes.tick_params(labelsize=8, length=2)
-    axes.set_ylabel(words, fontsize=8)
+    def _coloured(self, values: np.ndarray) -> np.ndarray:
+        return colormaps[COLOURS](self.norm(values), bytes=True)[..., :3]
 
 
-def _axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    total = figure.get_figheight()
-    box = (left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total)
-    return figure.add_axes(box)
+def _paint_scale(axes: Axes, norm: Normalize, words: str, height: float) -> None:
+    """The colours and what they stand for, at the right edge."""
+    left, top = WIDTH - SCALE + GAP, GAP
+    colours = colormaps[COLOURS](np.linspace(1, 0, 128), bytes=True)[:, None, :3]
+    _show(axes, colours, (left, top, 0.13, height))
+    muted = plot.THEME["muted"]
+    for value in MaxNLocator(5).tick_values(norm.vmin, norm.vmax):
+        if norm.vmin <= value <= norm.vmax and norm.vmax > norm.vmin:
+            y = top + height * (1 - float(norm(value)))
+            place = (left + 0.13 + SPACE / 2, y)
+            _write(axes, *place, f"{value:.3g}", va="center", color=muted, fontsize=8)
+    place = (left - SPACE / 2, top + height / 2)
+    _write(axes, *place, words, rotation=90, ha="right", va="center", color=muted, fontsize=8)
 
 
-def _write(figure: Figure, left: float, top: float, text: str, **style: object) -> None:
-    figure.text(left / WIDTH, 1 - top / figure.get_figheight(), plot.plain(text), va="top", **style)
+def _show(
+    axes: Axes, pixels: np.ndarray, place: tuple[float, float, float, float], alpha: float = 1.0
+) -> None:
+    """Pixels at (left, top, width, height)."""
+    left, top, width, height = place
+    extent = (left, left + width, top + height, top)
+    axes.imshow(pixels, extent=extent, alpha=alpha, interpolation="none", aspect="auto")
+
+
+def _write(axes: Axes, left: float, top: float, text: str, **style: object) -> None:
+    if text:
+        axes.text(left, top, plot.plain(text), **{"va": "top", **style})
 
 
 def _wrapped(chosen: Chosen, width: float) -> list[str]:
@@ -162,7 +164,7 @@ def _wrapped(chosen: Chosen, width: float) -> list[str]:
 
 
 def _short(token: str, most: int = 14) -> str:
-    token = plot.plain(str(token))
+    token = str(token)
     return token if len(token) <= most else f"{token[: most - 1]}…"
 
 
@@ -170,7 +172,3 @@ def _small(pixels: np.ndarray) -> np.ndarray:
     picture = Image.fromarray(pixels)
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     return np.asarray(picture)
-
-
-def _grey(pixels: np.ndarray) -> np.ndarray:
-    return np.asarray(Image.fromarray(_small(pixels)).convert("L"))

@@ -79,13 +79,16 @@ def draw(
         return _rendered(name, title, words, figure, dpi=160)
 
 
-def panels(
-    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Figure], None]
+def panel(
+    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Axes], None]
 ) -> Picture:
-    """A figure of `size` inches of which `paint` places every part itself."""
+    """Paints on a panel that fills `size` inches and is measured in inches from its top left."""
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=size, facecolor="none")
-        paint(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        paint(axes)
+        axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
         return _rendered(name, title, words, figure, dpi=100)
 
 
