@@ -66,7 +66,7 @@ def read(file: Path, step: int) -> Maps | None:
     Raises ValueError if it is no such file.
     """
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             found = dict(arrays)
         kind = next((name for name in KINDS if name in found), None)
         if kind is None or int(found["step"]) != step:

@@ -111,6 +111,7 @@ def _themed(svg: str, name: str, words: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for variable, colour in THEME.items():
         svg = svg.replace(colour, f"var(--{variable})")
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal pictures share it
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
     label = words.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
