@@ -58,6 +58,21 @@ def test_only_the_head_is_saved_and_its_steps_are_counted(live):
     assert params["head"]["steps"] == 4
 
 
+@pytest.mark.parametrize("head", ["pacl", "sparc"])
+def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_path, head):
+    flags = (f"--config.init_from={clip[0]}", *(flag for flag in SMALL if "blocks" not in flag))
+    done = helpers.run(f"configs/scenes/{head}.py:steps=2", tmp_path, *flags)
+    assert done.returncode == 0, done.stderr
+    for workdir, scale in ((tmp_path, "weight of the patch"), (live, "similarity"), (clip[0], "")):
+        page = (workdir / "report.html").read_text()
+        folder = workdir / "evals/scenes_attribute_swap"
+        assert page.count('<div class="example ') == 4
+        assert page.count(' with-map"') == (4 if scale else 0)
+        assert page.count(f'aria-label="The {scale}') == (4 if scale else 0)
+        images, maps = (len(list(folder.glob(name))) for name in ("images/*", "maps/*"))
+        assert (images, maps) == (6, 6 if scale else 0)
+
+
 def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):
     towers, workdir = tmp_path / "towers", tmp_path / "run"
     shutil.copytree(clip[0], towers)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from input_pipeline import TextVectors, benchmarks
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
-from vlc_jax import build, evaluators, models, pretrained, report, sharding
+from vlc_jax import build, evaluators, maps, models, pretrained, report, sharding
 from vlc_jax.errors import PreemptedError, UsageError, known
 from vlc_jax.evaluators import EvalResult, Scorer
 from vlc_jax.preemption import StopSignal
@@ -38,7 +39,8 @@ class Evaluation:
       config: of the run; `config.evals` names the benchmarks.
       task: mesh, tokenizer, model and normalisation of the run.
       workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl, `evals` being
-        in the workdir or, if `into` is given, in that folder of it.
+        in the workdir or, if `into` is given, in that folder of it; images/ and maps/ beside them
+        are for the report (vlc_jax/maps.py).
       stop: looked at between batches; when any process was asked to stop, all of them raise
         PreemptedError. Finished benchmarks stay on disk and are not computed again.
     """
@@ -82,6 +84,8 @@ class Evaluation:
         Results that are on disk are kept unless `is_fresh`.
         """
         scorer = self._functions.scorer(params)
+        if is_fresh or not self.is_complete(step):
+            self._write_maps(params, scorer, step)
         return [self._one(name, scorer, step, is_fresh) for name in self.config.evals]
 
     def forget_after(self, step: int) -> None:
@@ -154,6 +158,27 @@ class Evaluation:
                     Image.fromarray(image_ops.decode(image)).save(path)
         write_json(folder / f"{row['step']}.json", row)
 
+    def _write_maps(self, params: Any, scorer: Scorer, step: int) -> None:
+        """What the head sees of the cases whose images are kept; before any result, so that a step
+        with all results has all of them. Mixtures of weights have no report of their own."""
+        if not self.task.model.has_head or self._root != self.workdir.path:
+            return
+        cases = {
+            self._folder(name) / "maps" / f"{file_name(case.id)}.npz": case
+            for name in self.config.evals
+            for case in self._read(name).cases[: self.config.eval.examples]
+        }
+        functions = self._functions
+        maps.write(
+            cases,
+            step,
+            scorer,
+            partial(functions.maps, params),
+            partial(functions.transform, rng=None),
+            self.task.tokenizer,
+            self.workdir.is_writer,
+        )
+
     def _folder(self, name: str) -> Path:
         return self._root / "evals" / name
 
@@ -201,6 +226,7 @@ class _Functions:
         self.encode_text = jit(lambda m, text: m.encode_text(text))
         self.score = jit(lambda m, image, text: m.score(image, text))
         self.score_options = jit(lambda m, image, text: m.score_options(image, text))
+        self.maps = jit(lambda m, image, text: m.maps(image, text))
 
     def scorer(self, params: Any) -> Scorer:
         def embed_images(images: Sequence[ImageLike]) -> ImageFeatures:

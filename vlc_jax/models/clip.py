@@ -143,6 +143,10 @@ class CLIP(nn.Module):
         """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         return self.head.score_options(image, text)
 
+    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """What the score of image i with text i reads, for the eye (heads.Head.maps)."""
+        return self.head.maps(image, text)
+
 
 def _float(x: Array) -> Array:
     return x.astype(jnp.float32)

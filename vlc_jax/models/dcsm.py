@@ -142,6 +142,16 @@ class DCSM(heads.Head):
             scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
         return self._network(maps, scaling, self._key(is_training))
 
+    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """similarity: M before it is standardised, and its columns."""
+        products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
+        is_word = text.marks > 0
+        places = jnp.arange(is_word.shape[1])[None]
+        if self.rows == "insert":  # each word's column pushed the tokens behind it on by one
+            places = places - jnp.cumsum(is_word, axis=1)
+        columns = jnp.where(is_word, -text.marks, places)
+        return {"similarity": products + self._columns(text), "columns": columns}
+
     def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
         """What stands in the columns of functional words; 0 in all others."""
         if not self.words:

@@ -65,6 +65,20 @@ class Head(nn.Module):
         del is_training
         return dot_options(image.pooled, text.pooled)
 
+    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """What evaluation's score of image i with text i reads of the image, place by place, for
+        the eye; {} where it reads no places. Patches are in raster order, behind the class token if
+        it is among them. Any of
+
+        weights     (pairs, patches), the weight of each patch for the text
+        groups      (pairs, patches, length), its weight for each token of the text
+        similarity  (pairs, patches, length), what a network reads; and with it
+        columns     (pairs, length), what its columns are: the token at that place of the text, or
+                    below 0, -k, a vector that stands for the k-th marked word
+        """
+        del image, text
+        return {}
+
 
 def averaged(
     params: Mapping[str, Any], statistics: Mapping[str, Float[Array, ""]], steps: int = 1000

@@ -130,6 +130,12 @@ class PACL(heads.Head):
             return heads.dot_options(image.pooled, text.pooled)
         return self._pairs(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
 
+    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """weights: w_p; nothing where evaluation pools all patches alike."""
+        if self.eval_pooling == "uniform":
+            return {}
+        return {"weights": self.weights(image.tokens, text.pooled[:, None])[..., 0]}
+
     def weights(
         self,
         patches: Float[Array, "images patches embed"],

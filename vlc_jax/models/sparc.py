@@ -104,6 +104,13 @@ class SPARC(heads.Head):
         each = jax.vmap(self._local, in_axes=(None, 0, 0))
         return jax.vmap(each)(image.tokens, tokens, counts)
 
+    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """groups: a_lp; nothing where evaluation compares means of patches and of tokens."""
+        if self.scoring == "global":
+            return {}
+        weights = jax.vmap(token_weights)(image.tokens, text.tokens)
+        return {"groups": jnp.swapaxes(weights, 1, 2)}
+
     def _counts(self, text: types.TextFeatures) -> Bool[Array, "texts length"]:
         return text.mask if self.mask_global_text else jnp.ones_like(text.mask)
 
@@ -121,13 +128,20 @@ def grouped(
     patches: Float[Array, "patches embed"], tokens: Float[Array, "length embed"]
 ) -> Float[Array, "length embed"]:
     """c_l of one image and one text, of unit length; 0 where all patches are equally similar."""
+    weights = token_weights(patches, tokens)
+    return layers.unit_length(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
+
+
+def token_weights(
+    patches: Float[Array, "patches embed"], tokens: Float[Array, "length embed"]
+) -> Float[Array, "length patches"]:
+    """a_lp of one image and one text; 0 where all patches are equally similar."""
     similarity = jnp.einsum("le,pe->lp", tokens, patches, precision="highest")
     low = similarity.min(axis=1, keepdims=True)
     span = similarity.max(axis=1, keepdims=True) - low
     scaled = (similarity - low) / (span + EPSILON)
     kept = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
-    weights = kept / (kept.sum(axis=1, keepdims=True) + EPSILON)
-    return layers.unit_length(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
+    return kept / (kept.sum(axis=1, keepdims=True) + EPSILON)
 
 
 def _mean(x: Float[Array, "*texts length embed"], counts: Bool[Array, "*texts length"]) -> Array:

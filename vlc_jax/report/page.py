@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from vlc_jax.report import examples, facts, plot, table
-from vlc_jax.report.workdir import Evaluation, Run
+from vlc_jax.report import examples, facts, maps, maps_plot, plot, table
+from vlc_jax.report.workdir import Evaluation, Example, Run
 
 MAX_EVENTS = 40  # listed; the rest are counted
 CARDS = 6
@@ -77,6 +77,12 @@ def make_context(run: Run) -> dict[str, Any]:
     """Everything the templates show."""
     newest = [evaluation.newest for evaluation in run.evaluations]
     headlines = table.headlines(newest)
+    shown = [
+        (evaluation, each, example_maps(run, evaluation, each))
+        for evaluation in run.evaluations
+        if (each := examples.show(examples.choose(evaluation.examples)))
+    ]
+    pictures = [picture for _, _, some in shown for picture in some if picture]
     return {
         "name": run.path.resolve().name,
         "status": facts.status(run),
@@ -96,12 +102,13 @@ def make_context(run: Run) -> dict[str, Any]:
             "training": training_curves(run),
             "evaluation": evaluation_curves(run.evaluations),
             "mixtures": mixture_curves(run),
+            "maps": pictures,
         },
         "examples": [
-            (evaluation.name, shown)
-            for evaluation in run.evaluations
-            if (shown := examples.show(examples.choose(evaluation.examples)))
+            (evaluation.name, [(*one, picture) for one, picture in zip(each, some, strict=True)])
+            for evaluation, each, some in shown
         ],
+        "map_words": list(dict.fromkeys(picture.title for picture in pictures)),
         "event_counts": Counter(str(row.get("event")) for row in run.events),
         "events": facts.notable(run.events),
         "max_events": MAX_EVENTS,
@@ -167,6 +174,24 @@ def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
             steps = [row.step for row in rows]
             name = f"eval_{evaluation.name}"
             pictures.append(plot.along(name, "step", steps, rows, rows[-1].words))
+    return pictures
+
+
+def example_maps(
+    run: Run, evaluation: Evaluation, shown: list[tuple[Example, list[examples.Shown]]]
+) -> list[plot.Picture | None]:
+    """Per example what the head saw of it, where evaluation left that."""
+    pictures: list[plot.Picture | None] = []
+    for k, (example, images) in enumerate(shown):
+        picture = None
+        try:
+            seen = example.maps and maps.read(example.maps, evaluation.newest["step"])
+            if seen:
+                name = f"maps_{evaluation.name}_{k}"
+                picture = maps_plot.draw(name, seen, maps.choose(seen, images))
+        except ValueError as error:
+            run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
+        pictures.append(picture)
     return pictures
 
 

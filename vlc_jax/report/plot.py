@@ -39,6 +39,7 @@ RC = {
     "axes.titlecolor": THEME["ink"],
     "axes.titlepad": 7,
     "font.size": 10,
+    "image.composite_image": False,  # an SVG holds pictures as they are, not at its own resolution
     "svg.fonttype": "none",
     "svg.hashsalt": "vlc_jax",
     "text.color": THEME["ink"],
@@ -75,10 +76,27 @@ def draw(
         axes.set_facecolor("none")
         axes.set_title(plain(title))
         paint(axes)
-        png, svg = io.BytesIO(), io.StringIO()
-        figure.savefig(png, format="png", dpi=160, facecolor="white")
-        figure.set_layout_engine("none")  # it stays as laid out for the PNG
-        figure.savefig(svg, format="svg")
+        return _rendered(name, title, words, figure, dpi=160)
+
+
+def panel(
+    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Axes], None]
+) -> Picture:
+    """Paints on a panel that fills `size` inches and is measured in inches from its top left."""
+    with matplotlib.rc_context(RC):
+        figure = Figure(figsize=size, facecolor="none")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        paint(axes)
+        axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
+        return _rendered(name, title, words, figure, dpi=100)
+
+
+def _rendered(name: str, title: str, words: str, figure: Figure, dpi: int) -> Picture:
+    png, svg = io.BytesIO(), io.StringIO()
+    figure.savefig(png, format="png", dpi=dpi, facecolor="white")
+    figure.set_layout_engine("none")  # it stays as laid out for the PNG
+    figure.savefig(svg, format="svg")
     return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
 
 
@@ -93,6 +111,7 @@ def _themed(svg: str, name: str, words: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for variable, colour in THEME.items():
         svg = svg.replace(colour, f"var(--{variable})")
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal pictures share it
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
     label = words.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

@@ -22,10 +22,12 @@ class NotAWorkdirError(Exception):
 
 @dataclass(frozen=True)
 class Example:
-    """One case that the report can show: its row of scores.jsonl and its image files."""
+    """One case that the report can show: its row of scores.jsonl, its image files, and what the
+    head saw of it (vlc_jax/maps.py) where evaluation wrote that."""
 
     row: dict[str, Any]
     images: tuple[Path, ...]
+    maps: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ def image_file(case_id: str, index: int) -> str:
     return f"{case_id.replace('/', '_')}_{index}.png"
 
 
+def maps_file(case_id: str) -> str:
+    """The name under evals/<benchmark>/maps of what the head saw of a case."""
+    return f"{case_id.replace('/', '_')}.npz"
+
+
 def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
     folder = run.path / "evals"
     for one in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -162,7 +169,8 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
         while (file := images / image_file(str(row.get("id")), len(files))).is_file():
             files.append(file)
         if files and _has_scores(row):
-            yield Example(row, tuple(files))
+            maps = folder / "maps" / maps_file(str(row.get("id")))
+            yield Example(row, tuple(files), maps if maps.is_file() else None)
         left -= len(files)
         if not left:
             return
