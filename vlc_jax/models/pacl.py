@@ -63,8 +63,8 @@ class PACL(heads.Head):
     stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
     has_class_token: whether the tower's first token is one; it is left out.
     rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
-      embedder (`rope.turn_features`).   rope_after: the embedded patches are turned instead, for
-      s_p alone.
+      embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
+      rope_after: the embedded patches are turned instead, for s_p alone.
     sharpness: the 10 of the formula.   chunk: images at a time, for memory; changes no result.
     """
 
@@ -74,6 +74,8 @@ class PACL(heads.Head):
     stage: Literal["normed", "raw"] = "normed"
     has_class_token: bool = True
     rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    rope_base: float = 10_000.0
+    rope_layout: Literal["split", "interleaved", "halves"] = "split"
     rope_after: bool = False
     sharpness: float = 10.0
     dropout: float = 0.1
@@ -94,7 +96,7 @@ class PACL(heads.Head):
         """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
         tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
         if self.rope != "none" and not self.rope_after:
-            tokens = rope.turn_features(tokens, self.rope)
+            tokens = self._turned(tokens)
         patches = self.patch_embedder(tokens, is_training=is_training)
         return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
 
@@ -137,9 +139,12 @@ class PACL(heads.Head):
     ) -> Float[Array, "images patches texts"]:
         """w_p of every image for every text, or for its own."""
         if self.rope_after and self.rope != "none":
-            patches = rope.turn_features(patches, self.rope)
+            patches = self._turned(patches)
         cosines = _products(layers.unit_length(patches), text)
         return jax.nn.sigmoid(self.sharpness * cosines)
+
+    def _turned(self, tokens: Float[Array, "images patches width"]) -> Array:
+        return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)

@@ -33,7 +33,8 @@ class SPARC(heads.Head):
     mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
       average all positions.
     text_stage: normed | projected tokens of the text tower; the authors' leave its projection out.
-    stage, has_class_token, rope: as in PACL.   chunk: images at a time, for memory.
+    stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time,
+      for memory.
     """
 
     width: int
@@ -43,6 +44,8 @@ class SPARC(heads.Head):
     text_stage: Literal["normed", "projected"] = "normed"
     has_class_token: bool = True
     rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    rope_base: float = 10_000.0
+    rope_layout: Literal["split", "interleaved", "halves"] = "split"
     dropout: float = 0.1
     chunk: int = 32
 
@@ -61,7 +64,7 @@ class SPARC(heads.Head):
         """`tokens`: the embedded patches, not scaled; `pooled`: their mean, of unit length."""
         tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
         if self.rope != "none":
-            tokens = rope.turn_features(tokens, self.rope)
+            tokens = rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
         patches = self.patch_embedder(tokens, is_training=is_training)
         return types.ImageFeatures(layers.unit_length(patches.mean(axis=1)), patches)
 
