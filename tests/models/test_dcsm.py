@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import models, types
+from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
 
 IMAGES, TEXTS, PATCHES, LENGTH, EMBED, WORDS = 3, 4, 10, 6, 5, 2
@@ -187,6 +187,62 @@ def test_the_network_has_the_published_number_of_parameters(variant, options, co
     total = sum(leaf.size for leaf in jax.tree.leaves(shapes["head"]))
     rows = 11 * (model.image.grid**2 + 1)
     assert total - rows == count
+
+
+@pytest.mark.parametrize(
+    ("variant", "adapter"),
+    [
+        ("SigLIP-B/16", False),
+        ("SigLIP-B/16", True),
+        ("B/32", True),
+        pytest.param("SigLIP-SO400M/14-384", False, marks=pytest.mark.slow),
+        pytest.param("SigLIP-SO400M/14-384", True, marks=pytest.mark.slow),
+    ],
+)
+def test_it_reads_the_tokens_of_towers_of_published_sizes(variant, adapter):
+    model = models.build("dcsm", variant, head={"adapter": adapter})
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    batch = jax.eval_shape(lambda: models.example_batch(model, 2))
+    outputs = jax.eval_shape(lambda p, b: model.apply({"params": p}, b), shapes, batch)
+    patches = model.image.grid**2 + (variant == "B/32")
+    length, embed = model.text.context_length, model.text.projection
+    assert outputs.scores.shape == (2, 2)
+    assert outputs.image.tokens.shape == (2, patches, embed)
+    assert outputs.text.tokens.shape == (2, length, embed)
+    assert shapes["head"]["dense_0"].shape == (4 * patches * length, 128)
+    sizes = {"image_adapter": (model.image.width, embed), "text_adapter": (model.text.width, embed)}
+    kernels = {name: shapes["head"][name]["kernel"].shape for name in sizes if adapter}
+    assert kernels == (sizes if adapter else {})
+    assert ("image_adapter" in shapes["head"]) == adapter
+
+
+def test_adapters_take_the_place_of_projections(features):
+    head = make(adapter=True, width=EMBED, standardise="per_pair")
+    rng = np.random.default_rng(2)
+    image, text = features
+    image = image._replace(tokens=jnp.asarray(rng.normal(size=(IMAGES, PATCHES, 7)), "f4"))
+    text = text._replace(tokens=jnp.asarray(rng.normal(size=(TEXTS, LENGTH, 8)), "f4"))
+    variables = init(head, (image, text))
+    params = dict(variables["params"])
+
+    def mapped(tokens, adapter):
+        y = np.asarray(tokens) @ np.asarray(adapter["kernel"]) + np.asarray(adapter["bias"])
+        return jnp.asarray(y / np.linalg.norm(y, axis=-1, keepdims=True))
+
+    projected = (
+        image._replace(tokens=mapped(image.tokens, params.pop("image_adapter"))),
+        text._replace(tokens=mapped(text.tokens, params.pop("text_adapter"))),
+    )
+    expected = run(make(standardise="per_pair"), {"params": params}, projected)
+    np.testing.assert_allclose(run(head, variables, (image, text)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"), [({"rows": "swap"}, "replace"), ({"row": "insert"}, "did you mean 'rows'")]
+)
+def test_an_unknown_option_or_value_is_refused(head, message):
+    with pytest.raises(errors.UsageError, match=message):
+        models.build("dcsm", "mini", head=head)
 
 
 def test_the_grid_sees_neighbours_above_and_below(features):

@@ -5,8 +5,8 @@
     M_pt = v_p u_t,   score = network((M - mean) / std)
 
 with v and u the projected tokens of the towers, of unit length, class, start, end and padding
-tokens among them. Columns of functional words ("left", "not") hold instead a fixed vector of the
-word, one number per image token.
+tokens among them (of SigLIP's: models/vit.py). Columns of functional words ("left", "not") hold
+instead a fixed vector of the word, one number per image token.
 """
 
 import itertools
@@ -39,6 +39,9 @@ class DCSM(heads.Head):
     network: cnn | mlp, both the authors'.
     layout: flat (the authors': an image token per row, a text token per column, one channel) |
       grid (rows and columns of the image, a channel per text token, no class token).
+    adapter: v and u are trained linear maps, one for each side, of what the last norm of the towers
+      gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
+      trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
     chunk: images at a time, all texts with each of them, for memory; changes no result.
     """
@@ -52,11 +55,16 @@ class DCSM(heads.Head):
     network: Literal["cnn", "mlp"] = "cnn"
     layout: Literal["flat", "grid"] = "flat"
     has_class_token: bool = True
+    adapter: bool = False
+    width: int | None = None
     hidden: int = 128
     dropout: float = 0.0
     chunk: int = 16
 
     def setup(self) -> None:
+        if self.adapter:
+            self.image_adapter = layers.Dense(self.width)
+            self.text_adapter = layers.Dense(self.width)
         if self.words:
             self.table = self.param("rows", _rows, (self.words, self._seen_patches))
         self.net = {
@@ -75,14 +83,18 @@ class DCSM(heads.Head):
 
     @property
     def wanted(self) -> tuple[types.Wanted, types.Wanted]:
-        """The projected tokens of both towers."""
-        return types.Wanted("projected"), types.Wanted("projected")
+        """The tokens of both towers: projected, unless that is done here."""
+        tokens = types.Wanted("normed" if self.adapter else "projected")
+        return tokens, tokens
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """The tokens; for the grid without the class token."""
         del is_training
+        if self.adapter:
+            tokens = layers.unit_length(self.image_adapter(features.tokens))
+            features = features._replace(tokens=tokens)
         if self.layout == "grid" and self.has_class_token:
             return features._replace(tokens=features.tokens[:, 1:])
         return features
@@ -94,6 +106,8 @@ class DCSM(heads.Head):
         word that is, counted from 1."""
         del is_training
         tokens, marks = features.tokens, features.marks if self.words else 0 * features.marks
+        if self.adapter:
+            tokens = layers.unit_length(self.text_adapter(tokens))
         if self.rows == "insert":
             tokens, marks = inserted(tokens, marks)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
