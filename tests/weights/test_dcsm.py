@@ -1,11 +1,15 @@
 """The head of DCSM from an archive like that of its authors, tensor by tensor."""
 
+from types import SimpleNamespace
+
+import jax
 import numpy as np
 import pytest
 
+from configs.scenes import dcsm as scenes
 from tests.archives import tensor
-from vlc_jax import models
-from vlc_jax.errors import WeightsError
+from vlc_jax import build, models, pretrained
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.weights import dcsm
 
@@ -127,3 +131,71 @@ def test_other_files_are_refused(torch_save, tmp_path):
         dcsm.load(torch_save({"state_dict": {"a": tensor(np.ones(2, "f4"))}}), shapes())
     with pytest.raises(WeightsError, match="no checkpoint of a DCSM head at"):
         dcsm.load(tmp_path / "missing.pt", shapes())
+
+
+@pytest.fixture
+def run(save):
+    """run(field=value, ...) -> config, task and shapes of a run whose head is an archive."""
+    config = scenes.get_config("standardise=tensor")
+    with config.unlocked():
+        config.model.head.words = len(head.WORDS)
+        config.text.marks.words, config.text.marks.index = head.WORDS, "word"
+        config.init_from = "towers"
+        task = build.task(config)
+        ends = SimpleNamespace(pad_id=2, eos_id=2)
+        made = task.model.head
+        state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
+        for name, (_, shape) in head._parameters(
+            "cnn", "flat", made.patches, made.length, 128
+        ).items():
+            theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")
+            theirs = f"{theirs[:-1]}{int(theirs[-1]) + 1}"
+            kind = "bias" if "bias" in name else "weight"
+            state[f"{theirs}.{kind}"] = np.ones(shape, "f4").T if "fc" in theirs else np.ones(shape)
+        config.head_from = str(save({k: v.astype("f4") for k, v in state.items()}, rows))
+    shapes = jax.eval_shape(lambda key: models.init(task.model, key), jax.random.key(0))
+    return config, task._replace(tokenizer=ends), shapes
+
+
+def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatch):
+    config, task, wanted = run
+    towers = {"image": "of init_from", "text": "of init_from", "logit_scale": "of init_from"}
+    monkeypatch.setattr(pretrained, "_imported", lambda *_: towers)
+    params = pretrained.imported(config, task, wanted)
+    assert params["image"] == params["text"] == "of init_from"
+    assert params["logit_scale"] == 0  # the logarithm of 1
+    found = {name: x.shape for name, x in params["head"].items()}
+    assert found == {name: x.shape for name, x in wanted["head"].items()}
+    pretrained.require_all(params, wanted, "x")
+    assert pretrained.imported(config, task, wanted, "other") is towers
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("text.marks.index", "token", "marks.index to 'word'"),
+        ("text.marks.words", ("left", "right"), r"marks.words to \('above', 'below'"),
+        ("model.name", "pacl", "config.model.name is 'pacl'"),
+    ],
+)
+def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value, message):
+    config, task, wanted = run
+    with config.unlocked():
+        config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=message):
+        pretrained._head(config, task, wanted)
+
+
+def test_a_head_without_towers_is_refused(run):
+    config, _, _ = run
+    with config.unlocked():
+        config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
+    with pytest.raises(UsageError, match=r"config.head_from is the head of towers"):
+        build.check_frozen(config)
+
+
+def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):
+    config, task, wanted = run
+    task = task._replace(tokenizer=SimpleNamespace(pad_id=0, eos_id=2))
+    with pytest.raises(UsageError, match=r"token 0 fills them: set config.text.tokenizer to 'hf'"):
+        pretrained._head(config, task, wanted)
