@@ -12,6 +12,7 @@ instead a fixed vector of the word, one number per image token.
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
@@ -43,7 +44,8 @@ class DCSM(heads.Head):
       gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
       trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images at a time, all texts with each of them, for memory; changes no result.
+    chunk: images at a time on each device, all texts with each of them, for memory; changes no
+      result.
     """
 
     patches: int
@@ -130,14 +132,20 @@ class DCSM(heads.Head):
         if self.standardise != "per_pair":
             scaling = self._scaling(image.tokens, text.tokens, columns, is_training)
 
-        def part(rows: tuple[Array, Array]) -> Array:
-            tokens, index = rows
-            maps = jnp.einsum("npd,mtd->nmpt", tokens, text.tokens, precision="highest")
-            own = None if key is None else jax.random.fold_in(key, index[0])
-            return self._network(maps + columns[None], scaling, own)
+        def share(rows: tuple[Array, Array], whole: tuple) -> Array:
+            words, columns, scaling, net, key = whole
+
+            def part(rows: tuple[Array, Array]) -> Array:
+                tokens, index = rows
+                maps = jnp.einsum("npd,mtd->nmpt", tokens, words, precision="highest")
+                own = None if key is None else jax.random.fold_in(key, index[0])
+                return self._network(net, maps + columns[None], scaling, own)
+
+            return heads.in_chunks(part, rows, self.chunk)
 
         rows = (image.tokens, jnp.arange(len(image.tokens)))
-        return heads.in_chunks(part, rows, self.chunk)
+        whole = (text.tokens, columns, scaling, self.net, key)
+        return types.on_each_device(share, rows, whole)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -154,7 +162,7 @@ class DCSM(heads.Head):
         elif self.standardise != "per_pair":
             mean = maps.mean(axis=(1, 2, 3), keepdims=True)
             scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
-        return self._network(maps, scaling, self._key(is_training))
+        return self._network(self.net, maps, scaling, self._key(is_training))
 
     def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
         """What stands in the columns of functional words; 0 in all others."""
@@ -183,6 +191,7 @@ class DCSM(heads.Head):
 
     def _network(
         self,
+        net: Mapping[str, Array],
         maps: Float[Array, "images texts patches length"],
         scaling: tuple[Array, Array] | None,
         key: jax.Array | None,
@@ -195,14 +204,14 @@ class DCSM(heads.Head):
         if self.network == "cnn":
             x = _grid(x) if self.layout == "grid" else x[:, None]
             for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
-                x = jax.nn.relu(convolved(x, self.net[name], self.net[f"{name}_bias"]))
+                x = jax.nn.relu(convolved(x, net[name], net[f"{name}_bias"]))
                 x = _dropped(x, self.dropout, key_of, (*x.shape[:2], 1, 1))
         x = x.reshape(len(x), -1)
-        *inner, last = (name for name in self.net if re.fullmatch(r"dense_\d", name))
+        *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
         for name in inner:
-            x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"][None])
+            x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
             x = _dropped(x, self.dropout, keys[2], x.shape)
-        x = x @ self.net[last] + self.net[f"{last}_bias"][None]
+        x = x @ net[last] + net[f"{last}_bias"][None]
         return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
 
 

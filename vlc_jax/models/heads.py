@@ -102,7 +102,8 @@ def in_chunks(
     score: Callable[[Any], Float[Array, "part *axes"]], rows: Any, chunk: int
 ) -> Float[Array, "images *axes"]:
     """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
-    makes each part again. Rows are dealt out in turn, so that every device has a share of a part.
+    makes each part again. Rows are dealt out in turn: where they are split over devices, every
+    device has a share of a part.
     """
     count = len(jax.tree.leaves(rows)[0])
     parts = -(-count // chunk)

@@ -65,7 +65,8 @@ class PACL(heads.Head):
     rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
       embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
       rope_after: the embedded patches are turned instead, for s_p alone.
-    sharpness: the 10 of the formula.   chunk: images at a time, for memory; changes no result.
+    sharpness: the 10 of the formula.
+    chunk: images at a time on each device, for memory; changes no result.
     """
 
     width: int
@@ -121,8 +122,11 @@ class PACL(heads.Head):
         """Cosine of every image, pooled by the text, with every text."""
         if self._is_pooled(image, is_training):
             return heads.dot(image.pooled, text.pooled)
-        texts = text.pooled[None]
-        return heads.in_chunks(lambda tokens: self._pairs(tokens, texts), image.tokens, self.chunk)
+
+        def share(patches: Array, texts: Array) -> Array:
+            return heads.in_chunks(lambda part: self._pairs(part, texts), patches, self.chunk)
+
+        return types.on_each_device(share, image.tokens, text.pooled[None])
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False

@@ -33,8 +33,8 @@ class SPARC(heads.Head):
     mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
       average all positions.
     text_stage: normed | projected tokens of the text tower; the authors' leave its projection out.
-    stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time,
-      for memory.
+    stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time
+      on each device, for memory.
     """
 
     width: int
@@ -91,8 +91,11 @@ class SPARC(heads.Head):
             return heads.dot(image.pooled, text.pooled)
         each = jax.vmap(self._local, in_axes=(None, 0, 0))
         body = jax.vmap(each, in_axes=(0, None, None))
-        tokens, counts = text.tokens, self._counts(text)
-        return heads.in_chunks(lambda x: body(x, tokens, counts), image.tokens, self.chunk)
+
+        def share(patches: Array, texts: tuple[Array, Array]) -> Array:
+            return heads.in_chunks(lambda part: body(part, *texts), patches, self.chunk)
+
+        return types.on_each_device(share, image.tokens, (text.tokens, self._counts(text)))
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
