@@ -33,10 +33,9 @@ def clip(tmp_path_factory):
     return folder / "0", folder / "1"
 
 
-def train(workdir, towers, *flags, steps=4):
-    return helpers.run(
-        f"{DCSM}:steps={steps}", workdir, f"--config.init_from={towers}", *SMALL, *flags
-    )
+def train(workdir, towers, *flags, steps=4, devices=1):
+    flags = (f"--config.init_from={towers}", *SMALL, *flags)
+    return helpers.run(f"{DCSM}:steps={steps}", workdir, *flags, devices=devices)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +55,12 @@ def test_only_the_head_is_saved_and_its_steps_are_counted(live):
     params = state["params"] if isinstance(state, dict) else state.params
     assert set(params) == {"head", "logit_scale"}
     assert params["head"]["steps"] == 4
+
+
+def test_eight_devices_train_the_same_head(live, clip, tmp_path):
+    done = train(tmp_path / "run", clip[0], devices=8)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)
 
 
 def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):

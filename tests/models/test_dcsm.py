@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from vlc_jax import errors, models, types
+from configs import default
+from vlc_jax import build, errors, models, sharding, train, types
 from vlc_jax.models import dcsm
 
 IMAGES, TEXTS, PATCHES, LENGTH, EMBED, WORDS = 3, 4, 10, 6, 5, 2
@@ -135,6 +137,102 @@ def test_options_are_standardised_with_those_of_their_image(features):
     repeated = jax.tree.map(lambda x: jnp.concatenate([x] * IMAGES), text)
     own = run(head, variables, (image, repeated), method_name="score_options")
     np.testing.assert_allclose(own[1:2], run(head, variables, (alone, text)), atol=2e-5)
+
+
+@pytest.mark.parametrize("standardise", ["tensor", "running", "per_pair"])
+def test_in_training_all_texts_of_a_batch_are_standardised_together(features, standardise):
+    head = make(standardise=standardise)
+    variables = init(head, features)
+    image, text = features
+    groups = {"text": jax.tree.map(lambda x: x[:IMAGES], text)}
+    groups["negative_text"] = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:3]]), text)
+    both = jax.tree.map(lambda *x: jnp.concatenate(x), *groups.values())
+
+    def all_scores(module, image, texts):
+        texts = {kind: module.text(text) for kind, text in texts.items()}
+        return module.all_scores(module.image(image), texts)
+
+    found = head.apply(variables, image, groups, method=all_scores)
+    whole = run(head, variables, (image, both), is_training=True)
+    captions, negatives = whole[:, :IMAGES], whole[:, IMAGES:]
+    np.testing.assert_allclose(found["text"][0], captions, atol=2e-5)
+    np.testing.assert_allclose(found["negative_text"][0], negatives, atol=2e-5)
+    np.testing.assert_allclose(found["text"][1][:, 0], np.diag(captions), atol=2e-5)
+    own = [negatives[i, 2 * i : 2 * i + 2] for i in range(IMAGES)]
+    np.testing.assert_allclose(found["negative_text"][1], own, atol=2e-5)
+    alone = run(head, variables, (image, groups["text"]), is_training=True)
+    assert (np.abs(alone - captions).max() < 1e-5) == (standardise == "per_pair")
+
+
+def cross_entropy(logits):
+    """Mean over rows whose own column comes first, and its gradient."""
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    diagonal = np.eye(*logits.shape)
+    return -np.log((shares * diagonal).sum(1)).mean(), (shares - diagonal) / len(logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2])
+def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(blocks):
+    """Images choose among 16 texts, the 8 matched texts among the images."""
+    rng = np.random.default_rng(4)
+    count = 8 * blocks
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), "f4")
+
+    head = models.HEADS["dcsm"](PATCHES, LENGTH, words=0, hidden=32)
+    model = models.build("dcsm", "mini", head={"words": 0}).clone(head=head, logit_scale_init=1.0)
+    batch = {
+        "image_pooled": normal(count, EMBED),
+        "image_tokens": normal(count, PATCHES, EMBED),
+        "text": jnp.zeros((count, LENGTH), jnp.int32),
+        "text_pooled": normal(count, EMBED),
+        "text_tokens": normal(count, LENGTH, EMBED),
+        "negative_text": jnp.zeros((count, 1, LENGTH), jnp.int32),
+        "negative_text_pooled": normal(count, 1, EMBED),
+        "negative_text_tokens": normal(count, 1, LENGTH, EMBED),
+        "negative_mask": jnp.ones((count, 1), bool),
+        "mask": jnp.ones(count, bool),
+        "stop": jnp.zeros(count, bool),
+    }
+    config = default.get_config()
+    with config.unlocked():
+        config.batch_size, config.blocks = count, blocks
+        config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
+        config.optimizer.warmup_steps = 1
+    variables = jax.jit(model.init)(jax.random.key(0), batch)
+    task = build.Task(sharding.make_mesh(), None, model, lambda image: image)
+    params = jax.tree.map(lambda x: x + 0.05 * normal(*x.shape), variables["params"])
+    params["logit_scale"] = jnp.zeros(())
+    state = build.State(
+        jnp.zeros((), jnp.int32), params, build.transformation(config, params, 9).init(params)
+    )
+    _, metrics = jax.jit(train.make_step(config, task, steps=9))(state, {}, batch)
+
+    value, gradients = 0.0, []
+    for block in range(blocks):
+        part = {key: x[block::blocks] for key, x in batch.items()}
+
+        def scores(params, part=part):
+            outputs = model.apply({"params": params}, part)
+            return jnp.exp(params["logit_scale"]) * jnp.concatenate(
+                [outputs.scores, outputs.negative_scores[..., 0]], axis=1
+            )
+
+        whole, back = jax.vjp(scores, params)
+        whole = np.asarray(whole, np.float64)
+        assert whole.shape == (8, 16)
+        rows, of_rows = cross_entropy(whole)
+        columns, of_columns = cross_entropy(whole[:, :8].T)
+        value += (rows + columns) / blocks
+        of_rows[:, :8] += of_columns.T
+        gradients.append(back(jnp.asarray(of_rows / blocks, "f4"))[0])
+    gradient = jax.tree.map(lambda *x: sum(x), *gradients)
+    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+    assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-4)
+    assert metrics["grad_norm"] > 1e-3
 
 
 def test_running_scores_stand_alone(features):

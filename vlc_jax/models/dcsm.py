@@ -12,7 +12,7 @@ instead a fixed vector of the word, one number per image token.
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import jax
@@ -34,9 +34,10 @@ class DCSM(heads.Head):
       marks them (input_pipeline/text/marks.py).
     rows: replace (the column of the word) | insert (in front of it; the last ones fall off).
     train_rows: whether the vectors are trained; the authors' are not.
-    standardise: tensor (mean and deviation of all maps that are scored together, those of one image
-      in `score_options`, as the authors do: a score depends on the others) | per_pair | running (in
-      training as tensor; in evaluation by the average over steps, so that scores stand alone).
+    standardise: tensor (mean and deviation of all maps that are scored together, as the authors do:
+      a score depends on the others. In training those of all images with all texts of the batch,
+      else in `score_options` those of one image) | per_pair | running (in training as tensor; in
+      evaluation by the average over steps, so that scores stand alone).
     network: cnn | mlp, both the authors'.
     layout: flat (the authors': an image token per row, a text token per column, one channel) |
       grid (rows and columns of the image, a channel per text token, no class token).
@@ -123,14 +124,29 @@ class DCSM(heads.Head):
         mean, square = moments(image.tokens, text.tokens, self._columns(text))
         return {"statistics": {"mean": mean, "square": square}}
 
+    def all_scores(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> dict[str, tuple[Array, Array]]:
+        """As the authors have it: captions and hard negatives are standardised together."""
+        scaling = self._scaling(image, [*texts.values()], is_training=True)
+        options = {"is_training": True, "scaling": scaling}
+        return {
+            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
+            for kind, text in texts.items()
+        }
+
     def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        *,
+        is_training: bool = False,
+        scaling: tuple[Array, Array] | None = None,
     ) -> Float[Array, "images texts"]:
-        """The network's number for every image with every text."""
+        """The network's number for every image with every text; `scaling`: mean and deviation."""
         columns, key = self._columns(text), self._key(is_training)
-        scaling = None
-        if self.standardise != "per_pair":
-            scaling = self._scaling(image.tokens, text.tokens, columns, is_training)
+        if scaling is None:
+            scaling = self._scaling(image, [text], is_training)
 
         def share(rows: tuple[Array, Array], whole: tuple) -> Array:
             words, columns, scaling, net, key = whole
@@ -148,18 +164,22 @@ class DCSM(heads.Head):
         return types.on_each_device(share, rows, whole)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        *,
+        is_training: bool = False,
+        scaling: tuple[Array, Array] | None = None,
     ) -> Float[Array, "images options"]:
-        """The network's number for image i with its own k texts."""
+        """The network's number for image i with its own k texts; `scaling`: as in `score`."""
         images = len(image.tokens)
         tokens, columns = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._columns(text))
         )
         maps = jnp.einsum("npd,nktd->nkpt", image.tokens, tokens, precision="highest") + columns
-        scaling = None
-        if self.standardise == "running" and not is_training:
+        if scaling is None and self.standardise == "running" and not is_training:
             scaling = self._stored()
-        elif self.standardise != "per_pair":
+        elif scaling is None and self.standardise != "per_pair":
             mean = maps.mean(axis=(1, 2, 3), keepdims=True)
             scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
         return self._network(self.net, maps, scaling, self._key(is_training))
@@ -173,13 +193,22 @@ class DCSM(heads.Head):
         return jnp.einsum("tlw,wp->tpl", is_word, table, precision="highest")
 
     def _scaling(
-        self, image: Array, text: Array, columns: Array, is_training: bool
-    ) -> tuple[Array, Array]:
-        """Mean and deviation of all maps, without making them."""
+        self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
+    ) -> tuple[Array, Array] | None:
+        """Mean and deviation of all maps of the images with all these texts, without making them;
+        None where each has its own."""
+        if self.standardise == "per_pair":
+            return None
         if self.standardise == "running" and not is_training:
             return self._stored()
-        mean, square = moments(image, text, columns)
-        count = image.shape[0] * text.shape[0] * image.shape[1] * text.shape[1]
+        found = [moments(image.tokens, text.tokens, self._columns(text)) for text in texts]
+        total = sum(len(text.tokens) for text in texts)
+        shares = [len(text.tokens) / total for text in texts]
+        mean, square = (
+            sum(share * value for share, value in zip(shares, values, strict=True))
+            for values in zip(*found, strict=True)
+        )
+        count = total * math.prod(image.tokens.shape[:2]) * texts[0].tokens.shape[1]
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
 
     def _stored(self) -> tuple[Array, Array]:
