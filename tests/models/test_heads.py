@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
-from vlc_jax import models, sharding, types
+from configs import default
+from vlc_jax import build, models, sharding, train, types
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {
@@ -97,3 +98,42 @@ def test_rows_that_devices_do_not_divide_are_scored_too(features):
     found = score(*jax.device_put((variables, image, text), whole))
     expected = head.apply(variables, image, text, method=scored)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_temperature_is_learned_unless_its_rate_is_0(features):
+    head = models.HEADS["sparc"](**HEADS["sparc"])
+    model = models.build("clip", "mini").clone(head=head, logit_scale_init=3.0)
+    image, text = features
+    batch = {
+        "image_pooled": image.pooled,
+        "image_tokens": image.tokens,
+        "text": jnp.zeros((PAIRS, LENGTH), jnp.int32),
+        "text_pooled": text.pooled,
+        "text_tokens": text.tokens,
+        "mask": jnp.ones(PAIRS, bool),
+        "stop": jnp.zeros(PAIRS, bool),
+    }
+    params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+    scores = model.apply({"params": params}, batch).scores
+    task = build.Task(sharding.make_mesh(), None, model, lambda image: image)
+    moved = []
+    for rules in ((), (("logit_scale", 0.0),)):
+        config = default.get_config()
+        config.batch_size, config.optimizer.warmup_steps = PAIRS, 1
+        config.optimizer.multipliers = rules
+        tx = build.transformation(config, params, 9)
+        step = jax.jit(train.make_step(config, task, steps=9))
+        state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
+        for _ in range(2):  # the rate of the first step is 0
+            state = step(state, {}, batch)[0]
+        moved.append(float(state.params["logit_scale"] - params["logit_scale"]))
+
+    def loss(scale):
+        logits = scale * np.asarray(scores, np.float64)
+        sums = [np.log(np.exp(logits).sum(axis)) for axis in (0, 1)]
+        return np.mean(sum(sums) / 2 - np.diag(logits))
+
+    assert np.sign(moved[0]) == np.sign(loss(2.99) - loss(3.01))
+    assert abs(moved[0]) > 1e-4
+    assert moved[1] == 0
