@@ -28,6 +28,9 @@ def get_config() -> ConfigDict:
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
     config.init_from = placeholder(str)
+    # The head of DCSM as its authors save it (a .pt file), for the towers at init_from; None: that
+    # of init_from, or a new one.
+    config.head_from = placeholder(str)
     # A whole config: that run comes first, in the folder `pretrain` of the workdir, and this one
     # starts from it. Empty, or init_from given: nothing comes first.
     config.pretrain = ConfigDict()

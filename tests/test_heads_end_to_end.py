@@ -33,10 +33,9 @@ def clip(tmp_path_factory):
     return folder / "0", folder / "1"
 
 
-def train(workdir, towers, *flags, steps=4):
-    return helpers.run(
-        f"{DCSM}:steps={steps}", workdir, f"--config.init_from={towers}", *SMALL, *flags
-    )
+def train(workdir, towers, *flags, steps=4, devices=1):
+    flags = (f"--config.init_from={towers}", *SMALL, *flags)
+    return helpers.run(f"{DCSM}:steps={steps}", workdir, *flags, devices=devices)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +70,12 @@ def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_p
         assert page.count(f'aria-label="The {scale}') == (4 if scale else 0)
         images, maps = (len(list(folder.glob(name))) for name in ("images/*", "maps/*"))
         assert (images, maps) == (6, 6 if scale else 0)
+
+
+def test_eight_devices_train_the_same_head(live, clip, tmp_path):
+    done = train(tmp_path / "run", clip[0], devices=8)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)
 
 
 def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):

@@ -90,11 +90,17 @@ def model(
 
 
 def check_frozen(config: ConfigDict) -> None:
-    """Raises UsageError for a part that cannot be frozen, or one that has nowhere to come from."""
+    """Raises UsageError for a part that cannot be frozen, or one that has nowhere to come from, or
+    a head without its towers."""
     for part in config.frozen:
         known("part of the model that can be frozen", part, ("image", "text"))
     if config.frozen and not config.init_from and not config.pretrain:
         raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
+    if config.head_from and (config.lora.targets or not (config.init_from or config.pretrain)):
+        raise UsageError(
+            "config.head_from is the head of towers at config.init_from: set that, and no "
+            "config.lora.targets"
+        )
     if config.frozen and config.lora.targets:
         raise UsageError(
             "config.lora freezes all it does not name (config.lora.full): leave config.frozen empty"

@@ -1,7 +1,7 @@
 """Where parameters come from that are not initialised here: weights of others, and workdirs.
 
 config.init_from names a file or folder of another project (`vlc_jax.weights`) or the workdir of
-a run, whose newest state is taken.
+a run, whose newest state is taken; config.head_from a checkpoint of DCSM's authors.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from vlc_jax import build, sharding, specification, weights
 from vlc_jax.build import State, Task
 from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models import dcsm
 from vlc_jax.workdir import read_json, saved_config
 
 
@@ -30,12 +31,21 @@ def imported(
 
     shapes: of all parameters of the model. From where its head is not, the two towers are taken
     alone: a logit scale is made for one kind of score. From where texts are no vectors, and here
-    they are, or the other way round, the image tower is taken alone.
+    they are, or the other way round, the image tower is taken alone. The head is that of
+    config.head_from, if that is set and `path` is not.
 
     Raises UsageError if what is known of them (activation, epsilon, pixels, tokenizer) is not what
     the config has, WeightsError if the numbers do not fit the model.
     """
-    source = Path(path or config.init_from)
+    params = _imported(config, task, shapes, Path(path or config.init_from))
+    if config.head_from and path is None:
+        params = {**params, **_head(config, task, shapes)}
+    return params
+
+
+def _imported(
+    config: ConfigDict, task: Task, shapes: Mapping[str, Any], source: Path
+) -> dict[str, Any]:
     if (source / "checkpoints").is_dir() or (source / "env.json").exists():
         return _of_workdir(source, config, task, shapes)
     specification.check_files(config, task, source)
@@ -88,6 +98,32 @@ def _of_workdir(path: Path, config: ConfigDict, task: Task, shapes: Any) -> Any:
         return weights.fitted(params, shapes, architecture(task.model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
+
+
+def _head(config: ConfigDict, task: Task, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The head at config.head_from, and the logit scale of its authors, who have none.
+
+    Raises UsageError if the head is another one, or reads other texts than it was trained on.
+    """
+    if config.model.name != "dcsm":
+        raise UsageError(
+            f"config.head_from is a checkpoint of DCSM, config.model.name is {config.model.name!r}"
+        )
+    params, words = weights.dcsm.load(config.head_from, shapes["head"])
+    marks, tokenizer = config.text.marks, task.tokenizer
+    wanted = words or dcsm.WORDS
+    if "rows" in params and (tuple(marks.words), marks.index) != (wanted, "word"):
+        raise UsageError(
+            f"the vectors at {config.head_from} stand for words found by their number in the text: "
+            f"set config.text.marks.index to 'word' and config.text.marks.words to {wanted}"
+        )
+    if tokenizer.pad_id != tokenizer.eos_id:
+        raise UsageError(
+            f"the head at {config.head_from} reads texts that are filled up with end tokens, here "
+            f"token {tokenizer.pad_id} fills them: set config.text.tokenizer to 'hf', its path to "
+            "the tokenizer.json of the towers, and its pad_token to the end token"
+        )
+    return {"head": params, "logit_scale": np.zeros((), np.float32)}
 
 
 def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:

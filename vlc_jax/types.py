@@ -17,7 +17,7 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jaxtyping import Array, Bool, Float, Int, UInt8
@@ -91,9 +91,22 @@ class Outputs(NamedTuple):
     statistics: Mapping[str, Float[Array, ""]] | None = None
 
 
-_pin_batch: ContextVar[Callable[[jax.Array], jax.Array]] = ContextVar(
-    "pin_batch", default=lambda x: x
-)
+Rows = Any  # a tree of arrays that have axis 0 in common
+
+
+class Placement(NamedTuple):
+    """What models mean by the batch axis on devices; `sharding` says it.
+
+    pin: the same array, its axis 0 split over the devices.
+    each: (f, rows, whole) -> f(rows, whole), each device doing its share of the rows.
+    """
+
+    pin: Callable[[jax.Array], jax.Array]
+    each: Callable[[Callable[[Rows, Any], jax.Array], Rows, Any], jax.Array]
+
+
+ANYWHERE = Placement(lambda x: x, lambda f, rows, whole: f(rows, whole))
+_placement: ContextVar[Placement] = ContextVar("placement", default=ANYWHERE)
 
 
 def pin_batch(x: jax.Array) -> jax.Array:
@@ -101,14 +114,23 @@ def pin_batch(x: jax.Array) -> jax.Array:
 
     With sharded parameters the compiler may otherwise replicate activations on every device.
     """
-    return _pin_batch.get()(x)
+    return _placement.get().pin(x)
+
+
+def on_each_device(f: Callable[[Rows, Any], jax.Array], rows: Rows, whole: Any) -> jax.Array:
+    """f(rows, whole), which makes of each row one row of its result, from the rows where they lie.
+
+    Every device gets `whole`, all other arrays that `f` reads. The compiler may otherwise send the
+    rows around.
+    """
+    return _placement.get().each(f, rows, whole)
 
 
 @contextmanager
-def pinning_batch_with(pin: Callable[[jax.Array], jax.Array]) -> Iterator[None]:
-    """Gives `pin_batch` its meaning while a model is traced inside this context."""
-    token = _pin_batch.set(pin)
+def placing(placement: Placement) -> Iterator[None]:
+    """Gives `pin_batch` and `on_each_device` their meaning while a model is traced inside."""
+    token = _placement.set(placement)
     try:
         yield
     finally:
-        _pin_batch.reset(token)
+        _placement.reset(token)

@@ -36,6 +36,7 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
     assert set(read["summary"]) <= set(read["metrics"])
     headline = read["metrics"][evaluators.headline(name)]
     assert headline == result.metrics[evaluators.headline(name)]._asdict()
+    assert headline["value"] == 0.0  # a constant scorer is right in no case
     assert json.loads(json.dumps(result.per_example)) == result.per_example
 
 

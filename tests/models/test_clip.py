@@ -178,7 +178,7 @@ def test_the_batch_axis_is_pinned_before_and_after_every_block(make):
         shapes.append(x.shape)
         return x
 
-    with types.pinning_batch_with(pin):
+    with types.placing(types.Placement(pin, None)):
         jax.eval_shape(model.apply, {"params": params}, batch)
     assert shapes == [(4, 10, 16), (4, 10, 16), (4, 1, 16), (4, 7, 16), (4, 7, 16), (4, 1, 16)]
 

@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from vlc_jax import models, types
+from configs import default
+from vlc_jax import build, errors, models, sharding, train, types
+from vlc_jax.losses import infonce, pairs
 from vlc_jax.models import dcsm
 
 IMAGES, TEXTS, PATCHES, LENGTH, EMBED, WORDS = 3, 4, 10, 6, 5, 2
@@ -137,6 +140,102 @@ def test_options_are_standardised_with_those_of_their_image(features):
     np.testing.assert_allclose(own[1:2], run(head, variables, (alone, text)), atol=2e-5)
 
 
+@pytest.mark.parametrize("standardise", ["tensor", "running", "per_pair"])
+def test_in_training_all_texts_of_a_batch_are_standardised_together(features, standardise):
+    head = make(standardise=standardise)
+    variables = init(head, features)
+    image, text = features
+    groups = {"text": jax.tree.map(lambda x: x[:IMAGES], text)}
+    groups["negative_text"] = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:3]]), text)
+    both = jax.tree.map(lambda *x: jnp.concatenate(x), *groups.values())
+
+    def all_scores(module, image, texts):
+        texts = {kind: module.text(text) for kind, text in texts.items()}
+        return module.all_scores(module.image(image), texts)
+
+    found = head.apply(variables, image, groups, method=all_scores)
+    whole = run(head, variables, (image, both), is_training=True)
+    captions, negatives = whole[:, :IMAGES], whole[:, IMAGES:]
+    np.testing.assert_allclose(found["text"][0], captions, atol=2e-5)
+    np.testing.assert_allclose(found["negative_text"][0], negatives, atol=2e-5)
+    np.testing.assert_allclose(found["text"][1][:, 0], np.diag(captions), atol=2e-5)
+    own = [negatives[i, 2 * i : 2 * i + 2] for i in range(IMAGES)]
+    np.testing.assert_allclose(found["negative_text"][1], own, atol=2e-5)
+    alone = run(head, variables, (image, groups["text"]), is_training=True)
+    assert (np.abs(alone - captions).max() < 1e-5) == (standardise == "per_pair")
+
+
+def cross_entropy(logits):
+    """Mean over rows whose own column comes first, and its gradient."""
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    diagonal = np.eye(*logits.shape)
+    return -np.log((shares * diagonal).sum(1)).mean(), (shares - diagonal) / len(logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2])
+def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(blocks):
+    """Images choose among 16 texts, the 8 matched texts among the images."""
+    rng = np.random.default_rng(4)
+    count = 8 * blocks
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), "f4")
+
+    head = models.HEADS["dcsm"](PATCHES, LENGTH, words=0, hidden=32)
+    model = models.build("dcsm", "mini", head={"words": 0}).clone(head=head, logit_scale_init=1.0)
+    batch = {
+        "image_pooled": normal(count, EMBED),
+        "image_tokens": normal(count, PATCHES, EMBED),
+        "text": jnp.zeros((count, LENGTH), jnp.int32),
+        "text_pooled": normal(count, EMBED),
+        "text_tokens": normal(count, LENGTH, EMBED),
+        "negative_text": jnp.zeros((count, 1, LENGTH), jnp.int32),
+        "negative_text_pooled": normal(count, 1, EMBED),
+        "negative_text_tokens": normal(count, 1, LENGTH, EMBED),
+        "negative_mask": jnp.ones((count, 1), bool),
+        "mask": jnp.ones(count, bool),
+        "stop": jnp.zeros(count, bool),
+    }
+    config = default.get_config()
+    with config.unlocked():
+        config.batch_size, config.blocks = count, blocks
+        config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
+        config.optimizer.warmup_steps = 1
+    variables = jax.jit(model.init)(jax.random.key(0), batch)
+    task = build.Task(sharding.make_mesh(), None, model, lambda image: image)
+    params = jax.tree.map(lambda x: x + 0.05 * normal(*x.shape), variables["params"])
+    params["logit_scale"] = jnp.zeros(())
+    state = build.State(
+        jnp.zeros((), jnp.int32), params, build.transformation(config, params, 9).init(params)
+    )
+    _, metrics = jax.jit(train.make_step(config, task, steps=9))(state, {}, batch)
+
+    value, gradients = 0.0, []
+    for block in range(blocks):
+        part = {key: x[block::blocks] for key, x in batch.items()}
+
+        def scores(params, part=part):
+            outputs = model.apply({"params": params}, part)
+            return jnp.exp(params["logit_scale"]) * jnp.concatenate(
+                [outputs.scores, outputs.negative_scores[..., 0]], axis=1
+            )
+
+        whole, back = jax.vjp(scores, params)
+        whole = np.asarray(whole, np.float64)
+        assert whole.shape == (8, 16)
+        rows, of_rows = cross_entropy(whole)
+        columns, of_columns = cross_entropy(whole[:, :8].T)
+        value += (rows + columns) / blocks
+        of_rows[:, :8] += of_columns.T
+        gradients.append(back(jnp.asarray(of_rows / blocks, "f4"))[0])
+    gradient = jax.tree.map(lambda *x: sum(x), *gradients)
+    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+    assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-4)
+    assert metrics["grad_norm"] > 1e-3
+
+
 def test_running_scores_stand_alone(features):
     head = make(standardise="running")
     variables = init(head, features)
@@ -189,6 +288,62 @@ def test_the_network_has_the_published_number_of_parameters(variant, options, co
     assert total - rows == count
 
 
+@pytest.mark.parametrize(
+    ("variant", "adapter"),
+    [
+        ("SigLIP-B/16", False),
+        ("SigLIP-B/16", True),
+        ("B/32", True),
+        pytest.param("SigLIP-SO400M/14-384", False, marks=pytest.mark.slow),
+        pytest.param("SigLIP-SO400M/14-384", True, marks=pytest.mark.slow),
+    ],
+)
+def test_it_reads_the_tokens_of_towers_of_published_sizes(variant, adapter):
+    model = models.build("dcsm", variant, head={"adapter": adapter})
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    batch = jax.eval_shape(lambda: models.example_batch(model, 2))
+    outputs = jax.eval_shape(lambda p, b: model.apply({"params": p}, b), shapes, batch)
+    patches = model.image.grid**2 + (variant == "B/32")
+    length, embed = model.text.context_length, model.text.projection
+    assert outputs.scores.shape == (2, 2)
+    assert outputs.image.tokens.shape == (2, patches, embed)
+    assert outputs.text.tokens.shape == (2, length, embed)
+    assert shapes["head"]["dense_0"].shape == (4 * patches * length, 128)
+    sizes = {"image_adapter": (model.image.width, embed), "text_adapter": (model.text.width, embed)}
+    kernels = {name: shapes["head"][name]["kernel"].shape for name in sizes if adapter}
+    assert kernels == (sizes if adapter else {})
+    assert ("image_adapter" in shapes["head"]) == adapter
+
+
+def test_adapters_take_the_place_of_projections(features):
+    head = make(adapter=True, width=EMBED, standardise="per_pair")
+    rng = np.random.default_rng(2)
+    image, text = features
+    image = image._replace(tokens=jnp.asarray(rng.normal(size=(IMAGES, PATCHES, 7)), "f4"))
+    text = text._replace(tokens=jnp.asarray(rng.normal(size=(TEXTS, LENGTH, 8)), "f4"))
+    variables = init(head, (image, text))
+    params = dict(variables["params"])
+
+    def mapped(tokens, adapter):
+        y = np.asarray(tokens) @ np.asarray(adapter["kernel"]) + np.asarray(adapter["bias"])
+        return jnp.asarray(y / np.linalg.norm(y, axis=-1, keepdims=True))
+
+    projected = (
+        image._replace(tokens=mapped(image.tokens, params.pop("image_adapter"))),
+        text._replace(tokens=mapped(text.tokens, params.pop("text_adapter"))),
+    )
+    expected = run(make(standardise="per_pair"), {"params": params}, projected)
+    np.testing.assert_allclose(run(head, variables, (image, text)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"), [({"rows": "swap"}, "replace"), ({"row": "insert"}, "did you mean 'rows'")]
+)
+def test_an_unknown_option_or_value_is_refused(head, message):
+    with pytest.raises(errors.UsageError, match=message):
+        models.build("dcsm", "mini", head=head)
+
+
 def test_the_grid_sees_neighbours_above_and_below(features):
     head = make(layout="grid")
     variables = init(head, features)
@@ -209,3 +364,81 @@ def test_dropout_is_of_training_only(features):
     assert np.abs(np.asarray(train(key)) - run(head, variables, features)).max() > 1e-3
     plain = run(make(), variables, features)
     np.testing.assert_array_equal(run(head, variables, features), plain)
+
+
+KINDS, SETS = 6, 64  # colours, and shapes; pictures, each with its exchanged twin
+
+
+def binding_set(seed):
+    """Pictures of two coloured shapes on two patches, and twins with their colours exchanged, each
+    with its caption: tokens of towers that see all words, and pooled means that know no binding."""
+    rng = np.random.default_rng(seed)
+    names = np.random.default_rng(0).normal(size=(2, KINDS, 24))  # of colours and of shapes
+    image, text = 0.3 * rng.normal(size=(2, SETS, 2, 8, 24))
+    for i in range(SETS):
+        colours, shapes = (rng.permutation(KINDS)[:2] for _ in range(2))
+        places = rng.permutation(8)[:2]
+        for twin in range(2):
+            for place, colour, shape in zip(places, colours, shapes, strict=True):
+                image[i, twin, place] += names[0, colour] + names[1, shape]
+            for word, (colour, shape) in enumerate(zip(colours, shapes, strict=True)):
+                text[i, twin, 1 + 3 * word] += names[0, colour]
+                text[i, twin, 2 + 3 * word] += names[1, shape]
+            colours = colours[::-1]
+
+    def unit(x):
+        return jnp.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True), "f4")
+
+    image, text = (x.reshape(2 * SETS, 8, 24) for x in (image, text))
+    marks = jnp.zeros((2 * SETS, 8), jnp.int32)
+    return (
+        types.ImageFeatures(unit(image.mean(1)), unit(image)),
+        types.TextFeatures(unit(text.mean(1)), unit(text), None, marks),
+    )
+
+
+def two_way(scores):
+    """How often a picture prefers its caption to that of its twin, strictly."""
+    blocks = np.asarray(scores).reshape(SETS, 2, SETS, 2)[np.arange(SETS), :, np.arange(SETS)]
+    own, other = blocks[:, [0, 1], [0, 1]], blocks[:, [0, 1], [1, 0]]
+    return (own > other).mean()
+
+
+@pytest.mark.slow
+def test_it_learns_bindings_that_the_cosine_cannot_see():
+    head = models.HEADS["dcsm"](8, 8, words=0, standardise="running")
+    image, text = binding_set(1)
+    variables = head.init(jax.random.key(0), image, text, method=scored)
+    optimizer = optax.adam(5e-3)
+
+    def loss(params, image, text):
+        def both(module, image, text):
+            scores = module.all_scores(image, {"text": text})["text"][0]
+            return scores, module.outputs(image, text)["statistics"]
+
+        scores, statistics = head.apply({"params": params}, image, text, method=both)
+        members = pairs.members({"mask": jnp.ones(len(scores), bool)})
+        return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), statistics
+
+    @jax.jit
+    def fit(params, features):
+        def step(carry, rows):
+            params, state = carry
+            (_, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
+                params, *jax.tree.map(lambda x: x[rows], features)
+            )
+            updates, state = optimizer.update(gradient, state, params)
+            params = optax.apply_updates(params, updates)
+            params = models.heads.averaged({"head": params}, statistics)["head"]
+            return (params, state), None
+
+        rows = np.random.default_rng(2).permuted(np.tile(np.arange(SETS), (20, 1)), axis=1)
+        rows = rows.reshape(-1, 8, 1) * 2 + np.arange(2)  # 8 pictures and their twins
+        carry = params, optimizer.init(params)
+        return jax.lax.scan(step, carry, rows.reshape(-1, 16))[0][0]
+
+    params = fit(variables["params"], (image, text))
+    assert two_way(run(head, {"params": params}, (image, text))) > 0.95
+    assert two_way(run(head, {"params": params}, binding_set(2))) > 0.8
+    cosine = two_way(models.heads.dot(image.pooled, text.pooled))
+    assert abs(cosine - 0.5) < 0.15

@@ -68,6 +68,29 @@ def test_the_score_is_the_formula(features):
     assert np.ptp(expected) > 0.1
 
 
+def test_gradients_are_those_of_pooled_patches(features):
+    head = make()
+    variables = init(head, features)
+    patches, texts = (jnp.asarray(x, "f4") for x in embedded(head, variables, features))
+    weights = jnp.cos(jnp.arange(IMAGES * TEXTS)).reshape(IMAGES, TEXTS)
+
+    def gram(patches, texts):
+        image, text = types.ImageFeatures(texts, patches), types.TextFeatures(texts)
+        return jnp.sum(weights * head.apply(variables, image, text, method="score"))
+
+    def plain(patches, texts):
+        cosines = jnp.einsum("ipe,te->ipt", patches, texts)
+        cosines /= jnp.linalg.norm(patches, axis=-1, keepdims=True)
+        pooled = jnp.einsum("ipt,ipe->ite", jax.nn.sigmoid(10 * cosines), patches)
+        pooled /= jnp.linalg.norm(pooled, axis=-1, keepdims=True)
+        return jnp.sum(weights * jnp.einsum("ite,te->it", pooled, texts))
+
+    found, expected = (jax.grad(f, argnums=(0, 1))(patches, texts) for f in (gram, plain))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+        assert np.abs(b).max() > 0.01
+
+
 def test_options_are_scored_like_pairs(features):
     head = make()
     variables = init(head, features)

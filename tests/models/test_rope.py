@@ -78,3 +78,59 @@ def test_features_without_heads_turn_alike(x, rotation):
 def test_an_odd_number_of_pairs_is_refused():
     with pytest.raises(ValueError, match="even number of pairs, got 3"):
         rope.grid_angles(2, 3)
+
+
+def complex_pairs(x, layout):
+    """The pairs of features as complex numbers."""
+    x = np.asarray(x, np.float64)
+    if layout == "halves":
+        return x[..., : x.shape[-1] // 2] + 1j * x[..., x.shape[-1] // 2 :]
+    return x[..., ::2] + 1j * x[..., 1::2]
+
+
+@pytest.mark.parametrize("layout", rope.LAYOUTS)
+@pytest.mark.parametrize("positions", ["feature_1d", "feature_2d"])
+def test_features_are_turned_by_the_place_of_their_token(layout, positions):
+    x = np.random.default_rng(0).normal(size=(2, 9, 8)).astype("f4")
+    turned = complex_pairs(x, layout)
+    for token in range(9):
+        if positions == "feature_1d":
+            phase = token * 100.0 ** -np.array([0, 2 / 8, 4 / 8, 6 / 8])  # base**(-2k / width)
+        else:
+            row, column = divmod(token, 3)
+            phase = np.array([row, row / 10, column, column / 10])
+        turned[:, token] *= np.exp(1j * phase)
+    parts = [turned.real, turned.imag]
+    if layout == "interleaved":
+        expected = np.stack(parts, axis=-1).reshape(x.shape)
+    else:
+        expected = np.concatenate(parts, axis=-1)
+    found = rope.turn_features(jnp.asarray(x), positions, 100.0, layout)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
+    x = np.random.default_rng(0).normal(size=(1, 5, 6)).astype("f4")
+    found = np.asarray(rope.turn_features(jnp.asarray(x), "feature_1d"))
+    np.testing.assert_array_equal(found[0, 0], x[0, 0, [0, 2, 4, 1, 3, 5]])
+    lengths = [np.linalg.norm(y, axis=-1) for y in (found, x)]
+    np.testing.assert_allclose(*lengths, rtol=1e-6)
+    assert np.abs(found[0, 1] - x[0, 1, [0, 2, 4, 1, 3, 5]]).max() > 0.1
+
+
+@pytest.mark.parametrize("layout", rope.LAYOUTS)
+def test_a_score_in_a_line_depends_on_the_difference_of_places_only(layout):
+    query, key = jax.random.normal(jax.random.key(1), (2, 8))
+    rotation = rope.table(rope.line_angles(6, 4), layout=layout)
+    turned = [rope.rotate(jnp.broadcast_to(y, (1, 6, 8)), rotation)[0] for y in (query, key)]
+    scores = np.asarray(turned[0] @ turned[1].T)
+    diagonals = [np.diagonal(scores, offset) for offset in range(-5, 6)]
+    assert max(np.ptp(diagonal) for diagonal in diagonals) < 1e-5
+    assert np.diff(np.sort([diagonal[0] for diagonal in diagonals])).min() > 1e-4
+
+
+def test_an_unknown_layout_is_refused():
+    with pytest.raises(ValueError, match="got 'pairs'"):
+        rope.table(rope.line_angles(2, 2), layout="pairs")
+    with pytest.raises(ValueError, match="got 'qk_1d'"):
+        rope.turn_features(jnp.zeros((1, 4, 4)), "qk_1d")

@@ -1,12 +1,14 @@
 """The image tower: patches, positions, pooling."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from vlc_jax import errors, models, types
-from vlc_jax.models import vit
+from vlc_jax.models import rope, vit
 
 
 def test_patches_are_what_a_strided_convolution_sees():
@@ -93,6 +95,83 @@ def test_mean_pooling_does_not_see_where_a_patch_is_without_positions(make, enco
     model, _, _ = make("clip", {"pooling": "mean", "rope": "qk_2d"})  # has no parameters
     before, after = (encode(model, params, "image", x).pooled for x in (batch["image"], moved))
     assert np.abs(before - after).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("clip", {"rope": "qk_1d"}),
+        ("clip", {"rope": "qk_1d", "rope_layout": "halves"}),
+        ("clip", {"rope": "qk_1d", "rope_base": 10.0}),
+        ("clip", {"rope": "qk_2d", "rope_layout": "halves"}),
+        ("clip", {"rope": "qk_2d", "rope_base": 10.0}),
+    ],
+    ids=str,
+)
+def test_every_rotary_option_of_a_tower_reaches_its_queries_and_keys(make, family, options):
+    model, params, batch = make(family, options)
+    turned = []
+
+    def rotate(x, rotation):
+        turned.append((x.shape, rotation.layout))
+        return x
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rope, "rotate", rotate)
+        jax.eval_shape(functools.partial(model.apply, method="encode_image"), {"params": params},
+                       batch["image"])  # fmt: skip
+    # queries and keys of two blocks; of the last one's queries only the class token's
+    layout = options.get("rope_layout", "interleaved")
+    shapes = [(4, 10, 2, 8)] * 2 + [(4, 1, 2, 8), (4, 10, 2, 8)]
+    assert turned == [(shape, layout) for shape in shapes]
+    rotation = model.image._rotation(unturned=1)
+    base = options.get("rope_base", 10_000.0)
+    if options["rope"] == "qk_1d":  # head width 8: 4 pairs
+        angles = np.arange(9)[:, None] * base ** -np.array([0, 1 / 4, 2 / 4, 3 / 4])
+    else:
+        both = np.stack(np.divmod(np.arange(9), 3), axis=-1)
+        angles = np.concatenate([both[:, :1] * [1, base**-0.5], both[:, 1:] * [1, base**-0.5]], 1)
+    np.testing.assert_allclose(rotation.cos[0, 0], 1.0)  # the class token
+    np.testing.assert_allclose(rotation.sin[0, 1:], np.sin(angles), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"rope": "qk_1d", "width": 14}, "qk_1d needs a head width divisible by 2"),
+        ({"rope": "qk_2d", "width": 12}, "qk_2d needs a head width divisible by 4"),
+        ({"rope": "qk_1d", "rope_span": 3}, "rope_span=3 is of rope qk_2d"),
+        ({"rope": "qk_1d", "rope_layout": "split"}, "known: .*interleaved"),
+    ],
+    ids=str,
+)
+def test_rotary_options_that_do_not_fit_are_refused(make, image, message):
+    with pytest.raises(errors.UsageError, match=message):
+        make("clip", image)
+
+
+def test_a_token_of_attention_pooling_is_what_pooling_makes_of_it_alone(make, encode):
+    model, params, batch = make("siglip", {"image_size": 4})  # one patch
+    alone = encode(model, params, "image", batch["image"], tokens="projected")
+    np.testing.assert_allclose(alone.tokens[:, 0], alone.pooled, atol=1e-6)
+
+    model, params, batch = make("siglip")  # the formula: attention is the value of the token
+    normed = np.asarray(encode(model, params, "image", batch["image"], tokens="normed").tokens)
+    found = encode(model, params, "image", batch["image"], tokens="projected").tokens
+    pooling = jax.tree.map(np.asarray, params["image"]["pooling"])
+    attention, mlp = pooling["attention"], pooling["mlp"]
+    width = model.image.width
+    value = normed @ attention["key_value"]["kernel"][:, width:]
+    value += attention["key_value"]["bias"][width:]
+    value = value @ attention["out"]["kernel"] + attention["out"]["bias"]
+    centred = value - value.mean(-1, keepdims=True)
+    inner = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + model.image.epsilon)
+    inner = inner * pooling["norm"]["scale"] + pooling["norm"]["bias"]
+    inner = np.asarray(jax.nn.gelu(inner @ mlp["up"]["kernel"] + mlp["up"]["bias"]))
+    expected = value + inner @ mlp["down"]["kernel"] + mlp["down"]["bias"]
+    expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(found - normed / np.linalg.norm(normed, axis=-1, keepdims=True)).max() > 0.1
 
 
 def test_the_class_token_sees_every_patch(make, compiled):

@@ -176,14 +176,13 @@ def test_another_rotation_is_found(reference, monkeypatch, change):
     angles, rotate, table = rope.grid_angles, rope.rotate, rope.table
 
     def halves(x, rotation):
-        x = jnp.stack(jnp.split(x, 2, axis=-1), axis=-1).reshape(x.shape)
-        return rotate(x, rotation)
+        return rotate(x, rotation.replace(layout="halves"))
 
     wrong = {
         "axes": ("grid_angles", lambda *a: np.roll(angles(*a), angles(*a).shape[1] // 2, axis=1)),
         "halves": ("rotate", halves),
-        "direction": ("rotate", lambda x, turn: rotate(x, turn._replace(sin=-turn.sin))),
-        "class token": ("table", lambda angles, unturned: table(np.vstack([angles[-1:], angles]))),
+        "direction": ("rotate", lambda x, turn: rotate(x, turn.replace(sin=-turn.sin))),
+        "class token": ("table", lambda angles, *_: table(np.vstack([angles[-1:], angles]))),
     }
     folder, model = reference("tiny_eva02"), models.build("clip", **EVA02)
     params = load(model, folder / "weights.pt")

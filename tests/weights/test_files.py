@@ -1,12 +1,11 @@
 """Files of weights: what is read from each kind, and that a damaged or malicious one is refused."""
 
 import collections
-import io
 import json
 import os
 import pickle
+import re
 import sys
-import types
 import zipfile
 
 import ml_dtypes
@@ -14,74 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.archives import Tensor, tensor
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files, torch_archive
-
-STORAGES = {np.dtype(np.float32): "FloatStorage", np.dtype(np.float16): "HalfStorage",
-            np.dtype(np.int64): "LongStorage", np.dtype(ml_dtypes.bfloat16): "BFloat16Storage",
-            }  # fmt: skip
-
-
-class Tensor:
-    """A view of a storage, pickled the way torch does."""
-
-    def __init__(self, storage, offset, shape, strides):
-        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
-
-
-def tensor(array):
-    array = np.array(array, order="C")
-    strides = tuple(step // array.itemsize for step in array.strides)
-    return Tensor(array.reshape(-1), 0, array.shape, strides)
-
-
-@pytest.fixture
-def torch_save(tmp_path, monkeypatch):
-    """torch_save(content) -> path of an archive like torch.save's, made without torch."""
-
-    def named(module, name, kind):
-        kind.__module__, kind.__qualname__, kind.__name__ = module, name, name
-        monkeypatch.setitem(sys.modules, module, sys.modules.get(module, types.ModuleType(module)))
-        setattr(sys.modules[module], name, kind)
-        return kind
-
-    def placeholder(*_):
-        raise AssertionError("only its name is pickled")
-
-    for module in ("torch", "torch._utils", "__torch__"):
-        monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
-    rebuild = named("torch._utils", "_rebuild_tensor_v2", placeholder)
-    kinds = {dtype: named("torch", name, type(name, (), {})) for dtype, name in STORAGES.items()}
-    module_kind = named("__torch__", "Module", type("Module", (), {}))
-
-    def save(content, name="weights.pt"):
-        storages = {}
-
-        class Pickler(pickle.Pickler):
-            def persistent_id(self, item):
-                if not isinstance(item, np.ndarray):
-                    return None
-                key = str(storages.setdefault(id(item), (len(storages), item))[0])
-                return ("storage", kinds[item.dtype], key, "cpu", len(item))
-
-            def reducer_override(self, item):
-                if not isinstance(item, Tensor):
-                    return NotImplemented
-                hooks = collections.OrderedDict()
-                return rebuild, (item.storage, item.offset, item.shape, item.strides, False, hooks)
-
-        data = io.BytesIO()
-        Pickler(data, 2).dump(content)
-        path = tmp_path / name
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("weights/data.pkl", data.getvalue())
-            for key, storage in storages.values():
-                archive.writestr(f"weights/data/{key}", storage.tobytes())
-            archive.writestr("weights/version", "3\n")
-        return path
-
-    save.module_kind = module_kind
-    return save
 
 
 def test_a_torch_archive_gives_its_tensors(torch_save):
@@ -125,6 +59,30 @@ def test_a_pickle_that_wants_to_run_something_is_refused_and_runs_nothing(torch_
     path = torch_save({"a": tensor(np.ones(2, np.float32)), "b": Malicious()})
     with pytest.raises(WeightsError, match=r"asks to run posix\.mkdir"):
         files.read(path)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_objects_that_are_asked_for_are_inert(torch_save, tmp_path):
+    class Malicious:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "owned"),)
+
+    class Tokenizer(dict):
+        def __init__(self):
+            self.pattern, self.names = re.compile("a|b"), {"a", "b"}
+            self["word"] = 3
+
+    Tokenizer.__module__, Tokenizer.__qualname__ = "torch", "Tokenizer"
+    sys.modules["torch"].Tokenizer = Tokenizer
+    content = {
+        "a": tensor(np.ones(2, np.float32)),
+        "b": Malicious(),
+        "c": [Tokenizer(), collections.deque([1])],
+    }
+    path = torch_save(content)
+    read = torch_archive.content(path, may_hold_objects=True)
+    np.testing.assert_array_equal(read["a"], [1, 1])
+    assert [type(x) for x in (read["b"], *read["c"])] == [torch_archive.Inert] * 3
     assert not (tmp_path / "owned").exists()
 
 

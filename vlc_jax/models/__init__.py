@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,8 @@ CHOICES = {
     "activation": (*layers.ACTIVATIONS, layers.SWIGLU),
     "initialisation": ("clip", "big_vision"),
     "positions": ("learned", "sincos2d"),
-    "rope": ("none", "qk_2d"),
+    "rope": ("none", "qk_1d", "qk_2d"),
+    "rope_layout": ("interleaved", "halves"),
     "dtype": ("float32", "bfloat16", "float16"),
     "connector": vectors.CONNECTORS,
 }
@@ -75,8 +76,7 @@ def build(
     image = _tower(vit.ImageTower, "image", options["image"])
     of_text = text.TextTower if vector_width is None else vectors.VectorTower
     words = _tower(of_text, "text", options["text"])
-    for key in head or {}:
-        errors.known(f"option of the model {name}", key, _fields(kind))
+    _check_head(name, kind, head or {})
     made = _head(kind, head or {}, image, words)
     if vector_width is not None:
         _check_vectors(name, made, image, words)
@@ -111,6 +111,16 @@ def _check_vectors(
             f"the image tower gives {widths[0]} numbers, the connector of the text vectors "
             f"{widths[1]}: set the projection of the text to {widths[0]}"
         )
+
+
+def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an unknown option, or an unknown value of one that has few."""
+    for key in options:
+        errors.known(f"option of the model {name}", key, _fields(kind))
+    choices = {key: get_args(hint) for key, hint in get_type_hints(kind).items() if key in options}
+    for key, known in choices.items():
+        if all(isinstance(value, str) for value in known) and known:
+            errors.known(f"{key} of the model {name}", options[key], known)
 
 
 def _head(
@@ -187,10 +197,16 @@ def _check_image(options: Mapping[str, Any]) -> None:
             f"{layers.SWIGLU} is an activation of MLPs, not of a stem; known: "
             f"{', '.join(layers.ACTIVATIONS)}"
         )
-    if options.get("rope", "none") == "qk_2d" and width // heads % 4:
+    positions = options.get("rope", "none")
+    divisor = {"none": 1, "qk_1d": 2, "qk_2d": 4}[positions]
+    if width // heads % divisor:
         raise errors.UsageError(
-            f"rope qk_2d needs a head width divisible by 4; got image width {width} / {heads} "
-            f"heads = {width // heads}"
+            f"rope {positions} needs a head width divisible by {divisor}; got image width {width} /"
+            f" {heads} heads = {width // heads}"
+        )
+    if positions == "qk_1d" and options.get("rope_span") is not None:
+        raise errors.UsageError(
+            f"rope_span={options['rope_span']} is of rope qk_2d; set it to None for qk_1d"
         )
 
 

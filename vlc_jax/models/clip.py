@@ -51,20 +51,21 @@ class CLIP(nn.Module):
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
         seen = self.head.of_pairs(image, texts["text"])
-        more = {}
-        for kind in (key for key in texts if key != "text"):
-            name, own = kind.replace("text", "scores"), jax.tree.map(_joined, texts[kind])
-            more[kind] = texts[kind]
-            scores = self.head.score(seen, own, is_training=True)
-            more[name] = scores.reshape(-1, *batch[kind].shape[:2])
-            more[f"own_{name}"] = self.head.score_options(seen, own, is_training=True)
+        hard = {kind: text for kind, text in texts.items() if kind != "text"}
+        rows = {kind: jax.tree.map(_joined, text) for kind, text in hard.items()}
+        scores = self.head.all_scores(seen, {"text": texts["text"], **rows})
+        more = {**hard}
+        for kind in hard:
+            name, (every, own) = kind.replace("text", "scores"), scores[kind]
+            more[name] = every.reshape(-1, *batch[kind].shape[:2])
+            more[f"own_{name}"] = own
         return types.Outputs(
             image=image,
             text=texts["text"],
-            scores=self.head.score(seen, texts["text"], is_training=True),
+            scores=scores["text"][0],
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
-            own_scores=self.head.score_options(seen, texts["text"], is_training=True)[:, 0],
+            own_scores=scores["text"][1][:, 0],
             **self.head.outputs(image, texts["text"]),
             **more,
         )

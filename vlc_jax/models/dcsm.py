@@ -5,13 +5,14 @@
     M_pt = v_p u_t,   score = network((M - mean) / std)
 
 with v and u the projected tokens of the towers, of unit length, class, start, end and padding
-tokens among them. Columns of functional words ("left", "not") hold instead a fixed vector of the
-word, one number per image token.
+tokens among them (of SigLIP's: models/vit.py). Columns of functional words ("left", "not") hold
+instead a fixed vector of the word, one number per image token.
 """
 
 import itertools
 import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import jax
@@ -33,14 +34,19 @@ class DCSM(heads.Head):
       marks them (input_pipeline/text/marks.py).
     rows: replace (the column of the word) | insert (in front of it; the last ones fall off).
     train_rows: whether the vectors are trained; the authors' are not.
-    standardise: tensor (mean and deviation of all maps that are scored together, those of one image
-      in `score_options`, as the authors do: a score depends on the others) | per_pair | running (in
-      training as tensor; in evaluation by the average over steps, so that scores stand alone).
+    standardise: tensor (mean and deviation of all maps that are scored together, as the authors do:
+      a score depends on the others. In training those of all images with all texts of the batch,
+      else in `score_options` those of one image) | per_pair | running (in training as tensor; in
+      evaluation by the average over steps, so that scores stand alone).
     network: cnn | mlp, both the authors'.
     layout: flat (the authors': an image token per row, a text token per column, one channel) |
       grid (rows and columns of the image, a channel per text token, no class token).
+    adapter: v and u are trained linear maps, one for each side, of what the last norm of the towers
+      gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
+      trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images at a time, all texts with each of them, for memory; changes no result.
+    chunk: images at a time on each device, all texts with each of them, for memory; changes no
+      result.
     """
 
     patches: int
@@ -52,11 +58,16 @@ class DCSM(heads.Head):
     network: Literal["cnn", "mlp"] = "cnn"
     layout: Literal["flat", "grid"] = "flat"
     has_class_token: bool = True
+    adapter: bool = False
+    width: int | None = None
     hidden: int = 128
     dropout: float = 0.0
     chunk: int = 16
 
     def setup(self) -> None:
+        if self.adapter:
+            self.image_adapter = layers.Dense(self.width)
+            self.text_adapter = layers.Dense(self.width)
         if self.words:
             self.table = self.param("rows", _rows, (self.words, self._seen_patches))
         self.net = {
@@ -75,14 +86,18 @@ class DCSM(heads.Head):
 
     @property
     def wanted(self) -> tuple[types.Wanted, types.Wanted]:
-        """The projected tokens of both towers."""
-        return types.Wanted("projected"), types.Wanted("projected")
+        """The tokens of both towers: projected, unless that is done here."""
+        tokens = types.Wanted("normed" if self.adapter else "projected")
+        return tokens, tokens
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """The tokens; for the grid without the class token."""
         del is_training
+        if self.adapter:
+            tokens = layers.unit_length(self.image_adapter(features.tokens))
+            features = features._replace(tokens=tokens)
         if self.layout == "grid" and self.has_class_token:
             return features._replace(tokens=features.tokens[:, 1:])
         return features
@@ -94,6 +109,8 @@ class DCSM(heads.Head):
         word that is, counted from 1."""
         del is_training
         tokens, marks = features.tokens, features.marks if self.words else 0 * features.marks
+        if self.adapter:
+            tokens = layers.unit_length(self.text_adapter(tokens))
         if self.rows == "insert":
             tokens, marks = inserted(tokens, marks)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
@@ -107,40 +124,65 @@ class DCSM(heads.Head):
         mean, square = moments(image.tokens, text.tokens, self._columns(text))
         return {"statistics": {"mean": mean, "square": square}}
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
-        """The network's number for every image with every text."""
-        columns, key = self._columns(text), self._key(is_training)
-        scaling = None
-        if self.standardise != "per_pair":
-            scaling = self._scaling(image.tokens, text.tokens, columns, is_training)
+    def all_scores(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> dict[str, tuple[Array, Array]]:
+        """As the authors have it: captions and hard negatives are standardised together."""
+        scaling = self._scaling(image, [*texts.values()], is_training=True)
+        options = {"is_training": True, "scaling": scaling}
+        return {
+            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
+            for kind, text in texts.items()
+        }
 
-        def part(rows: tuple[Array, Array]) -> Array:
-            tokens, index = rows
-            maps = jnp.einsum("npd,mtd->nmpt", tokens, text.tokens, precision="highest")
-            own = None if key is None else jax.random.fold_in(key, index[0])
-            return self._network(maps + columns[None], scaling, own)
+    def score(
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        *,
+        is_training: bool = False,
+        scaling: tuple[Array, Array] | None = None,
+    ) -> Float[Array, "images texts"]:
+        """The network's number for every image with every text; `scaling`: mean and deviation."""
+        columns, key = self._columns(text), self._key(is_training)
+        if scaling is None:
+            scaling = self._scaling(image, [text], is_training)
+
+        def share(rows: tuple[Array, Array], whole: tuple) -> Array:
+            words, columns, scaling, net, key = whole
+
+            def part(rows: tuple[Array, Array]) -> Array:
+                tokens, index = rows
+                maps = jnp.einsum("npd,mtd->nmpt", tokens, words, precision="highest")
+                own = None if key is None else jax.random.fold_in(key, index[0])
+                return self._network(net, maps + columns[None], scaling, own)
+
+            return heads.in_chunks(part, rows, self.chunk)
 
         rows = (image.tokens, jnp.arange(len(image.tokens)))
-        return heads.in_chunks(part, rows, self.chunk)
+        whole = (text.tokens, columns, scaling, self.net, key)
+        return types.on_each_device(share, rows, whole)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        *,
+        is_training: bool = False,
+        scaling: tuple[Array, Array] | None = None,
     ) -> Float[Array, "images options"]:
-        """The network's number for image i with its own k texts."""
+        """The network's number for image i with its own k texts; `scaling`: as in `score`."""
         images = len(image.tokens)
         tokens, columns = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._columns(text))
         )
         maps = jnp.einsum("npd,nktd->nkpt", image.tokens, tokens, precision="highest") + columns
-        scaling = None
-        if self.standardise == "running" and not is_training:
+        if scaling is None and self.standardise == "running" and not is_training:
             scaling = self._stored()
-        elif self.standardise != "per_pair":
+        elif scaling is None and self.standardise != "per_pair":
             mean = maps.mean(axis=(1, 2, 3), keepdims=True)
             scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
-        return self._network(maps, scaling, self._key(is_training))
+        return self._network(self.net, maps, scaling, self._key(is_training))
 
     def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """similarity: M before it is standardised, and its columns."""
@@ -161,13 +203,22 @@ class DCSM(heads.Head):
         return jnp.einsum("tlw,wp->tpl", is_word, table, precision="highest")
 
     def _scaling(
-        self, image: Array, text: Array, columns: Array, is_training: bool
-    ) -> tuple[Array, Array]:
-        """Mean and deviation of all maps, without making them."""
+        self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
+    ) -> tuple[Array, Array] | None:
+        """Mean and deviation of all maps of the images with all these texts, without making them;
+        None where each has its own."""
+        if self.standardise == "per_pair":
+            return None
         if self.standardise == "running" and not is_training:
             return self._stored()
-        mean, square = moments(image, text, columns)
-        count = image.shape[0] * text.shape[0] * image.shape[1] * text.shape[1]
+        found = [moments(image.tokens, text.tokens, self._columns(text)) for text in texts]
+        total = sum(len(text.tokens) for text in texts)
+        shares = [len(text.tokens) / total for text in texts]
+        mean, square = (
+            sum(share * value for share, value in zip(shares, values, strict=True))
+            for values in zip(*found, strict=True)
+        )
+        count = total * math.prod(image.tokens.shape[:2]) * texts[0].tokens.shape[1]
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
 
     def _stored(self) -> tuple[Array, Array]:
@@ -179,6 +230,7 @@ class DCSM(heads.Head):
 
     def _network(
         self,
+        net: Mapping[str, Array],
         maps: Float[Array, "images texts patches length"],
         scaling: tuple[Array, Array] | None,
         key: jax.Array | None,
@@ -191,14 +243,14 @@ class DCSM(heads.Head):
         if self.network == "cnn":
             x = _grid(x) if self.layout == "grid" else x[:, None]
             for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
-                x = jax.nn.relu(convolved(x, self.net[name], self.net[f"{name}_bias"]))
+                x = jax.nn.relu(convolved(x, net[name], net[f"{name}_bias"]))
                 x = _dropped(x, self.dropout, key_of, (*x.shape[:2], 1, 1))
         x = x.reshape(len(x), -1)
-        *inner, last = (name for name in self.net if re.fullmatch(r"dense_\d", name))
+        *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
         for name in inner:
-            x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"][None])
+            x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
             x = _dropped(x, self.dropout, keys[2], x.shape)
-        x = x @ self.net[last] + self.net[f"{last}_bias"][None]
+        x = x @ net[last] + net[f"{last}_bias"][None]
         return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
 
 

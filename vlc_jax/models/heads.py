@@ -46,6 +46,18 @@ class Head(nn.Module):
         del text
         return image
 
+    def all_scores(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> dict[str, tuple[Float[Array, "images _"], Float[Array, "images _"]]]:
+        """In training, for each kind of texts of the batch: `score` and `score_options`."""
+        return {
+            kind: (
+                self.score(image, text, is_training=True),
+                self.score_options(image, text, is_training=True),
+            )
+            for kind, text in texts.items()
+        }
+
     def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
         """In training: further fields of types.Outputs; row i of both arguments is a pair."""
         del image, text
@@ -116,7 +128,8 @@ def in_chunks(
     score: Callable[[Any], Float[Array, "part *axes"]], rows: Any, chunk: int
 ) -> Float[Array, "images *axes"]:
     """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
-    makes each part again. Rows are dealt out in turn, so that every device has a share of a part.
+    makes each part again. Rows are dealt out in turn: where they are split over devices, every
+    device has a share of a part.
     """
     count = len(jax.tree.leaves(rows)[0])
     parts = -(-count // chunk)

@@ -63,9 +63,10 @@ class PACL(heads.Head):
     stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
     has_class_token: whether the tower's first token is one; it is left out.
     rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
-      embedder (`rope.turn_features`).   rope_after: the embedded patches are turned instead, for
-      s_p alone.
-    sharpness: the 10 of the formula.   chunk: images at a time, for memory; changes no result.
+      embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
+      rope_after: the embedded patches are turned instead, for s_p alone.
+    sharpness: the 10 of the formula.
+    chunk: images at a time on each device, for memory; changes no result.
     """
 
     width: int
@@ -74,6 +75,8 @@ class PACL(heads.Head):
     stage: Literal["normed", "raw"] = "normed"
     has_class_token: bool = True
     rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    rope_base: float = 10_000.0
+    rope_layout: Literal["split", "interleaved", "halves"] = "split"
     rope_after: bool = False
     sharpness: float = 10.0
     dropout: float = 0.1
@@ -94,7 +97,7 @@ class PACL(heads.Head):
         """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
         tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
         if self.rope != "none" and not self.rope_after:
-            tokens = rope.turn_features(tokens, self.rope)
+            tokens = self._turned(tokens)
         patches = self.patch_embedder(tokens, is_training=is_training)
         return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
 
@@ -119,8 +122,11 @@ class PACL(heads.Head):
         """Cosine of every image, pooled by the text, with every text."""
         if self._is_pooled(image, is_training):
             return heads.dot(image.pooled, text.pooled)
-        texts = text.pooled[None]
-        return heads.in_chunks(lambda tokens: self._pairs(tokens, texts), image.tokens, self.chunk)
+
+        def share(patches: Array, texts: Array) -> Array:
+            return heads.in_chunks(lambda part: self._pairs(part, texts), patches, self.chunk)
+
+        return types.on_each_device(share, image.tokens, text.pooled[None])
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -143,9 +149,12 @@ class PACL(heads.Head):
     ) -> Float[Array, "images patches texts"]:
         """w_p of every image for every text, or for its own."""
         if self.rope_after and self.rope != "none":
-            patches = rope.turn_features(patches, self.rope)
+            patches = self._turned(patches)
         cosines = _products(layers.unit_length(patches), text)
         return jax.nn.sigmoid(self.sharpness * cosines)
+
+    def _turned(self, tokens: Float[Array, "images patches width"]) -> Array:
+        return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)

@@ -1,51 +1,65 @@
 """Rotary position embedding (RoPE; Su et al. 2021, arXiv:2104.09864) of tokens on a grid.
 
-Features are turned in neighbouring pairs (2i, 2i + 1) by angles in proportion to the position of
-their token, so the product of two turned vectors knows only the difference of their positions.
-The tables are constants made with numpy; nothing is learned.
+Features are turned in pairs by angles in proportion to the position of their token, so the product
+of two turned vectors knows only the difference of their positions. The tables are constants made
+with numpy; nothing is learned.
 """
 
 import math
-from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+BASE = 10_000.0  # of the angles' geometric series
+LAYOUTS = ("interleaved", "halves", "split")
 
-class Rotation(NamedTuple):
+
+@flax.struct.dataclass
+class Rotation:
     """Cosine and sine of the angle by which each pair of features of each token is turned.
 
     Float32, (batch, length, pairs); batch is 1 where all examples have the same positions.
+
+    layout: which features are a pair. interleaved: 2i and 2i + 1; halves: i and i + pairs; split:
+      2i and 2i + 1, which become i and i + pairs.
     """
 
     cos: Float[Array, "batch length pairs"]
     sin: Float[Array, "batch length pairs"]
+    layout: str = flax.struct.field(pytree_node=False, default="interleaved")
 
 
-def grid_angles(
-    grid: int, pairs: int, span: int | None = None, temperature: float = 10_000.0
-) -> np.ndarray:
+def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BASE) -> np.ndarray:
     """Angles in radians of a grid x grid image, (grid * grid, pairs), row by row.
 
     The first half of the pairs turns with the row, the second with the column: pair i of a half by
-    temperature**(-2i / pairs) per unit. The grid is `span` units long, by default one per patch:
-    with the span of the pretraining grid, angles stay in the range seen there at any resolution
-    (EVA-02; Fang et al. 2023, arXiv:2303.11331).
+    base**(-2i / pairs) per unit. The grid is `span` units long, by default one per patch: with the
+    span of the pretraining grid, angles stay in the range seen there at any resolution (EVA-02;
+    Fang et al. 2023, arXiv:2303.11331).
     """
     if pairs % 2:
         raise ValueError(f"rotary positions on a grid need an even number of pairs, got {pairs}")
-    frequency = temperature ** (-2 * np.arange(pairs // 2) / pairs)
+    frequency = base ** (-2 * np.arange(pairs // 2) / pairs)
     unit = 1.0 if span is None else span / grid
     row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * unit * frequency
     return np.concatenate([row, column], axis=1)
 
 
-def table(angles: np.ndarray, unturned: int = 0) -> Rotation:
+def line_angles(tokens: int, pairs: int, base: float = BASE) -> np.ndarray:
+    """Angles in radians of tokens in reading order, (tokens, pairs): pair i of token p turns by
+    p base**(-i / pairs)."""
+    return np.arange(tokens)[:, None] * base ** (-np.arange(pairs) / pairs)
+
+
+def table(angles: np.ndarray, unturned: int = 0, layout: str = "interleaved") -> Rotation:
     """The rotation by `angles` (tokens, pairs), after `unturned` tokens (class token) that stay."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"the layout of rotary positions is one of {LAYOUTS}, got {layout!r}")
     angles = np.concatenate([np.zeros((unturned, angles.shape[1])), angles])[None]
-    return Rotation(*(jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin)))
+    return Rotation(*(jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin)), layout)
 
 
 def at(rotation: Rotation, positions: Int[Array, "batch"]) -> Rotation:
@@ -57,32 +71,35 @@ def rotate(
     x: Float[Array, "batch length *heads features"], rotation: Rotation
 ) -> Float[Array, "batch length *heads features"]:
     """`x` with its pairs of features turned, all heads alike; in float32 whatever its dtype."""
-    even, odd = jnp.moveaxis(x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 2), -1, 0)
+    is_halves, is_split = rotation.layout == "halves", rotation.layout == "split"
+    parts = (2, -1) if is_halves else (-1, 2)
+    axis = -2 if is_halves else -1
+    first, second = jnp.moveaxis(x.astype(jnp.float32).reshape(*x.shape[:-1], *parts), axis, 0)
     heads = tuple(range(2, x.ndim - 1))
-    cos, sin = (jnp.expand_dims(wave, heads) for wave in rotation)
-    turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+    cos, sin = (jnp.expand_dims(wave, heads) for wave in (rotation.cos, rotation.sin))
+    turned = first * cos - second * sin, first * sin + second * cos
+    turned = jnp.stack(turned, axis=-2 if is_halves or is_split else -1)
     return turned.reshape(x.shape).astype(x.dtype)
 
 
 def turn_features(
-    x: Float[Array, "batch length features"], layout: str, temperature: float = 10_000.0
+    x: Float[Array, "batch length features"],
+    positions: str,
+    base: float = BASE,
+    layout: str = "split",
 ) -> Float[Array, "batch length features"]:
     """Features of a whole tower, turned by the place of their token; no class token among them.
 
-    feature_1d: all pairs by the number of the token in reading order, pair k by
-      temperature**(-2k / features) each; afterwards first all first halves of the pairs, then all
-      second ones, as lst627/CLIP-Embeds applies it to patch features.
-    feature_2d: as `grid_angles`, half of the pairs by the row and half by the column.
+    positions: feature_1d (`line_angles`) | feature_2d (`grid_angles`).
+    layout: see Rotation. feature_1d with base 10,000 and split is how lst627/CLIP-Embeds turns the
+      patch features of CLIP: at the first patch it still takes the features out of order.
     """
     length, pairs = x.shape[1], x.shape[2] // 2
-    if layout == "feature_2d":
-        grid = math.isqrt(length)
-        if grid**2 != length:
-            raise ValueError(f"feature_2d turns a square grid of tokens; got {length} of them")
-        return rotate(x, table(grid_angles(grid, pairs, temperature=temperature)))
-    frequency = temperature ** (-np.arange(pairs) / pairs)
-    rotation = table(np.arange(length)[:, None] * frequency)
-    even, odd = jnp.moveaxis(x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 2), -1, 0)
-    cos, sin = rotation
-    halves = [even * cos - odd * sin, even * sin + odd * cos]
-    return jnp.concatenate(halves, axis=-1).astype(x.dtype)
+    if positions == "feature_1d":
+        return rotate(x, table(line_angles(length, pairs, base), layout=layout))
+    if positions != "feature_2d":
+        raise ValueError(f"features are turned by feature_1d or feature_2d, got {positions!r}")
+    grid = math.isqrt(length)
+    if grid**2 != length:
+        raise ValueError(f"feature_2d turns a square grid of tokens; got {length} of them")
+    return rotate(x, table(grid_angles(grid, pairs, base=base), layout=layout))

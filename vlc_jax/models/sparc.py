@@ -33,7 +33,8 @@ class SPARC(heads.Head):
     mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
       average all positions.
     text_stage: normed | projected tokens of the text tower; the authors' leave its projection out.
-    stage, has_class_token, rope: as in PACL.   chunk: images at a time, for memory.
+    stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time
+      on each device, for memory.
     """
 
     width: int
@@ -43,6 +44,8 @@ class SPARC(heads.Head):
     text_stage: Literal["normed", "projected"] = "normed"
     has_class_token: bool = True
     rope: Literal["none", "feature_1d", "feature_2d"] = "none"
+    rope_base: float = 10_000.0
+    rope_layout: Literal["split", "interleaved", "halves"] = "split"
     dropout: float = 0.1
     chunk: int = 32
 
@@ -61,7 +64,7 @@ class SPARC(heads.Head):
         """`tokens`: the embedded patches, not scaled; `pooled`: their mean, of unit length."""
         tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
         if self.rope != "none":
-            tokens = rope.turn_features(tokens, self.rope)
+            tokens = rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
         patches = self.patch_embedder(tokens, is_training=is_training)
         return types.ImageFeatures(layers.unit_length(patches.mean(axis=1)), patches)
 
@@ -88,8 +91,11 @@ class SPARC(heads.Head):
             return heads.dot(image.pooled, text.pooled)
         each = jax.vmap(self._local, in_axes=(None, 0, 0))
         body = jax.vmap(each, in_axes=(0, None, None))
-        tokens, counts = text.tokens, self._counts(text)
-        return heads.in_chunks(lambda x: body(x, tokens, counts), image.tokens, self.chunk)
+
+        def share(patches: Array, texts: tuple[Array, Array]) -> Array:
+            return heads.in_chunks(lambda part: body(part, *texts), patches, self.chunk)
+
+        return types.on_each_device(share, image.tokens, (text.tokens, self._counts(text)))
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False

@@ -50,7 +50,10 @@ class TextTower(layers.Tower, kw_only=True):
         self, text: Int[Array, "batch length"], wanted: types.Wanted = types.POOLED
     ) -> types.TextFeatures:
         """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, length, embed); `mask`
-        is True on real tokens."""
+        is True on real tokens.
+
+        Projected tokens go through the projection one by one, which is trained for the pooled one.
+        """
         text, marks = unmarked(text)
         length = text.shape[1]
         # what follows the end of a text changes nothing here, so texts may be cut to their length

@@ -1,5 +1,6 @@
 """The image tower: a vision transformer (Dosovitskiy et al. 2021) as CLIP and SigLIP use it."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -70,8 +71,10 @@ class ImageTower(layers.Tower, kw_only=True):
     pre_norm: a layer norm before the first block (CLIP's ln_pre).
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
     positions: learned | sincos2d (a start; both are trained), the latter times `amplitude`.
-    rope: none | qk_2d (queries and keys of the patches are turned by row and column, in every
-      block), with `rope_span` units from one side of the image to the other; None: one per patch.
+    rope: none | qk_1d | qk_2d: queries and keys of the patches are turned, in every block, by their
+      number in reading order, or by row and column; the class token never.
+    rope_span: of qk_2d: units from one side of the image to the other; None: one per patch.
+    rope_base, rope_layout: see models/rope.py; interleaved | halves.
     """
 
     image_size: int
@@ -82,8 +85,10 @@ class ImageTower(layers.Tower, kw_only=True):
     pooling: Literal["cls", "mean", "map"] = "cls"
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
-    rope: Literal["none", "qk_2d"] = "none"
+    rope: Literal["none", "qk_1d", "qk_2d"] = "none"
     rope_span: int | None = None
+    rope_base: float = 10_000.0
+    rope_layout: Literal["interleaved", "halves"] = "interleaved"
 
     @property
     def grid(self) -> int:
@@ -99,7 +104,12 @@ class ImageTower(layers.Tower, kw_only=True):
         wanted: types.Wanted = types.POOLED,
     ) -> types.ImageFeatures:
         """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, patches, embed), the
-        class token first if there is one."""
+        class token first if there is one.
+
+        Where pooling is `map`, each projected token is what pooling makes of that token alone: its
+        value, output matrix and MLP, since attention over one token is that token (as MaskCLIP does
+        for CLIP; Zhou et al. 2022, arXiv:2112.01071). That is ours: SigLIP trains no such tokens.
+        """
         side = self.image_size
         if image.shape[1:] != (side, side, 3):
             raise errors.UsageError(
@@ -119,15 +129,18 @@ class ImageTower(layers.Tower, kw_only=True):
             x = self._norm("pre_norm")(x)
         only_class_token = self.pooling == "cls" and wanted.tokens == "none"
         first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
-        rotation = None
-        if self.rope == "qk_2d":
-            angles = rope.grid_angles(self.grid, self.width // self.heads // 2, self.rope_span)
-            rotation = rope.table(angles, unturned=x.shape[1] - len(angles))
+        rotation = self._rotation(unturned=x.shape[1] - self.grid**2)
         raw = self._blocks(types.pin_batch(x), is_causal=False, positions=first, rotation=rotation)
         normed = self._norm("norm")(raw)
-        project = self._projection(wanted)
-        tokens = layers.tokens_of(wanted, raw, normed, project)
-        return types.ImageFeatures(project(self._pool(normed)), tokens)
+        project, pool = self._projection(wanted), self._pooling()
+
+        def project_each(tokens: jax.Array) -> jax.Array:
+            if self.pooling == "map":
+                tokens = pool(tokens.reshape(-1, 1, self.width)).reshape(tokens.shape)
+            return project(tokens)
+
+        tokens = layers.tokens_of(wanted, raw, normed, project_each)
+        return types.ImageFeatures(project(pool(normed)), tokens)
 
     def _embed(
         self, image: Float[Array, "batch height width channels"]
@@ -159,11 +172,23 @@ class ImageTower(layers.Tower, kw_only=True):
         class_token = np.zeros((shape[0] - len(waves), self.width), np.float32)
         return jnp.concatenate([class_token, waves])
 
-    def _pool(self, x: Float[Array, "batch patches embed"]) -> Float[Array, "batch embed"]:
+    def _rotation(self, unturned: int):  # -> rope.Rotation | None; a field has that name here
+        if self.rope == "none":
+            return None
+        pairs = self.width // self.heads // 2
+        if self.rope == "qk_1d":
+            angles = rope.line_angles(self.grid**2, pairs, self.rope_base)
+        else:
+            angles = rope.grid_angles(self.grid, pairs, self.rope_span, self.rope_base)
+        return rope.table(angles, unturned, self.rope_layout)
+
+    def _pooling(
+        self,
+    ) -> Callable[[Float[Array, "batch patches embed"]], Float[Array, "batch embed"]]:
         if self.pooling == "cls":
-            return x[:, 0]
+            return lambda x: x[:, 0]
         if self.pooling == "mean":
-            return x.mean(axis=1)
+            return lambda x: x.mean(axis=1)
         return AttentionPool(
             self.heads,
             self.mlp_width or 4 * self.width,
@@ -171,4 +196,4 @@ class ImageTower(layers.Tower, kw_only=True):
             self.epsilon,
             self.dtype,
             name="pooling",
-        )(x)
+        )

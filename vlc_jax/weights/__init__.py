@@ -9,6 +9,7 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import (
     big_vision,
+    dcsm,
     facts,
     files,
     huggingface,
@@ -24,6 +25,7 @@ __all__ = [
     "FORMATS",
     "Architecture",
     "Format",
+    "dcsm",
     "detect",
     "facts",
     "fitted",

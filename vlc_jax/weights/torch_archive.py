@@ -2,7 +2,8 @@
 
 A `.pt` file is a zip with a pickle that describes tensors and one file of bytes per storage; a
 TorchScript archive (OpenAI's CLIP) describes modules that hold them. A pickle may call anything, so
-only the few names that build tensors are known here; any other is refused by name.
+only the few names that build tensors are known here; any other is refused by name, or stands for
+nothing but what it is given.
 """
 
 import collections
@@ -39,6 +40,16 @@ def read(path: Path) -> dict[str, np.ndarray]:
     Raises WeightsError for a file that is damaged, in the format torch had before 1.6, or asks for
     anything but tensors.
     """
+    return dict(_tensors(content(path), ""))
+
+
+def content(path: Path, *, may_hold_objects: bool = False) -> Any:
+    """What was saved, its tensors as arrays.
+
+    may_hold_objects: whether objects of other kinds are no reason to refuse a file. Each of them is
+      then an `Inert`; nothing of what the file asks to run is run.
+    Raises WeightsError as `read` does.
+    """
     if not path.stat().st_size:
         raise WeightsError(f"{path} is empty")
     try:
@@ -51,34 +62,47 @@ def read(path: Path) -> dict[str, np.ndarray]:
             order = f"{root}/byteorder"
             if order in names and archive.read(order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
-            content = _Unpickler(archive, root, path).load()
+            return _Unpickler(archive, root, path, may_hold_objects).load()
     except zipfile.BadZipFile as error:
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
         ) from error
     except (EOFError, KeyError, ValueError, TypeError, IndexError, pickle.UnpicklingError) as error:
         raise WeightsError(f"{path} is damaged: {error}") from error
-    return dict(_tensors(content, ""))
 
 
-class _Module:
-    """An object of a TorchScript archive: what it was given as its state."""
+class Inert:
+    """Stands for an object of any class: it has the state that it was given, and does nothing."""
+
+    state: Any = None
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Whatever it is made of."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
+    def __call__(self, *_: Any) -> "Inert":
+        return Inert()
+
+    def _take(self, *_: Any) -> None:
+        """Members of lists, sets and dicts of other classes."""
+
+    append = extend = add = __setitem__ = _take
+
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, archive: zipfile.ZipFile, root: str, path: Path):
+    def __init__(self, archive: zipfile.ZipFile, root: str, path: Path, may_hold_objects: bool):
         super().__init__(io.BytesIO(archive.read(f"{root}/data.pkl")))
         self.archive, self.root, self.path = archive, root, path
+        self.may_hold_objects = may_hold_objects
         self.storages: dict[str, np.ndarray] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
         if module.startswith("__torch__"):
-            return _Module
+            return Inert
         known = {
             ("collections", "OrderedDict"): collections.OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
@@ -89,6 +113,8 @@ class _Unpickler(pickle.Unpickler):
             **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in _LISTS},
         }
         if (module, name) not in known:
+            if self.may_hold_objects:
+                return Inert
             raise WeightsError(
                 f"{self.path} asks to run {module}.{name}; only tensors are read. Save the bare "
                 "state dict, best as .safetensors, and use that"
@@ -132,7 +158,7 @@ def _first(data: Any, *_: Any) -> Any:
 
 def _tensors(content: Any, prefix: str) -> Any:
     """(name, array) of all tensors in nested dicts and modules."""
-    if isinstance(content, _Module):
+    if isinstance(content, Inert):
         content = content.state
     if isinstance(content, np.ndarray):
         yield prefix, content

@@ -1,0 +1,16 @@
+"""Tensors as torch pickles them, without torch: tests/weights/conftest.py writes their archives."""
+
+import numpy as np
+
+
+class Tensor:
+    """A view of a storage, pickled the way torch does."""
+
+    def __init__(self, storage, offset, shape, strides):
+        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
+
+
+def tensor(array):
+    array = np.array(array, order="C")
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return Tensor(array.reshape(-1), 0, array.shape, strides)

@@ -1,0 +1,139 @@
+"""What all heads that score pairs by tokens have in common: parts and devices change nothing."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+
+from configs import default
+from vlc_jax import build, models, sharding, train, types
+
+PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
+HEADS = {
+    "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
+    "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
+    "dcsm": {"patches": PATCHES, "length": LENGTH, "words": 2, "hidden": 32, "train_rows": True},
+}
+CASES = [("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})]
+
+
+@pytest.fixture(scope="module")
+def features():
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    mask = jnp.arange(LENGTH)[None] < jnp.asarray(rng.integers(2, LENGTH + 1, PAIRS))[:, None]
+    marks = np.zeros((PAIRS, LENGTH), np.int32)
+    marks[::2, 2], marks[::3, 4] = 1, 2
+    return (
+        types.ImageFeatures(normal(PAIRS, EMBED), normal(PAIRS, PATCHES, EMBED)),
+        types.TextFeatures(
+            normal(PAIRS, EMBED), normal(PAIRS, LENGTH, EMBED), mask, jnp.asarray(marks)
+        ),
+    )
+
+
+def scored(module, image, text):
+    return module.score(module.image(image), module.text(text))
+
+
+def weighted(name, chunk, options, mesh):
+    """A function of parameters and features: scores, weighted and summed, and the scores."""
+    head = models.HEADS[name](**HEADS[name], **options, chunk=chunk)
+    weights = jnp.sin(jnp.arange(PAIRS**2).reshape(PAIRS, PAIRS))
+
+    def value(variables, image, text):
+        with sharding.pinning(mesh):
+            scores = head.apply(variables, image, text, method=scored)
+        return jnp.sum(weights * scores), scores
+
+    gradient = jax.grad(value, argnums=(0, 1, 2), has_aux=True, allow_int=True)
+    return head, jax.jit(gradient, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(features, name, options):
+    mesh = sharding.make_mesh(data=4, fsdp=2)
+    one = jax.make_mesh((1, 1), sharding.BATCH_AXES, devices=jax.devices()[:1])
+    head, whole = weighted(name, PAIRS, options, one)
+    variables = head.init(jax.random.key(0), *features, method=scored)
+    expected = whole(variables, *features)
+
+    _, parts = weighted(name, 1, options, mesh)  # two parts on each device
+    placed = jax.device_put(features, sharding.batch_sharding(mesh))
+    compiled = parts.lower(jax.device_put(variables, sharding.replicated(mesh)), *placed).compile()
+    found = compiled(jax.device_put(variables, sharding.replicated(mesh)), *placed)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        if a.dtype == jnp.float32:
+            np.testing.assert_allclose(a, b, atol=2e-5 * max(1, np.abs(b).max()))
+
+    moved = re.findall(
+        r"= (.*) (?:all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(",
+        compiled.as_text(),
+    )
+    sizes = [{int(size) for size in re.findall(r"\d+(?=[,\]])", shape)} for shape in moved]
+    assert any(PAIRS in size for size in sizes)  # texts
+    assert not any({PATCHES, EMBED} <= size for size in sizes), moved
+
+
+def test_rows_that_devices_do_not_divide_are_scored_too(features):
+    mesh = sharding.make_mesh(data=DEVICES)
+    image, text = features
+    image = jax.tree.map(lambda x: x[:5], image)
+    head = models.HEADS["pacl"](**HEADS["pacl"], chunk=2)
+    variables = head.init(jax.random.key(0), image, text, method=scored)
+
+    @jax.jit
+    def score(variables, image, text):
+        with sharding.pinning(mesh):
+            return head.apply(variables, image, text, method=scored)
+
+    whole = NamedSharding(mesh, jax.P())
+    found = score(*jax.device_put((variables, image, text), whole))
+    expected = head.apply(variables, image, text, method=scored)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_temperature_is_learned_unless_its_rate_is_0(features):
+    head = models.HEADS["sparc"](**HEADS["sparc"])
+    model = models.build("clip", "mini").clone(head=head, logit_scale_init=3.0)
+    image, text = features
+    batch = {
+        "image_pooled": image.pooled,
+        "image_tokens": image.tokens,
+        "text": jnp.zeros((PAIRS, LENGTH), jnp.int32),
+        "text_pooled": text.pooled,
+        "text_tokens": text.tokens,
+        "mask": jnp.ones(PAIRS, bool),
+        "stop": jnp.zeros(PAIRS, bool),
+    }
+    params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+    scores = model.apply({"params": params}, batch).scores
+    task = build.Task(sharding.make_mesh(), None, model, lambda image: image)
+    moved = []
+    for rules in ((), (("logit_scale", 0.0),)):
+        config = default.get_config()
+        config.batch_size, config.optimizer.warmup_steps = PAIRS, 1
+        config.optimizer.multipliers = rules
+        tx = build.transformation(config, params, 9)
+        step = jax.jit(train.make_step(config, task, steps=9))
+        state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
+        for _ in range(2):  # the rate of the first step is 0
+            state = step(state, {}, batch)[0]
+        moved.append(float(state.params["logit_scale"] - params["logit_scale"]))
+
+    def loss(scale):
+        logits = scale * np.asarray(scores, np.float64)
+        sums = [np.log(np.exp(logits).sum(axis)) for axis in (0, 1)]
+        return np.mean(sum(sums) / 2 - np.diag(logits))
+
+    assert np.sign(moved[0]) == np.sign(loss(2.99) - loss(3.01))
+    assert abs(moved[0]) > 1e-4
+    assert moved[1] == 0

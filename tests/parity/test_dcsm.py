@@ -1,0 +1,53 @@
+"""DCSM's head from an archive of torch: scores and gradients are those of torch's network."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models, types
+from vlc_jax.losses import infonce, pairs
+from vlc_jax.weights import dcsm
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("network", "rows"), [("cnn", "replace"), ("cnn", "insert"),
+                                               ("mlp", "replace")])  # fmt: skip
+def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows):
+    there("dcsm_reference.py", network, rows, tmp_path)
+    with np.load(tmp_path / "io.npz") as saved:
+        io = dict(saved)
+    head = models.HEADS["dcsm"](197, 30, network=network, rows=rows)
+    pooled = jnp.zeros((2, 512))
+    image = types.ImageFeatures(pooled, jnp.asarray(io["image"]))
+    text = types.TextFeatures(pooled, jnp.asarray(io["text"]), None, jnp.asarray(io["marks"]))
+
+    def score(module, image, text):
+        return module.score(module.image(image), module.text(text), is_training=True)
+
+    def loss(params):
+        scores = head.apply({"params": params}, image, text, method=score)
+        members = pairs.members({"mask": jnp.ones(2, bool)})
+        return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), scores
+
+    def init(key):
+        return head.init(key, image, text, method=score)["params"]
+
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    params, words = dcsm.load(tmp_path / "dcsm.pt", shapes)
+    assert words is None
+    params = jax.tree.map(jnp.asarray, params)
+    (value, scores), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    np.testing.assert_allclose(scores, io["scores"], atol=2e-5)
+    assert np.ptp(io["scores"]) > 1e-3
+    np.testing.assert_allclose(value, io["loss"], rtol=1e-5)
+    assert not np.abs(gradient.pop("rows")).any()  # the authors' optimizer leaves them alone
+    names = [name for name in io if name.startswith("gradient/")]
+    assert len(names) == len(gradient)
+    for name in names:
+        layer, _, kind = name.removeprefix("gradient/").partition(".")
+        ours = {"conv": "conv", "fc": "dense"}[layer[:-1]] + f"_{int(layer[-1]) - 1}"
+        found = np.asarray(gradient[ours + ("_bias" if kind == "bias" else "")])
+        expected = io[name].T if "dense" in ours and kind == "weight" else io[name]
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-4, err_msg=name)

@@ -1,0 +1,201 @@
+"""The head of DCSM from an archive like that of its authors, tensor by tensor."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from configs.scenes import dcsm as scenes
+from tests.archives import tensor
+from vlc_jax import build, models, pretrained
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models import dcsm as head
+from vlc_jax.weights import dcsm
+
+PATCHES, LENGTH, HIDDEN = 10, 6, 64
+CELLS = PATCHES * LENGTH
+SHAPES = {  # as torch has them
+    "cnn": {
+        "conv1": (2, 1, 3, 3),
+        "conv2": (2, 2, 3, 3),
+        "fc1": (HIDDEN, 2 * CELLS),
+        "fc2": (1, HIDDEN),
+    },
+    "mlp": {"fc1": (32, CELLS), "fc2": (16, 32), "fc3": (1, 16)},
+}
+
+
+def shapes(**options):
+    """Of the parameters of a head of ours."""
+    fields = {"network": "cnn", "standardise": "tensor", "words": 11, "hidden": HIDDEN, **options}
+    made = models.HEADS["dcsm"](PATCHES, LENGTH, **fields)
+    layout = head._parameters(made.network, "flat", PATCHES, LENGTH, HIDDEN)
+    found = {name: np.zeros(shape, np.float32) for name, (_, shape) in layout.items()}
+    return found | ({"rows": np.zeros((made.words, PATCHES))} if made.words else {})
+
+
+@pytest.fixture
+def arrays():
+    """network -> state dict of random numbers."""
+    rng = np.random.default_rng(0)
+
+    def make(network):
+        weights = {f"{name}.weight": shape for name, shape in SHAPES[network].items()}
+        biases = {f"{name}.bias": shape[:1] for name, shape in SHAPES[network].items()}
+        found = {**weights, **biases}
+        return {name: rng.normal(size=shape).astype("f4") for name, shape in found.items()}
+
+    return make
+
+
+@pytest.fixture
+def save(torch_save):
+    """save(state dict, vectors, lookup) -> path of what the authors' training saves."""
+
+    def make(state, rows, lookup=None):
+        embedding = torch_save.module_kind()
+        embedding.__dict__ = {"training": True, "_parameters": {"weight": tensor(rows)}}
+        return torch_save(
+            {
+                "epoch": 26,
+                "model_state_dict": {name: tensor(x) for name, x in state.items()},
+                "optimizer_state_dict": {"state": {0: {"exp_avg": tensor(np.ones(3, "f4"))}}},
+                "clip_state_dict": {"logit_scale": tensor(np.float32(4.6).reshape(()))},
+                "train_loss": [0.5],
+                "external_logic_token_embeddings": embedding,
+                "learned_lookup": lookup,
+            }
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("network", ["cnn", "mlp"])
+def test_every_parameter_is_that_of_the_archive(save, arrays, network):
+    state, rows = arrays(network), np.random.default_rng(1).normal(size=(11, PATCHES)).astype("f4")
+    wanted = shapes(network=network)
+    params, words = dcsm.load(save(state, rows), wanted)
+    assert words is None
+    assert params.keys() == wanted.keys()
+    assert {name: x.shape for name, x in params.items()} == {k: v.shape for k, v in wanted.items()}
+    np.testing.assert_array_equal(params["rows"], rows)
+    for index, name in enumerate(name for name in SHAPES[network] if name.startswith("conv")):
+        np.testing.assert_array_equal(params[f"conv_{index}"], state[f"{name}.weight"])
+        np.testing.assert_array_equal(params[f"conv_{index}_bias"], state[f"{name}.bias"])
+    for index, name in enumerate(name for name in SHAPES[network] if name.startswith("fc")):
+        np.testing.assert_array_equal(params[f"dense_{index}"], state[f"{name}.weight"].T)
+        np.testing.assert_array_equal(params[f"dense_{index}_bias"], state[f"{name}.bias"])
+
+
+def test_words_of_a_list_of_their_own_are_told(save, arrays):
+    rows = np.ones((2, PATCHES), "f4")
+    loaded = dcsm.load(save(arrays("cnn"), rows, ["LEFT", "RIGHT"]), shapes(words=2))
+    assert loaded.words == ("LEFT", "RIGHT")
+
+
+def test_a_head_without_words_takes_no_vectors(save, arrays):
+    params, _ = dcsm.load(save(arrays("cnn"), np.ones((11, PATCHES), "f4")), shapes(words=0))
+    assert "rows" not in params
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": 4}, r"rows \(11, 10\) instead of \(4, 10\)"),
+        ({"network": "mlp"}, "no parameter of this model: conv1"),
+    ],
+)
+def test_another_head_is_refused(save, arrays, options, message):
+    path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
+    with pytest.raises(WeightsError, match=message):
+        dcsm.load(path, shapes(**options))
+
+
+def test_a_network_of_another_backbone_is_refused(save, arrays):
+    path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
+    wanted = shapes()
+    wanted["dense_0"] = np.zeros((2 * 50 * LENGTH, HIDDEN), np.float32)
+    with pytest.raises(WeightsError, match=r"dense_0 \(120, 64\) instead of \(600, 64\).*B/16"):
+        dcsm.load(path, wanted)
+
+
+def test_an_average_that_no_archive_has_is_asked_for_in_vain(save, arrays):
+    path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
+    with pytest.raises(WeightsError, match=r"no name for: mean.*standardise=running"):
+        dcsm.load(path, shapes() | {"mean": np.zeros(())})
+
+
+def test_other_files_are_refused(torch_save, tmp_path):
+    with pytest.raises(WeightsError, match="is no checkpoint of DCSM"):
+        dcsm.load(torch_save({"state_dict": {"a": tensor(np.ones(2, "f4"))}}), shapes())
+    with pytest.raises(WeightsError, match="no checkpoint of a DCSM head at"):
+        dcsm.load(tmp_path / "missing.pt", shapes())
+
+
+@pytest.fixture
+def run(save):
+    """run(field=value, ...) -> config, task and shapes of a run whose head is an archive."""
+    config = scenes.get_config("standardise=tensor")
+    with config.unlocked():
+        config.model.head.words = len(head.WORDS)
+        config.text.marks.words, config.text.marks.index = head.WORDS, "word"
+        config.init_from = "towers"
+        task = build.task(config)
+        ends = SimpleNamespace(pad_id=2, eos_id=2)
+        made = task.model.head
+        state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
+        for name, (_, shape) in head._parameters(
+            "cnn", "flat", made.patches, made.length, 128
+        ).items():
+            theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")
+            theirs = f"{theirs[:-1]}{int(theirs[-1]) + 1}"
+            kind = "bias" if "bias" in name else "weight"
+            state[f"{theirs}.{kind}"] = np.ones(shape, "f4").T if "fc" in theirs else np.ones(shape)
+        config.head_from = str(save({k: v.astype("f4") for k, v in state.items()}, rows))
+    shapes = jax.eval_shape(lambda key: models.init(task.model, key), jax.random.key(0))
+    return config, task._replace(tokenizer=ends), shapes
+
+
+def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatch):
+    config, task, wanted = run
+    towers = {"image": "of init_from", "text": "of init_from", "logit_scale": "of init_from"}
+    monkeypatch.setattr(pretrained, "_imported", lambda *_: towers)
+    params = pretrained.imported(config, task, wanted)
+    assert params["image"] == params["text"] == "of init_from"
+    assert params["logit_scale"] == 0  # the logarithm of 1
+    found = {name: x.shape for name, x in params["head"].items()}
+    assert found == {name: x.shape for name, x in wanted["head"].items()}
+    pretrained.require_all(params, wanted, "x")
+    assert pretrained.imported(config, task, wanted, "other") is towers
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("text.marks.index", "token", "marks.index to 'word'"),
+        ("text.marks.words", ("left", "right"), r"marks.words to \('above', 'below'"),
+        ("model.name", "pacl", "config.model.name is 'pacl'"),
+    ],
+)
+def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value, message):
+    config, task, wanted = run
+    with config.unlocked():
+        config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=message):
+        pretrained._head(config, task, wanted)
+
+
+def test_a_head_without_towers_is_refused(run):
+    config, _, _ = run
+    with config.unlocked():
+        config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
+    with pytest.raises(UsageError, match=r"config.head_from is the head of towers"):
+        build.check_frozen(config)
+
+
+def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):
+    config, task, wanted = run
+    task = task._replace(tokenizer=SimpleNamespace(pad_id=0, eos_id=2))
+    with pytest.raises(UsageError, match=r"token 0 fills them: set config.text.tokenizer to 'hf'"):
+        pretrained._head(config, task, wanted)
