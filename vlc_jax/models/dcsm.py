@@ -16,6 +16,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
@@ -40,7 +41,7 @@ class DCSM(heads.Head):
     layout: flat (the authors': an image token per row, a text token per column, one channel) |
       grid (rows and columns of the image, a channel per text token, no class token).
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images at a time, all texts with each of them, for memory; changes no result.
+    chunk: images, and texts, at a time, for memory; changes no result.
     """
 
     patches: int
@@ -116,14 +117,18 @@ class DCSM(heads.Head):
         if self.standardise != "per_pair":
             scaling = self._scaling(image.tokens, text.tokens, columns, is_training)
 
-        def part(rows: tuple[Array, Array]) -> Array:
-            tokens, index = rows
-            maps = jnp.einsum("npd,mtd->nmpt", tokens, text.tokens, precision="highest")
-            own = None if key is None else jax.random.fold_in(key, index[0])
-            return self._network(maps + columns[None], scaling, own)
+        def part(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
+            (patches, row), (tokens, words, column) = images, texts
+            maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
+            own = None
+            if key is not None:
+                own = jax.random.fold_in(jax.random.fold_in(key, row[0]), column[0])
+            words = jnp.moveaxis(words, 0, 2)
+            return self._network(maps + words[:, :, None], scaling, own)
 
-        rows = (image.tokens, jnp.arange(len(image.tokens)))
-        return heads.in_chunks(part, rows, self.chunk)
+        images = image.tokens, jnp.arange(len(image.tokens))
+        texts = text.tokens, columns, jnp.arange(len(text.tokens))
+        return heads.in_blocks(part, images, texts, self.chunk)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -133,13 +138,14 @@ class DCSM(heads.Head):
         tokens, columns = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._columns(text))
         )
-        maps = jnp.einsum("npd,nktd->nkpt", image.tokens, tokens, precision="highest") + columns
+        maps = jnp.einsum("npd,nktd->ptnk", image.tokens, tokens, precision="highest")
+        maps += jnp.transpose(columns, (2, 3, 0, 1))
         scaling = None
         if self.standardise == "running" and not is_training:
             scaling = self._stored()
         elif self.standardise != "per_pair":
-            mean = maps.mean(axis=(1, 2, 3), keepdims=True)
-            scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
+            mean = maps.mean(axis=(0, 1, 3), keepdims=True)
+            scaling = mean, maps.std(axis=(0, 1, 3), keepdims=True, ddof=1)
         return self._network(maps, scaling, self._key(is_training))
 
     def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
@@ -169,27 +175,28 @@ class DCSM(heads.Head):
 
     def _network(
         self,
-        maps: Float[Array, "images texts patches length"],
+        maps: Float[Array, "patches length images texts"],
         scaling: tuple[Array, Array] | None,
         key: jax.Array | None,
     ) -> Float[Array, "images texts"]:
         if scaling is None:
-            mean = maps.mean(axis=(2, 3), keepdims=True)
-            scaling = mean, maps.std(axis=(2, 3), keepdims=True, ddof=1)
-        x = ((maps - scaling[0]) / scaling[1]).reshape(-1, *maps.shape[2:])
+            mean = maps.mean(axis=(0, 1), keepdims=True)
+            scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
+        x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
         keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
         if self.network == "cnn":
-            x = _grid(x) if self.layout == "grid" else x[:, None]
+            x, convolve = (_grid(x), convolved) if self.layout == "grid" else (x[None], shifted)
             for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
-                x = jax.nn.relu(convolved(x, self.net[name], self.net[f"{name}_bias"]))
-                x = _dropped(x, self.dropout, key_of, (*x.shape[:2], 1, 1))
-        x = x.reshape(len(x), -1)
+                y = convolve(x, self.net[name]) + self.net[f"{name}_bias"][:, None, None, None]
+                x = jax.nn.relu(y)
+                x = _dropped(x, self.dropout, key_of, (len(x), 1, 1, x.shape[-1]))
+        x = x.reshape(-1, x.shape[-1]).T
         *inner, last = (name for name in self.net if re.fullmatch(r"dense_\d", name))
         for name in inner:
             x = jax.nn.relu(x @ self.net[name] + self.net[f"{name}_bias"][None])
             x = _dropped(x, self.dropout, keys[2], x.shape)
         x = x @ self.net[last] + self.net[f"{last}_bias"][None]
-        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
+        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[2:])
 
 
 def inserted(
@@ -225,18 +232,80 @@ def moments(
 
 
 def convolved(
-    x: Float[Array, "maps channels height width"],
-    kernel: Float[Array, "out channels 3 3"],
-    bias: Float[Array, "out"],
-) -> Float[Array, "maps out height width"]:
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
     """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
-    y = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", precision="highest")
-    return y + bias[None, :, None, None]
+    axes = ("CHWN", "OIHW", "CHWN")
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
+    )
 
 
-def _grid(maps: Float[Array, "maps patches length"]) -> Float[Array, "maps length side side"]:
-    side = math.isqrt(maps.shape[1])
-    return jnp.swapaxes(maps, 1, 2).reshape(len(maps), -1, side, side)
+@jax.custom_vjp
+@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+def shifted(
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
+    """`convolved` for few channels, as a sum over the nine shifts of each.
+
+    With 1 or 4 channels XLA's convolution on CPU (jax 0.10) takes 6 times as long.
+    """
+    height, width = x.shape[1:3]
+    # the barrier keeps XLA from padding again at every one of the shifts
+    padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    y = jnp.zeros(())
+    for channel, row, column in np.ndindex(len(x), 3, 3):
+        part = padded[channel, row : row + height, column : column + width]
+        y += kernel[:, channel, row, column][:, None, None, None] * part[None]
+    return y
+
+
+def _shifted_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return shifted(x, kernel), (x, kernel)
+
+
+def _shifted_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, kernel = saved
+    of_x = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
+    of_kernel = jax.lax.platform_dependent(
+        x, gradient, cpu=_kernel_gradient_by_rows, default=_kernel_gradient
+    )
+    return of_x, of_kernel
+
+
+shifted.defvjp(_shifted_forward, _shifted_backward)
+
+
+def _kernel_gradient(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    return jax.linear_transpose(
+        lambda kernel: convolved(x, kernel), jnp.zeros((len(gradient), len(x), 3, 3))
+    )(gradient)[0]
+
+
+def _kernel_gradient_by_rows(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    """The same, a row of the map at a time, whose nine shifts stay in the cache."""
+    channels, height, width = x.shape[:3]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+    def add(total: Array, row: Array) -> tuple[Array, None]:
+        rows = jax.lax.dynamic_slice_in_dim(padded, row, 3, axis=1)
+        shifts = [rows[c, i, j : j + width].ravel() for c, i, j in np.ndindex(channels, 3, 3)]
+        of_row = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
+        return total + jnp.einsum(
+            "om,sm->os", of_row.reshape(len(of_row), -1), jnp.stack(shifts), precision="highest"
+        ), None
+
+    total = jax.lax.scan(add, jnp.zeros((len(gradient), 9 * channels)), jnp.arange(height))[0]
+    return total.reshape(-1, channels, 3, 3)
+
+
+def _grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:
+    side = math.isqrt(len(maps))
+    return jnp.swapaxes(maps, 0, 1).reshape(maps.shape[1], side, side, -1)
 
 
 def _dropped(

@@ -99,10 +99,14 @@ def dot_options(
 
 
 def in_chunks(
-    score: Callable[[Any], Float[Array, "part *axes"]], rows: Any, chunk: int
+    score: Callable[[Any], Float[Array, "part *axes"]],
+    rows: Any,
+    chunk: int,
+    is_remade: bool = True,
 ) -> Float[Array, "images *axes"]:
     """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
-    makes each part again. Rows are dealt out in turn, so that every device has a share of a part.
+    makes each part again (is_remade). Rows are dealt out in turn, so that every device has a share
+    of a part.
     """
     count = len(jax.tree.leaves(rows)[0])
     parts = -(-count // chunk)
@@ -114,6 +118,21 @@ def in_chunks(
         x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")  # no zeros: 0 / 0
         return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
 
-    scores = jax.lax.map(jax.checkpoint(score), jax.tree.map(deal, rows))
+    body = jax.checkpoint(score) if is_remade else score
+    scores = jax.lax.map(body, jax.tree.map(deal, rows))
     scores = jnp.swapaxes(scores, 0, 1)
     return scores.reshape(count + padding, *scores.shape[2:])[:count]
+
+
+def in_blocks(
+    score: Callable[[Any, Any], Float[Array, "part texts"]], image: Any, text: Any, chunk: int
+) -> Float[Array, "images texts"]:
+    """`score` of all images with all texts, rows of two trees of arrays, about `chunk` of each at a
+    time, as `in_chunks`."""
+    texts = len(jax.tree.leaves(text)[0])
+
+    def row(part: Any) -> Array:
+        return in_chunks(lambda other: score(part, other).T, text, chunk).T
+
+    # made again once, by the innermost that has parts
+    return in_chunks(row, image, chunk, is_remade=texts <= chunk)

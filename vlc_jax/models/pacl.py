@@ -136,10 +136,22 @@ class PACL(heads.Head):
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images patches texts"]:
         """w_p of every image for every text, or for its own."""
+        return self._weigh(patches, text)[0]
+
+    def _weigh(
+        self,
+        patches: Float[Array, "images patches embed"],
+        text: Float[Array, "images_or_1 texts embed"],
+    ) -> tuple[Array, Array]:
+        """w_p and e_p t of every image and every text, or its own; the products, which are most of
+        the work, are made once."""
+        products = _products(patches, text)
         if self.rope_after and self.rope != "none":
-            patches = rope.turn_features(patches, self.rope)
-        cosines = _products(layers.unit_length(patches), text)
-        return jax.nn.sigmoid(self.sharpness * cosines)
+            turned = rope.turn_features(patches, self.rope)
+            cosines = _products(turned, text) * _inverse_length(turned)
+        else:
+            cosines = products * _inverse_length(patches)
+        return jax.nn.sigmoid(self.sharpness * cosines), products
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
@@ -152,12 +164,41 @@ class PACL(heads.Head):
         """Scores without pooled vectors, images x texts x embed of them: with the Gram matrix G of
         an image's patches, v t = sum_p w_p e_p t and |v|^2 = w' G w.
         """
-        weights = self.weights(patches, text)
-        along = jnp.sum(weights * _products(patches, text), axis=1)
+        weights, products = self._weigh(patches, text)
+        along = jnp.sum(weights * products, axis=1)
         gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
-        spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
-        squared = jnp.sum(weights * spread, axis=1)
+        squared = _quadratic(gram, weights)
         return along * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
+
+
+@jax.custom_vjp
+def _quadratic(
+    gram: Float[Array, "images patches patches"], weights: Float[Array, "images patches texts"]
+) -> Float[Array, "images texts"]:
+    """w' G w for every text; G is symmetric, so that G w is also what the gradient needs."""
+    return _quadratic_forward(gram, weights)[0]
+
+
+def _quadratic_forward(gram: Array, weights: Array) -> tuple[Array, tuple[Array, Array]]:
+    spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
+    return jnp.sum(weights * spread, axis=1), (weights, spread)
+
+
+def _quadratic_backward(
+    saved: tuple[Array, Array], gradient: Float[Array, "images texts"]
+) -> tuple[Array, Array]:
+    weights, spread = saved
+    scaled = weights * gradient[:, None]
+    of_gram = jnp.einsum("ipt,iqt->ipq", scaled, weights, precision="highest")
+    return of_gram, 2 * spread * gradient[:, None]
+
+
+_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+
+
+def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "images patches 1"]:
+    """As `layers.unit_length` scales."""
+    return jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
 
 
 def _products(
