@@ -108,6 +108,28 @@ class DCSM(heads.Head):
         mean, square = moments(image.tokens, text.tokens, self._columns(text))
         return {"statistics": {"mean": mean, "square": square}}
 
+    def flops(self, work: heads.Work) -> int:
+        """The maps, the network on each of them, and the moments of all."""
+        trained = 2 - sum(work.is_fixed)  # towers
+        patches = self._seen_patches
+        total = (1 + trained) * 2 * work.pairs * patches * self.length * work.image
+        if self.standardise != "per_pair":
+            tokens = patches, work.texts * self.length
+            total += sum(
+                (1 if is_fixed else 3) * 2 * count * work.image**2
+                for count, is_fixed in zip(tokens, work.is_fixed, strict=True)
+            )
+        is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
+        shapes = _parameters(self.network, self.layout, patches, self.length, self.hidden)
+        for _, shape in shapes.values():
+            if len(shape) > 1:
+                uses = cells if len(shape) == 4 else 1
+                has_input_gradient = not is_first or trained or self.train_rows
+                passes = 3 if has_input_gradient else 2
+                total += passes * 2 * work.pairs * uses * math.prod(shape)
+                is_first = False
+        return total
+
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images texts"]:
@@ -163,7 +185,7 @@ class DCSM(heads.Head):
         if self.standardise == "running" and not is_training:
             return self._stored()
         mean, square = moments(image, text, columns)
-        count = image.shape[0] * text.shape[0] * image.shape[1] * text.shape[1]
+        count = _cells(image, text)
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
 
     def _stored(self) -> tuple[Array, Array]:
@@ -223,12 +245,16 @@ def moments(
     sum M = (sum v)(sum u) and sum M^2 = <sum v v', sum u u'>; the columns of functional words, in
     which u is 0, are the same for all images.
     """
-    images, texts = len(image), len(text)
-    count = images * texts * image.shape[1] * text.shape[1]
+    images, count = len(image), _cells(image, text)
     total = jnp.einsum("npd,mtd->", image, text, precision="highest", optimize="optimal")
     outer = [jnp.einsum("npd,npe->de", x, x, precision="highest") for x in (image, text)]
     squares = jnp.sum(outer[0] * outer[1]) + images * jnp.sum(columns**2)
     return (total + images * jnp.sum(columns)) / count, squares / count
+
+
+def _cells(image: Array, text: Array) -> float:
+    """Numbers in all maps; of 1,024 images and texts there are more than an int32 holds."""
+    return float(len(image) * len(text) * image.shape[1] * text.shape[1])
 
 
 def convolved(

@@ -8,7 +8,7 @@ is_training: what differs between training and evaluation, such as dropout, whos
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,23 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from vlc_jax import types
+
+
+class Work(NamedTuple):
+    """What the operations of a head depend on, for one image of a batch.
+
+    patches, length: tokens of an image and of a text.   image, text: widths of the features taken.
+    texts: of the image itself, its caption among them.   pairs: texts that it is scored with.
+    is_fixed: whether no gradient goes into the image tower, and into the text tower.
+    """
+
+    patches: int
+    length: int
+    image: int
+    text: int
+    texts: int
+    pairs: int
+    is_fixed: tuple[bool, bool]
 
 
 class Head(nn.Module):
@@ -50,6 +67,12 @@ class Head(nn.Module):
         """In training: further fields of types.Outputs; row i of both arguments is a pair."""
         del image, text
         return {}
+
+    def flops(self, work: Work) -> int:
+        """Floating-point operations for one image of a training step, forward and backward, as
+        models/flops.py counts them; of the dot product none."""
+        del work
+        return 0
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -115,13 +138,15 @@ def in_chunks(
     padding = -count % parts
 
     def deal(x: Array) -> Array:
-        x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")  # no zeros: 0 / 0
+        if padding:  # by copies, no zeros: 0 / 0
+            x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
         return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
 
     body = jax.checkpoint(score) if is_remade else score
     scores = jax.lax.map(body, jax.tree.map(deal, rows))
     scores = jnp.swapaxes(scores, 0, 1)
-    return scores.reshape(count + padding, *scores.shape[2:])[:count]
+    scores = scores.reshape(count + padding, *scores.shape[2:])
+    return scores[:count] if padding else scores
 
 
 def in_blocks(

@@ -7,6 +7,7 @@ embedded patches of an image, not scaled, and t the embedded text of unit length
     s_p = cos(e_p, t),   w_p = sigmoid(10 s_p),   v = sum_p w_p e_p,   score = cos(v, t).
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -52,6 +53,28 @@ class TextEmbedder(nn.Module):
         return layers.Dense(self.width, name="linear")(x)
 
 
+def embed_patches(
+    embedder: PatchEmbedder,
+    tokens: Float[Array, "images tokens width"],
+    chunk: int,
+    is_training: bool,
+    turn: Callable[[Array], Array],
+) -> Float[Array, "images patches embed"]:
+    """`embedder` of `turn(tokens)`, about `chunk` images at a time, for memory: what it makes on
+    the way is many times what it gives."""
+    if embedder.is_initializing():
+        return embedder(turn(tokens), is_training=is_training)
+    variables, alone = embedder.variables, embedder.clone(parent=None)
+    key = embedder.make_rng("dropout") if is_training and embedder.dropout else None
+
+    def part(rows: tuple[Array, Array]) -> Array:
+        x, index = rows
+        rngs = None if key is None else {"dropout": jax.random.fold_in(key, index[0])}
+        return alone.apply(variables, turn(x), is_training=is_training, rngs=rngs)
+
+    return heads.in_chunks(part, (tokens, jnp.arange(len(tokens))), chunk)
+
+
 class PACL(heads.Head):
     """Patch embedder, text embedder, and a score that pools the patches by the text.
 
@@ -92,10 +115,16 @@ class PACL(heads.Head):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
-        tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
-        if self.rope != "none" and not self.rope_after:
-            tokens = rope.turn_features(tokens, self.rope)
-        patches = self.patch_embedder(tokens, is_training=is_training)
+
+        def turned(tokens: Array) -> Array:
+            tokens = tokens[:, 1:] if self.has_class_token else tokens
+            if self.rope == "none" or self.rope_after:
+                return tokens
+            return rope.turn_features(tokens, self.rope)
+
+        patches = embed_patches(
+            self.patch_embedder, features.tokens, self.chunk, is_training, turned
+        )
         return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
 
     def text(
@@ -112,6 +141,15 @@ class PACL(heads.Head):
         weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
         pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
         return types.ImageFeatures(layers.unit_length(pooled))
+
+    def flops(self, work: heads.Work) -> int:
+        """Both embedders, and the pooling of the image by every text or by its own."""
+        patches, width = work.patches - self.has_class_token, self.width
+        embedders = patches * (2 * work.image + width) * width + work.texts * work.text * width
+        if self.pooling == "own_caption":
+            return 6 * (embedders + 2 * patches * width + work.pairs * width)
+        gram = 3 * patches**2 * width + 2 * work.pairs * patches**2  # see _quadratic
+        return 6 * (embedders + work.pairs * patches * width) + 2 * gram
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
