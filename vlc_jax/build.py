@@ -29,6 +29,9 @@ from vlc_jax.models import flops, lora
 # What of config.model features of an image depend on, and those of texts besides.
 OF_IMAGE = ("variant", "activation", "epsilon", "dtype", "image")
 OF_TEXT = ("vocab_size", "text")
+# Losses that contrast hard texts with all images, not only with their own.
+ALL_NEGATIVES = ("negclip", "sigmoid_negatives")
+ALL_POSITIVES = ("dac_mil",)
 
 
 class Task(NamedTuple):
@@ -343,20 +346,27 @@ def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str,
 
 
 def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
-    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
+    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only, and
+    one whose features are stored does not run."""
     negatives, positives = config.input.negatives, config.input.positives
-    texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
+    of_negatives = negatives.count + negatives.of_positives * positives.count
+    texts = 1 + positives.count + of_negatives
+    block = config.batch_size // config.blocks
+    pairs = block
+    for count, losses in ((of_negatives, ALL_NEGATIVES), (positives.count, ALL_POSITIVES)):
+        pairs += count * (block if any(name in config.losses for name in losses) else 1)
     frozen = list(config.frozen)
     if config.input.source == "features":  # of frozen towers, which are not run
-        is_live = "text" not in frozen
-        return 3 * texts * flops.text_tower(model.text) if is_live else 0
+        of_text = 0 if "text" in frozen else 3 * texts * flops.text_tower(model.text)
+        return of_text + flops.head(model, pairs=pairs, texts=texts, frozen=frozen)
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))
         trained = {name: part for name, part in params.items() if name not in frozen}
         factors = optimizer.multipliers(trained, config.optimizer.multipliers)
         towers = [name for name in ("image", "text") if name in trained]
         frozen += [name for name in towers if not any(jax.tree.leaves(factors[name]))]
-    return flops.train_step(model, texts=texts, frozen=frozen)
+    of_head = flops.head(model, pairs=pairs, texts=texts, frozen=frozen)
+    return flops.train_step(model, texts=texts, frozen=frozen) + of_head
 
 
 def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:

@@ -123,11 +123,43 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
 
     variables = init(make(), features)
     grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
-    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
+    grads = jax.jit(grads, static_argnums=2)
+    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (TEXTS, chunk))
     np.testing.assert_allclose(same, scores, atol=2e-5)
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
         if a.dtype == jnp.float32:
             np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
+    rng = np.random.default_rng(0)
+    x, kernel, weights = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32)
+        for shape in ((channels, 7, 5, 6), (4, channels, 3, 3), (4, 7, 5, 6))
+    )
+
+    def value(convolve):
+        def weighed(x, kernel):
+            y = convolve(x, kernel)
+            return jnp.sum(weights * y), y
+
+        return jax.jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
+
+    (of_x, of_kernel), y = value(dcsm.convolved)
+    (same_x, same_kernel), same = value(dcsm.shifted)
+    np.testing.assert_allclose(same, y, atol=1e-5)
+    np.testing.assert_allclose(same_x, of_x, atol=1e-5)
+    np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)
+    elsewhere = dcsm._kernel_gradient(x, weights)  # what other devices compute
+    np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
+
+
+def test_more_maps_than_an_int32_counts_have_moments():
+    shapes = ((1024, 197, 2), (1024, 30, 2), (1024, 197, 30))
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    mean, _ = jax.eval_shape(dcsm.moments, *arrays)
+    assert mean.shape == ()
 
 
 def test_options_are_standardised_with_those_of_their_image(features):

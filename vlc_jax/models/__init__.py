@@ -105,7 +105,7 @@ def _check_vectors(
             f"the model {name} reads the tokens of a text, and a vector of a text has none: take "
             "clip or pacl"
         )
-    widths = image.projection or image.width, words.embed
+    widths = image.embed, words.embed
     if name == "clip" and len(set(widths)) > 1:
         raise errors.UsageError(
             f"the image tower gives {widths[0]} numbers, the connector of the text vectors "
@@ -135,7 +135,7 @@ def _head(
         "has_class_token": has_class_token,
         "patches": image.grid**2 + has_class_token,
         "length": getattr(words, "context_length", 0),  # vectors have no tokens
-        "width": image.projection or image.width,
+        "width": image.embed,
     }
     fields = _fields(kind)
     return kind(**{key: of_towers[key] for key in of_towers if key in fields} | options)

@@ -289,6 +289,11 @@ class Tower(nn.Module, kw_only=True):
     dtype: Any = jnp.float32
     remat: bool = False
 
+    @property
+    def embed(self) -> int:
+        """Width of the embedding."""
+        return self.projection or self.width
+
     def _blocks(
         self,
         x: Float[Array, "batch length embed"],
