@@ -5,11 +5,13 @@ A file is a compressed .npz with the arrays
     step        of the parameters
     pixels      uint8 (images, height, width, 3), as the image tower gets them
     captions    str (captions,)
-    and what Head.maps gives, float16, its pairs being (images, captions, ...); if that is per token
+    and what Head.maps gives, its pairs being (images, captions, ...); if that is per token, then
+    float16 and with
     tokens      str (captions, length), the label of each column; "" for padding
     is_word     bool (captions, length), columns that are a word's own vector, whatever the image
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,8 +47,15 @@ def write(
     captions = {file: texts for file, texts in captions.items() if texts and cases[file].images}
     if not captions:
         return
+    every = [text for some in captions.values() for text in some]
     images = scorer.embed_images([image for file in captions for image in cases[file].images])
-    texts = embed_texts_once(scorer, [text for some in captions.values() for text in some])
+    texts = embed_texts_once(scorer, every)
+
+    @functools.cache  # a vocabulary is read once, and for maps of tokens only
+    def pieces() -> dict[str, list[str]]:
+        return dict(zip(every, labels.labels(tokenizer, every), strict=True))
+
+    words = getattr(tokenizer, "words", ())  # those that are marked
     image, text = 0, 0  # the next rows
     for file, own in captions.items():
         count = len(cases[file].images)
@@ -57,7 +66,7 @@ def write(
         if not found:
             return
         if is_writer:
-            arrays = readable(found, count, own, tokenizer)
+            arrays = readable(found, count, own, pieces, words)
             arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
             _save(file, {**arrays, "step": np.array(step), "captions": np.array(own)})
 
@@ -70,22 +79,25 @@ def captions_of(case: Case) -> tuple[str, ...]:
 
 
 def readable(
-    found: Mapping[str, Any], images: int, captions: Sequence[str], tokenizer: Tokenizer
+    found: Mapping[str, Any],
+    images: int,
+    captions: Sequence[str],
+    pieces: Callable[[], Mapping[str, Sequence[str]]],
+    words: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """What Head.maps gave for every image with every caption, the columns labelled, without those
-    of padding."""
+    """What Head.maps gave for every image with every caption, the columns labelled by the pieces of
+    the caption or by marked words, without those of padding."""
     maps = {
         name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
         for name, x in found.items()
     }
     lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
     if not lengths:
-        return {name: x.astype(np.float16) for name, x in maps.items()}
-    names = labels.labels(tokenizer, captions)
+        return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and may be near 1
+    names = [pieces()[caption] for caption in captions]
     plain = np.tile(np.arange(lengths[0]), (len(captions), 1))
     columns = maps.pop("columns", plain[None])[0]
     is_word = columns < 0
-    words = getattr(tokenizer, "words", ())
     tokens = [
         [words[-c - 1] if c < 0 else row[c] if c < len(row) else "" for c in some]
         for row, some in zip(names, columns, strict=True)

@@ -17,7 +17,7 @@ WIDTH, MARGIN = 10.4, 0.06  # of the figure, and at its upper and left edge
 SCALE, GAP, SPACE = 0.95, 0.3, 0.08  # for the scale at the right; between columns, between words
 LINE, ROW = 0.17, 0.16  # heights of a line of text and of a token
 PANEL, WORD, LABELS = 2.0, 0.7, 0.95  # sides of pictures; room for tokens beside their rows
-MAX_LINES, MAX_WORDS = 3, 5
+MAX_LINES, MAX_WORDS = 4, 5
 MAX_SIDE = 112  # pixels of a picture under a map
 COLOURS, OPACITY = "viridis", 0.65
 
@@ -37,7 +37,8 @@ def draw(name: str, maps: Maps, chosen: Sequence[Sequence[Chosen]]) -> plot.Pict
         for row in rows:
             row.paint(axes, top)
             top += row.height
-        _paint_scale(axes, norm, scale, min(height - 0.6, 2.4))
+        left = max(row.right for row in rows) + GAP
+        _paint_scale(axes, norm, scale, left, min(height - 0.6, 2.4))
 
     captions = "; ".join(repr(c.option.caption) for some in chosen for c in some)
     words = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {captions}."
@@ -56,6 +57,7 @@ class _Row:
         self.column = (room - GAP * (columns - 1)) / columns
         if not self.has_tokens:
             self.column = min(self.column, PANEL)
+        self.right = MARGIN + columns * (self.column + GAP) - GAP
         self.titles = [_wrapped(c, self.column) for c in chosen]
         self.title = LINE * max(len(lines) for lines in self.titles) + SPACE
         body = self.column
@@ -128,9 +130,9 @@ class _Row:
         return colormaps[COLOURS](self.norm(values), bytes=True)[..., :3]
 
 
-def _paint_scale(axes: Axes, norm: Normalize, words: str, height: float) -> None:
-    """The colours and what they stand for, at the right edge."""
-    left, top = WIDTH - SCALE + GAP, GAP
+def _paint_scale(axes: Axes, norm: Normalize, words: str, left: float, height: float) -> None:
+    """The colours and what they stand for."""
+    top = GAP
     colours = colormaps[COLOURS](np.linspace(1, 0, 128), bytes=True)[:, None, :3]
     _show(axes, colours, (left, top, 0.13, height))
     muted = plot.THEME["muted"]
