@@ -294,7 +294,8 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
     for name, package in (("pacl", "llava"), ("sparc", "llava"), ("pacl", "coco")):
         for where in (package, "scenes"):
             get_config = importlib.import_module(f"configs.{where}.{name}").get_config
-            config = get_config("rope=feature_2d,negatives=leftright,temperature=learned")
+            plain = ",hard_images=0" if where == "scenes" else ""
+            config = get_config(f"rope=feature_2d,negatives=leftright,temperature=learned{plain}")
             assert config.model.head.rope == "feature_2d"
             assert config.optimizer.multipliers == ()
             assert config.input.negatives.kinds.to_dict() == {"left_right": 1.0}
@@ -303,6 +304,12 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             assert config.model.image.rope == "qk_2d"
             assert "rope" not in config.model.head
             assert config.frozen == ("text",)
+
+
+def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
+    pacl = importlib.import_module("configs.scenes.pacl")
+    with pytest.raises(ValueError, match="say hard_images=0"):
+        pacl.get_config("negatives=leftright")
 
 
 def test_vectors_of_texts_take_the_place_of_the_text_tower():
