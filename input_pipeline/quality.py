@@ -198,7 +198,7 @@ def _count(
 ) -> None:
     report.captions += len(texts)
     report.words.update(len(text.split()) for text in texts)
-    report.sizes[f"{pixels.shape[1]}x{pixels.shape[0]}"] += 1
+    report.sizes["x".join(map(str, pixels.shape[1::-1]))] += 1  # one number of pooled features
     report.with_negatives += any(record.negatives)
     report.with_positives += any(record.positives)
     if tokenizer is None:

@@ -4,14 +4,17 @@ import importlib
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 import tokenizers
 from ml_collections import ConfigDict
 
 from configs import arguments
+from input_pipeline.text import embed
 from tests import helpers
 from vlc_jax import build, evaluators, train
 from vlc_jax.preemption import StopSignal
+from vlc_jax.tools import embed_text
 from vlc_jax.workdir import Workdir
 
 CONFIGS = sorted(
@@ -44,6 +47,8 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
     get_config = importlib.import_module(name).get_config
+    if path.stem == "text_vectors":
+        return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
     if path.parent.name not in OF_WEIGHTS:
         return get_config()
     config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
@@ -51,6 +56,13 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
         config.text.clip.path = str(folder / "clip.txt.gz")
         config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
     return config
+
+
+def write_vectors(path: Path, texts: list[str]) -> Path:
+    """Random vectors of texts."""
+    rng = np.random.default_rng(0)
+    embed.write(path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random")
+    return path
 
 
 def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
@@ -74,7 +86,12 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             if not config.model.variant.startswith("SigLIP"):
                 config.model.image.projection = 16
         else:
-            config.model.image, config.model.text = {**SMALL, "stem": (4, 8, 16)}, dict(SMALL)
+            config.model.image = {**SMALL, "stem": (4, 8, 16)}
+            if config.text.tokenizer == "vectors":
+                texts = embed_text.texts_of(config)
+                config.text.vectors.path = str(write_vectors(folder / "all.npy", texts))
+            else:
+                config.model.text = dict(SMALL)
     return config
 
 
@@ -161,6 +178,17 @@ def test_config_trains_two_steps(path, pretrained, tmp_path):
         assert row[f"train/{name}"] > 0
     for name in config.evals:
         assert (workdir / "evals" / name / "2.json").exists()
+
+
+@pytest.mark.parametrize("head", ["clip", "pacl"])
+@pytest.mark.parametrize("towers", ["frozen", "trained"])
+def test_a_run_on_vectors_freezes_no_text_tower(head, towers):
+    name = importlib.import_module("configs.scenes.text_vectors")
+    config = name.get_config(f"head={head},towers={towers},connector=llm2clip,vectors=x.npy")
+    assert config.frozen == (("image",) if towers == "frozen" else ())
+    assert (config.model.name, config.model.text.connector) == (head, "llm2clip")
+    with pytest.raises(ValueError, match="head is one of clip, pacl; got 'dcsm'"):
+        name.get_config("head=dcsm")
 
 
 @pytest.mark.parametrize(("variant", "size"), [("EVA02-B/16", 224), ("EVA02-L/14-336", 336)])

@@ -77,6 +77,20 @@ def test_out_and_in_again_is_bit_for_bit_the_same(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", FAMILY)
+def test_the_image_tower_is_read_alone_and_as_strictly(tmp_path, name):
+    params = parameters(FAMILY[name])
+    arrays = weights.save(params, name, ARCHITECTURE)
+    image = {"image": params["image"]}
+    back, _ = weights.load(written(tmp_path, arrays), image, ARCHITECTURE)
+    assert_same(back, image)
+    with pytest.raises(WeightsError, match=r"no parameter of this model: head\.extra"):
+        weights.load(written(tmp_path, {**arrays, "head.extra": np.ones(3)}), image, ARCHITECTURE)
+    fewer = {key: value for key, value in params["image"].items() if key != "block_1"}
+    with pytest.raises(WeightsError, match="no parameter of this model: "):
+        weights.load(written(tmp_path, arrays), {"image": fewer}, ARCHITECTURE)
+
+
+@pytest.mark.parametrize("name", FAMILY)
 def test_what_does_not_fit_is_refused_by_name(tmp_path, name):
     params = parameters(FAMILY[name])
     arrays = weights.save(params, name, ARCHITECTURE)

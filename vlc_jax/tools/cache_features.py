@@ -15,6 +15,7 @@ Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards
 
 import contextlib
 import dataclasses
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 from absl import app, flags
+from absl import logging as absl_logging
 from ml_collections import ConfigDict
 
 from input_pipeline import features, progress, usable, writer
@@ -179,6 +181,7 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
 
 def command(argv: list[str]) -> None:
     """The command line; ends the process with its exit code."""
+    absl_logging.get_absl_handler().setLevel(logging.WARNING)
     try:
         if len(argv) > 1:
             raise UsageError(f"unknown arguments {argv[1:]}; options start with --")

@@ -16,12 +16,14 @@ The same command continues where it was stopped. Exit code 0: done; 2: wrong req
 
 import contextlib
 import hashlib
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from absl import app, flags
+from absl import logging as absl_logging
 from ml_collections import ConfigDict
 
 from input_pipeline import features, progress
@@ -32,13 +34,18 @@ from vlc_jax.errors import UsageError
 from vlc_jax.tools import encode
 from vlc_jax.workdir import saved_config
 
-OUT = flags.DEFINE_string("out", None, "file of the vectors, .npy or .safetensors", required=True)
-TEXTS = flags.DEFINE_string("texts", None, "file of texts, one per line")
-MODEL = flags.DEFINE_string("model", None, "a sentence-transformers model")
-RUN = flags.DEFINE_string("run", None, "workdir whose text tower embeds")
-DTYPE = flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(vectors.DTYPES)}")
-BATCH = flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
+FLAGS = flags.FLAGS
 BLOCK = 1024  # texts between two writes
+
+
+def define_flags() -> None:
+    """Beside --config and its fields. Other tools, which may be imported too, have an --out."""
+    flags.DEFINE_string("out", None, "file of the vectors, .npy or .safetensors", required=True)
+    flags.DEFINE_string("texts", None, "file of texts, one per line")
+    flags.DEFINE_string("model", None, "a sentence-transformers model")
+    flags.DEFINE_string("run", None, "workdir whose text tower embeds")
+    flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(vectors.DTYPES)}")
+    flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
 
 
 def texts_of(config: ConfigDict) -> list[str]:
@@ -95,18 +102,18 @@ class RunEncoder:
 def store() -> str:
     """Does what the flags say; returns a sentence about what was written."""
     has_config = main.CONFIG.value is not None
-    if has_config == bool(TEXTS.value) or bool(MODEL.value) == bool(RUN.value):
+    if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with build.usage_errors():
-        out = vectors.checked_path(OUT.value)
-        texts = texts_of(main.config()) if has_config else vectors.read_texts(Path(TEXTS.value))
-        encoder = embed.SentenceEncoder(MODEL.value, BATCH.value) if MODEL.value else None
-        encoder = encoder or RunEncoder(Path(RUN.value))
+        out = vectors.checked_path(FLAGS.out)
+        texts = texts_of(main.config()) if has_config else vectors.read_texts(Path(FLAGS.texts))
+        encoder = embed.SentenceEncoder(FLAGS.model, FLAGS.batch_size) if FLAGS.model else None
+        encoder = encoder or RunEncoder(Path(FLAGS.run))
         with progress.bar("embedding", len(texts)) as advance:
             layout = embed.write(
                 *(out, texts, encoder),
                 identity=encoder.identity,
-                dtype=DTYPE.value,
+                dtype=FLAGS.dtype,
                 block=BLOCK,
                 advance=advance,
             )
@@ -116,6 +123,7 @@ def store() -> str:
 
 def command(argv: list[str]) -> None:
     """The command line; ends the process with its exit code."""
+    absl_logging.get_absl_handler().setLevel(logging.WARNING)
     try:
         if len(argv) > 1:
             raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
@@ -132,4 +140,5 @@ def command(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(command, flags_parser=main.parse_flags)

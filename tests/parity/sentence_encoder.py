@@ -1,0 +1,68 @@
+"""Runs in an environment with sentence-transformers: vectors of a tiny model of it.
+
+  python tests/parity/sentence_encoder.py TEXTS.json OUT
+
+OUT gets a model (words, mean pooling, unit length), OUT/x.npy what `embed` wrote with it, and
+OUT/expected.npy the mean of the model's own token features, scaled, one text at a time.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import sentence_transformers
+import torch
+import transformers
+from sentence_transformers.sentence_transformer import modules
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from input_pipeline.text import embed
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def build(folder: Path, words: list[str]) -> None:
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
+        sep_token="[SEP]", mask_token="[MASK]",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=32,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder / "bert")
+    fast.save_pretrained(folder / "bert")
+    reader = modules.Transformer(str(folder / "bert"), max_seq_length=16)
+    parts = [reader, modules.Pooling(config.hidden_size, pooling_mode="mean"), modules.Normalize()]
+    sentence_transformers.SentenceTransformer(modules=parts).save(str(folder / "model"))
+
+
+def expected(folder: Path, text: str) -> np.ndarray:
+    model = transformers.BertModel.from_pretrained(folder / "bert").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "bert")
+    with torch.no_grad():
+        tokens = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy()
+    mean = tokens.mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def main(texts: list[str], out: Path) -> None:
+    build(out, sorted({word for text in texts for word in text.split()}))
+    encoder = embed.SentenceEncoder(str(out / "model"), batch_size=2)
+    embed.write(out / "x.npy", texts, encoder, identity=encoder.identity)
+    np.save(out / "expected.npy", np.stack([expected(out, text) for text in texts]))
+    try:
+        embed.SentenceEncoder(str(out / "no_model"))
+    except ValueError as error:
+        (out / "error.txt").write_text(str(error))
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))
