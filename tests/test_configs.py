@@ -181,11 +181,11 @@ def test_config_trains_two_steps(path, pretrained, tmp_path):
 
 
 @pytest.mark.parametrize("head", ["clip", "pacl"])
-@pytest.mark.parametrize("towers", ["frozen", "trained"])
-def test_a_run_on_vectors_freezes_no_text_tower(head, towers):
+@pytest.mark.parametrize("tower", ["locked", "unlocked"])
+def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
     name = importlib.import_module("configs.scenes.text_vectors")
-    config = name.get_config(f"head={head},towers={towers},connector=llm2clip,vectors=x.npy")
-    assert config.frozen == (("image",) if towers == "frozen" else ())
+    config = name.get_config(f"head={head},image_tower={tower},connector=llm2clip,vectors=x.npy")
+    assert config.frozen == (("image",) if tower == "locked" else ())
     assert (config.model.name, config.model.text.connector) == (head, "llm2clip")
     with pytest.raises(ValueError, match="head is one of clip, pacl; got 'dcsm'"):
         name.get_config("head=dcsm")
