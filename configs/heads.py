@@ -163,7 +163,13 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
 def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config on the scenes: those above, and its own."""
     common = finetuning.ARGUMENTS | {"tower_pooling": "mean"}
-    return check(arguments.parse(argument, **common | defaults))
+    args = check(arguments.parse(argument, **common | defaults))
+    if getattr(args, "negatives", "none") == "leftright" and args.hard_images:
+        raise ValueError(
+            "negatives=leftright: captions of exchanged pictures never say 'on the left', so that "
+            "none has a negative; say hard_images=0"
+        )
+    return args
 
 
 def on_scenes(args: SimpleNamespace) -> ConfigDict:
@@ -174,7 +180,7 @@ def on_scenes(args: SimpleNamespace) -> ConfigDict:
         if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
             hard_images.use(config, relation=0.5, attribute=0.5)
         if getattr(args, "negatives", "none") == "leftright":
-            config.input.scenes.caption_options.place = 0.5  # half of the captions say where
+            config.input.scenes.caption_options.place = 0.5  # of captions that may say where
     return config
 
 

@@ -181,11 +181,11 @@ def test_config_trains_two_steps(path, pretrained, tmp_path):
 
 
 @pytest.mark.parametrize("head", ["clip", "pacl"])
-@pytest.mark.parametrize("towers", ["frozen", "trained"])
-def test_a_run_on_vectors_freezes_no_text_tower(head, towers):
+@pytest.mark.parametrize("tower", ["locked", "unlocked"])
+def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
     name = importlib.import_module("configs.scenes.text_vectors")
-    config = name.get_config(f"head={head},towers={towers},connector=llm2clip,vectors=x.npy")
-    assert config.frozen == (("image",) if towers == "frozen" else ())
+    config = name.get_config(f"head={head},image_tower={tower},connector=llm2clip,vectors=x.npy")
+    assert config.frozen == (("image",) if tower == "locked" else ())
     assert (config.model.name, config.model.text.connector) == (head, "llm2clip")
     with pytest.raises(ValueError, match="head is one of clip, pacl; got 'dcsm'"):
         name.get_config("head=dcsm")
@@ -322,7 +322,8 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
     for name, package in (("pacl", "llava"), ("sparc", "llava"), ("pacl", "coco")):
         for where in (package, "scenes"):
             get_config = importlib.import_module(f"configs.{where}.{name}").get_config
-            config = get_config("rope=feature_2d,negatives=leftright,temperature=learned")
+            plain = ",hard_images=0" if where == "scenes" else ""
+            config = get_config(f"rope=feature_2d,negatives=leftright,temperature=learned{plain}")
             assert config.model.head.rope == "feature_2d"
             assert config.optimizer.multipliers == ()
             assert config.input.negatives.kinds.to_dict() == {"left_right": 1.0}
@@ -331,6 +332,12 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             assert config.model.image.rope == "qk_2d"
             assert "rope" not in config.model.head
             assert config.frozen == ("text",)
+
+
+def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
+    pacl = importlib.import_module("configs.scenes.pacl")
+    with pytest.raises(ValueError, match="say hard_images=0"):
+        pacl.get_config("negatives=leftright")
 
 
 def test_vectors_of_texts_take_the_place_of_the_text_tower():

@@ -221,9 +221,10 @@ def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
 
 def with_text_tower(base):
     """The text tower trained, the image tower not."""
-    config = heads.get_config(heads.parse("steps=4"), "clip", temperature=0.07)
+    args = heads.parse_scenes("steps=4,text_tower=unlocked", **heads.TOWERS)
+    config = heads.on_scenes(args)
     with config.unlocked():
-        config.frozen = ("image",)
+        heads.use(config, args, "clip", temperature=0.07)
     return shrunken(config, init_from=str(base))
 
 
