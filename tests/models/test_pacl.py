@@ -60,8 +60,11 @@ def pooled(patches, text, weigh=lambda s: 1 / (1 + np.exp(-10 * s))):
     return total / np.linalg.norm(total)
 
 
-def test_the_score_is_the_formula(features):
+@pytest.mark.parametrize("repeats", [1, 3])  # fewer texts than patches, and more
+def test_the_score_is_the_formula(features, repeats):
     head = make()
+    image, text = features
+    features = image, types.TextFeatures(jnp.concatenate([text.pooled] * repeats))
     variables = init(head, features)
     patches, texts = embedded(head, variables, features)
     expected = [[pooled(image, text) @ text for text in texts] for image in patches]
@@ -79,9 +82,11 @@ def test_options_are_scored_like_pairs(features):
     np.testing.assert_allclose(own, every, atol=1e-6)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3])
-def test_chunks_change_neither_scores_nor_gradients(features, chunk):
-    weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
+@pytest.mark.parametrize(("chunk", "repeats"), [(1, 1), (2, 3), (3, 1)])
+def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
+    image, text = features
+    features = image, types.TextFeatures(jnp.concatenate([text.pooled] * repeats))
+    weights = jnp.arange(IMAGES * TEXTS * repeats).reshape(IMAGES, -1) / repeats
 
     def value(variables, features, chunk):
         def all_scores(module, image, text):

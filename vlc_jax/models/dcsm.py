@@ -41,7 +41,8 @@ class DCSM(heads.Head):
     layout: flat (the authors': an image token per row, a text token per column, one channel) |
       grid (rows and columns of the image, a channel per text token, no class token).
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images, and texts, at a time, for memory; changes no result.
+    chunk: images, and texts, at a time, for memory; changes no result but the random numbers of
+      dropout.
     """
 
     patches: int
@@ -268,7 +269,7 @@ def convolved(
 
 
 @jax.custom_vjp
-@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+@jax.jit  # else, where it is not inside of one, its many operations are compiled one by one
 def shifted(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
