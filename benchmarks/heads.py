@@ -55,9 +55,8 @@ def main() -> None:
     if args.worker:
         work(args)
         return
-    print(
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    )
+    cores = len(os.sched_getaffinity(0))
+    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}")
     print(f"{'head':9}{'model':10}{'batch':>6} {'side':8}{'s':>8}{'CPU s':>8}{'GiB':>7}", end="")
     print(f"{'planned':>9}   ratio to ours (range)")
     for head in args.heads:

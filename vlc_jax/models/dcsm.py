@@ -46,7 +46,8 @@ class DCSM(heads.Head):
       gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
       trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images on each device, and texts, at a time, for memory; changes no result.
+    chunk: images on each device, and texts, at a time, for memory; changes no result but the
+      random numbers of dropout.
     """
 
     patches: int
@@ -327,7 +328,7 @@ def convolved(
 
 
 @jax.custom_vjp
-@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+@jax.jit  # else, where it is not inside of one, its many operations are compiled one by one
 def shifted(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:

@@ -89,7 +89,8 @@ class PACL(heads.Head):
       embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
       rope_after: the embedded patches are turned instead, for s_p alone.
     sharpness: the 10 of the formula.
-    chunk: images at a time on each device, for memory; changes no result.
+    chunk: images at a time on each device, for memory; changes no result but the random numbers of
+      dropout.
     """
 
     width: int
@@ -149,8 +150,11 @@ class PACL(heads.Head):
         embedders = patches * (2 * work.image + width) * width + work.texts * work.text * width
         if self.pooling == "own_caption":
             return 6 * (embedders + 2 * patches * width + work.pairs * width)
+        pairs = work.pairs * patches * width
+        if work.pairs <= patches:
+            return 6 * (embedders + 2 * pairs)
         gram = 3 * patches**2 * width + 2 * work.pairs * patches**2  # see _quadratic
-        return 6 * (embedders + work.pairs * patches * width) + 2 * gram
+        return 6 * (embedders + pairs) + 2 * gram
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -212,14 +216,26 @@ class PACL(heads.Head):
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images texts"]:
-        """Scores without pooled vectors, images x texts x embed of them: with the Gram matrix G of
-        an image's patches, v t = sum_p w_p e_p t and |v|^2 = w' G w.
-        """
+        """v t = sum_p w_p e_p t, and |v| by `_squared_length`."""
         weights, products = self._weigh(patches, text)
         along = jnp.sum(weights * products, axis=1)
-        gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
-        squared = _quadratic(gram, weights)
+        squared = _squared_length(patches, weights)
         return along * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
+
+
+def _squared_length(
+    patches: Float[Array, "images patches embed"], weights: Float[Array, "images patches texts"]
+) -> Float[Array, "images texts"]:
+    """|v|^2 of every image pooled for every text.
+
+    For more texts than patches without pooled vectors, images x texts x embed of them: it is w' G w
+    with the Gram matrix G of the image's patches.
+    """
+    if weights.shape[2] <= patches.shape[1]:  # to pool costs less than to make G
+        pooled = jnp.einsum("ipt,ipe->ite", weights, patches, precision="highest")
+        return jnp.sum(pooled * pooled, axis=-1)
+    gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
+    return _quadratic(gram, weights)
 
 
 @jax.custom_vjp
