@@ -42,6 +42,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
     "python -m vlc_jax.tools.cache_features --config configs/scenes": SHORT,
+    "python -m vlc_jax.tools.embed_text --config configs/scenes": SCENES,
     "python -m vlc_jax.main --config configs/digits.py": SHORT,
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
