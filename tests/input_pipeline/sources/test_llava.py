@@ -71,6 +71,13 @@ def test_several_files_are_one_source_in_their_order(folder, caplog):
     assert every(training(folder, LCS)) == every(training(folder, answers="first"))[:4]
 
 
+def test_ids_differ_where_files_name_the_same_images(folder):
+    ids = [record.id for record in every(training(folder, LCS, LCS))]
+    assert ids[0] == "00000/000001000.jpg#1"
+    assert ids[4] == "00000/000001000.jpg#5"
+    assert len(set(ids)) == 8
+
+
 def test_fingerprints_follow_files_their_order_and_the_answers(folder):
     found = [
         training(folder, LCS),
