@@ -11,8 +11,9 @@ On the scenes the towers are those of a CLIP with mean pooling, which trains its
 `--config.init_from=WORKDIR` names one, otherwise the run trains it first, in WORKDIR/pretrain.
 Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from such a CLIP, which
 knows what is left of what); tower_pooling=mean|cls; world and split as those of
-configs/scenes/clip.py. Every second row of a batch is the picture before with its objects or its
-colours exchanged (of PACL and SPARC: hard_images=0 leaves these out).
+configs/scenes/clip.py. Every second row of a batch is the picture before with two objects or two
+colours exchanged, or one object replaced by the one that its caption denies (of PACL and SPARC:
+hard_images=0 leaves these out).
 """
 
 from types import SimpleNamespace
@@ -178,7 +179,7 @@ def on_scenes(args: SimpleNamespace) -> ConfigDict:
     with config.unlocked():
         config.optimizer.weight_decay = 0.0
         if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
-            hard_images.use(config, relation=0.5, attribute=0.5)
+            hard_images.use(config, relation=0.4, attribute=0.3, negation=0.3)
         if getattr(args, "negatives", "none") == "leftright":
             config.input.scenes.caption_options.place = 0.5  # of captions that may say where
     return config

@@ -27,6 +27,15 @@ LABELS = {
     "hp_hn_w0.75": "HP+HN, weight .75",
     "hp_hn_swap_only": "HP+HN, swap only",
     "hp_hn_replace_only": "HP+HN, replace only",
+    "clip_mean": "cosine",
+    "relations_mean": "cosine",
+    "dcsm": "DCSM",
+    "dcsm_grid": "DCSM, grid",
+    "dcsm_authors": "DCSM, as its authors train and judge",
+    "pacl": "PACL",
+    "pacl_feature_1d": "PACL + RoPE",
+    "pacl_feature_2d": "PACL + RoPE by row and column",
+    "sparc": "SPARC",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
@@ -95,6 +104,18 @@ BAG_OF_WORDS = (
 )
 
 
+HEADS = (
+    Column("attribute swap", "scenes_attribute_swap", "accuracy", 0.5),
+    Column("relation swap", "scenes_relation_swap", "accuracy", 0.5),
+    Column("negation", "scenes_negation", "accuracy", 0.5),
+    Column("What'sUp individual", "scenes_whatsup", "individual_accuracy", 0.5),
+    Column("What'sUp pair", "scenes_whatsup", "pair_accuracy", 0.25),
+    Column("held-out attribute swap", "scenes_held_attribute_swap", "accuracy", 0.5),
+    Column("held-out relation swap", "scenes_held_relation_swap", "accuracy", 0.5),
+    Column("R@1 image→text", "scenes_retrieval", "image_to_text_r1", 0.001),
+)
+
+
 def triplet_columns(benchmark: str, group: str = "", mark: str = "") -> tuple[Column, ...]:
     """Original, Augmented, Brittleness of a triplet benchmark, or of a group of it."""
     suffix = f"/{group}" if group else ""
@@ -157,6 +178,7 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
         table=lambda runs, columns: table(results, runs, columns),
         scores=lambda runs, benchmark: scores(results, runs, benchmark),
         bag_of_words=BAG_OF_WORDS,
+        heads=HEADS,
         triplet=triplet_columns,
         sweep=SWEEP,
         seeds=seeds,

@@ -3,8 +3,9 @@
   python -m vlc_jax.main --config configs/scenes/dcsm.py --workdir runs/dcsm
   python -m vlc_jax.main --config configs/scenes/dcsm.py:mode=authors --workdir runs/dcsm_authors
 
-Blocks of 8 images with their captions and the 8 images and captions with the objects or the colours
-exchanged, as its authors train. Arguments: those of configs/heads.py; mode=clean, or authors (a
+Blocks of 8 images with their captions and 8 opposites, as its authors train, here of three kinds:
+two objects in each other's place, two colours exchanged, an object that one caption denies and the
+other picture has. Arguments: those of configs/heads.py; mode=clean, or authors (a
 word's row one place too early, maps standardised over the batch, dropout); opposite=image, or text
 (8 images, 8 captions and 8 wrong ones); layout=flat|grid; standardise=running|tensor|per_pair (if
 not that of the mode); blocks=N per step.
