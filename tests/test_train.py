@@ -89,6 +89,24 @@ def test_flops_count_every_text_and_no_backward_pass_of_a_locked_tower(start):
     assert build.flops_per_example(configured(()), task.model) == 3 * (image + text)
 
 
+def test_flops_count_the_head_on_stored_features_and_what_it_is_scored_with():
+    config = configured(())
+    model = models.build("pacl", "mini", vocab_size=80)
+    towers_and_head = build.flops_per_example(config, model)
+    with config.unlocked():
+        config.input.source, config.blocks = "features", 2
+    fixed = {"frozen": ("image", "text")}
+    assert build.flops_per_example(config, model) == flops.head(model, pairs=4, **fixed)
+    assert 0 < build.flops_per_example(config, model) < towers_and_head
+    config.input.negatives.count = 2
+    own = build.flops_per_example(config, model)
+    assert own == flops.head(model, pairs=4 + 2, texts=3, **fixed)
+    with config.unlocked():
+        config.losses.negclip = default.loss(1.0)
+    every = build.flops_per_example(config, model)
+    assert every == flops.head(model, pairs=4 + 2 * 4, texts=3, **fixed)
+
+
 def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
     task, params, batch = start
     none = {"negative_text": jnp.zeros((8, 2, 7), int), "negative_mask": jnp.zeros((8, 2), bool)}

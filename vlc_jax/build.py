@@ -26,6 +26,10 @@ from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import flops, lora
 
+# Losses that contrast hard texts with all images, not only with their own.
+ALL_NEGATIVES = ("negclip", "sigmoid_negatives")
+ALL_POSITIVES = ("dac_mil",)
+
 
 class Task(NamedTuple):
     """What training and evaluation share."""
@@ -320,11 +324,17 @@ def count_parameters(config: ConfigDict, frozen: Any, state: State) -> dict[str,
 
 
 def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
-    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only."""
+    """FLOPs of one row of the batch, all its texts included; a frozen tower goes forward only, and
+    one whose features are stored does not run."""
     negatives, positives = config.input.negatives, config.input.positives
-    texts = 1 + positives.count + negatives.count + negatives.of_positives * positives.count
+    of_negatives = negatives.count + negatives.of_positives * positives.count
+    texts = 1 + positives.count + of_negatives
+    block = config.batch_size // config.blocks
+    pairs = block
+    for count, losses in ((of_negatives, ALL_NEGATIVES), (positives.count, ALL_POSITIVES)):
+        pairs += count * (block if any(name in config.losses for name in losses) else 1)
     if config.input.source == "features":
-        return 0  # no tower is run
+        return flops.head(model, pairs=pairs, texts=texts, frozen=("image", "text"))
     frozen = list(config.frozen)
     if not config.lora.targets:
         params = jax.eval_shape(init_params(config, model))
@@ -332,7 +342,8 @@ def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
         factors = optimizer.multipliers(trained, config.optimizer.multipliers)
         towers = [name for name in ("image", "text") if name in trained]
         frozen += [name for name in towers if not any(jax.tree.leaves(factors[name]))]
-    return flops.train_step(model, texts=texts, frozen=frozen)
+    of_head = flops.head(model, pairs=pairs, texts=texts, frozen=frozen)
+    return flops.train_step(model, texts=texts, frozen=frozen) + of_head
 
 
 def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:

@@ -1,5 +1,7 @@
 """DCSM: the map, its standardisation, functional words and the network, against plain numpy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,9 @@ from configs import default
 from vlc_jax import build, errors, models, sharding, train, types
 from vlc_jax.losses import infonce, pairs
 from vlc_jax.models import dcsm
+
+# Compilation is most of the time of these tests.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 IMAGES, TEXTS, PATCHES, LENGTH, EMBED, WORDS = 3, 4, 10, 6, 5, 2
 MARKS = np.zeros((TEXTS, LENGTH), np.int32)
@@ -34,7 +39,8 @@ def make(**options):
 
 
 def init(head, features):
-    return head.init(jax.random.key(0), *features, method=scored)
+    make = jit(lambda key: head.init(key, *features, method=scored))
+    return make(jax.random.key(0))
 
 
 def scored(module, image, text, method_name="score", **kwargs):
@@ -42,7 +48,8 @@ def scored(module, image, text, method_name="score", **kwargs):
 
 
 def run(head, variables, features, **kwargs):
-    return np.asarray(head.apply(variables, *features, method=scored, **kwargs))
+    apply = functools.partial(head.apply, method=scored, **kwargs)
+    return np.asarray(jit(apply)(variables, *features))
 
 
 def maps(features, params, rows="replace"):
@@ -111,8 +118,7 @@ def test_moments_are_those_of_all_maps(features):
     assert square == pytest.approx((whole**2).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("standardise", ["tensor", "per_pair"])
-@pytest.mark.parametrize("chunk", [1, 2])
+@pytest.mark.parametrize(("standardise", "chunk"), [("tensor", 2), ("per_pair", 1)])
 def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk):
     weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
 
@@ -123,11 +129,43 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
 
     variables = init(make(), features)
     grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
-    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
+    grads = jit(grads, static_argnums=2)
+    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (TEXTS, chunk))
     np.testing.assert_allclose(same, scores, atol=2e-5)
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
         if a.dtype == jnp.float32:
             np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
+    rng = np.random.default_rng(0)
+    x, kernel, weights = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32)
+        for shape in ((channels, 7, 5, 6), (4, channels, 3, 3), (4, 7, 5, 6))
+    )
+
+    def value(convolve):
+        def weighed(x, kernel):
+            y = convolve(x, kernel)
+            return jnp.sum(weights * y), y
+
+        return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
+
+    (of_x, of_kernel), y = value(dcsm.convolved)
+    (same_x, same_kernel), same = value(dcsm.shifted)
+    np.testing.assert_allclose(same, y, atol=1e-5)
+    np.testing.assert_allclose(same_x, of_x, atol=1e-5)
+    np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)
+    elsewhere = dcsm._kernel_gradient(x, weights)  # what other devices compute
+    np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
+
+
+def test_more_maps_than_an_int32_counts_have_moments():
+    shapes = ((1024, 197, 2), (1024, 30, 2), (1024, 197, 30))
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    mean, _ = jax.eval_shape(dcsm.moments, *arrays)
+    assert mean.shape == ()
 
 
 def test_options_are_standardised_with_those_of_their_image(features):
@@ -261,7 +299,7 @@ def test_the_rows_are_fixed_unless_they_are_trained(features):
         head = make(train_rows=train_rows)
         variables = init(head, features)
         gradient = jax.grad(lambda v, head=head: head.apply(v, *features, method=scored).sum())
-        is_moved = bool(np.abs(gradient(variables)["params"]["rows"]).max() > 0)
+        is_moved = bool(np.abs(jit(gradient)(variables)["params"]["rows"]).max() > 0)
         assert is_moved == train_rows
 
 
@@ -357,6 +395,7 @@ def test_dropout_is_of_training_only(features):
     image, text = features
     key = {"dropout": jax.random.key(3)}
 
+    @jit
     def train(rngs):
         return head.apply(variables, image, text, is_training=True, method=scored, rngs=rngs)
 

@@ -3,8 +3,8 @@
 import jax
 import pytest
 
-from vlc_jax import models, types
-from vlc_jax.models import flops
+from vlc_jax import losses, models, types
+from vlc_jax.models import dcsm, flops
 
 # image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
 PROFILE = {
@@ -67,3 +67,55 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
     assert flops.train_step(model, frozen=("image",)) == image + 3 * text
     assert flops.train_step(model, texts=3) == 3 * (image + 3 * text)
     assert flops.train_step(model, texts=3, frozen=("text",)) == 3 * image + 3 * text
+
+
+BATCH = 4
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("dcsm", {}),
+        ("dcsm", {"layout": "grid", "standardise": "per_pair"}),
+        ("dcsm", {"network": "mlp", "train_rows": True}),
+        ("pacl", {}),
+        ("pacl", {"pooling": "own_caption"}),
+        ("sparc", {}),
+    ],
+)
+@pytest.mark.parametrize("frozen", [(), ("image", "text")])
+def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, frozen):
+    monkeypatch.setattr(dcsm, "shifted", dcsm.convolved)  # a loop is counted once, not per round
+    one = {"depth": 1}
+    model = models.build(name, "B/32", head=options, context_length=30, image=one, text=one)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = {part: shapes[part] for part in ("head", "logit_scale")}
+    batch = stored(model)
+
+    def loss(params, features, rest):
+        rngs = {"dropout": jax.random.key(0)}
+        outputs = model.apply({"params": params}, {**features, **rest}, rngs=rngs)
+        names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
+        return losses.total({name: {"weight": 1.0} for name in names}, outputs, rest)[0]
+
+    rest = {key: batch.pop(key) for key in ("text", "mask")}
+    gradient = jax.value_and_grad(loss, argnums=0 if frozen else (0, 1))
+    counted = jax.jit(gradient).lower(params, batch, rest).cost_analysis()["flops"]
+    expected = BATCH * flops.head(model, pairs=BATCH, frozen=frozen)
+    # XLA also counts norms, sigmoid, GELU; not what a convolution does on the padding
+    least = 0.88 if options.get("layout") == "grid" else 0.99
+    assert least * expected <= counted < 1.12 * expected
+
+
+def stored(model):
+    """Shapes of a batch of stored features, as `model.head` wants them."""
+    sizes = model.image.grid**2 + 1, model.text.context_length
+    rows = {"text": jax.ShapeDtypeStruct((BATCH, sizes[1]), int)}
+    rows["mask"] = jax.ShapeDtypeStruct((BATCH,), bool)
+    towers = {"image": model.image, "text": model.text}
+    for (part, tower), wanted, count in zip(towers.items(), model.head.wanted, sizes, strict=True):
+        rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((BATCH, tower.projection), float)
+        if wanted.tokens != "none":
+            width = tower.projection if wanted.tokens == "projected" else tower.width
+            rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((BATCH, count, width), float)
+    return rows

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vlc_jax import models, types
+from vlc_jax.models import pacl
 
 IMAGES, TEXTS, PATCHES, WIDTH, EMBED = 5, 4, 9, 8, 6
 
@@ -114,10 +115,34 @@ def test_chunks_change_neither_scores_nor_gradients(features, chunk):
 
     variables = init(make(), features)
     grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
+    options = {"xla_backend_optimization_level": 0}
+    grads = jax.jit(grads, static_argnums=2, compiler_options=options)
     (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
     np.testing.assert_allclose(same, scores, atol=1e-6)
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_the_length_from_the_gram_matrix_has_the_gradient_of_the_pooled_vectors():
+    rng = np.random.default_rng(0)
+    patches, weights, scale = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 5, 3), (2, 5, 4), (2, 4))
+    )
+
+    def from_gram(patches, weights):
+        gram = jnp.einsum("ipe,iqe->ipq", patches, patches)
+        return jnp.sum(scale * pacl._quadratic(gram, weights))
+
+    def from_pooled(patches, weights):
+        pooled = jnp.einsum("ipt,ipe->ite", weights, patches)
+        return jnp.sum(scale * jnp.sum(pooled**2, axis=-1))
+
+    found, expected = (
+        jax.jit(jax.value_and_grad(f, argnums=(0, 1)))(patches, weights)
+        for f in (from_gram, from_pooled)
+    )
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(features):

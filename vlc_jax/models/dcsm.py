@@ -17,6 +17,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
@@ -45,8 +46,7 @@ class DCSM(heads.Head):
       gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
       trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images at a time on each device, all texts with each of them, for memory; changes no
-      result.
+    chunk: images on each device, and texts, at a time, for memory; changes no result.
     """
 
     patches: int
@@ -135,6 +135,28 @@ class DCSM(heads.Head):
             for kind, text in texts.items()
         }
 
+    def flops(self, work: heads.Work) -> int:
+        """The maps, the network on each of them, and the moments of all."""
+        trained = 2 - sum(work.is_fixed)  # towers
+        patches = self._seen_patches
+        total = (1 + trained) * 2 * work.pairs * patches * self.length * work.image
+        if self.standardise != "per_pair":
+            tokens = patches, work.texts * self.length
+            total += sum(
+                (1 if is_fixed else 3) * 2 * count * work.image**2
+                for count, is_fixed in zip(tokens, work.is_fixed, strict=True)
+            )
+        is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
+        shapes = _parameters(self.network, self.layout, patches, self.length, self.hidden)
+        for _, shape in shapes.values():
+            if len(shape) > 1:
+                uses = cells if len(shape) == 4 else 1
+                has_input_gradient = not is_first or trained or self.train_rows
+                passes = 3 if has_input_gradient else 2
+                total += passes * 2 * work.pairs * uses * math.prod(shape)
+                is_first = False
+        return total
+
     def score(
         self,
         image: types.ImageFeatures,
@@ -144,24 +166,27 @@ class DCSM(heads.Head):
         scaling: tuple[Array, Array] | None = None,
     ) -> Float[Array, "images texts"]:
         """The network's number for every image with every text; `scaling`: mean and deviation."""
-        columns, key = self._columns(text), self._key(is_training)
         if scaling is None:
             scaling = self._scaling(image, [text], is_training)
 
-        def share(rows: tuple[Array, Array], whole: tuple) -> Array:
-            words, columns, scaling, net, key = whole
+        def share(images: tuple[Array, Array], whole: tuple) -> Array:
+            texts, scaling, net, key = whole
 
-            def part(rows: tuple[Array, Array]) -> Array:
-                tokens, index = rows
-                maps = jnp.einsum("npd,mtd->nmpt", tokens, words, precision="highest")
-                own = None if key is None else jax.random.fold_in(key, index[0])
-                return self._network(net, maps + columns[None], scaling, own)
+            def part(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
+                (patches, row), (tokens, words, column) = images, texts
+                maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
+                own = None
+                if key is not None:
+                    own = jax.random.fold_in(jax.random.fold_in(key, row[0]), column[0])
+                words = jnp.moveaxis(words, 0, 2)
+                return self._network(net, maps + words[:, :, None], scaling, own)
 
-            return heads.in_chunks(part, rows, self.chunk)
+            return heads.in_blocks(part, images, texts, self.chunk)
 
-        rows = (image.tokens, jnp.arange(len(image.tokens)))
-        whole = (text.tokens, columns, scaling, self.net, key)
-        return types.on_each_device(share, rows, whole)
+        images = image.tokens, jnp.arange(len(image.tokens))
+        texts = text.tokens, self._columns(text), jnp.arange(len(text.tokens))
+        whole = (texts, scaling, self.net, self._key(is_training))
+        return types.on_each_device(share, images, whole)
 
     def score_options(
         self,
@@ -176,12 +201,13 @@ class DCSM(heads.Head):
         tokens, columns = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._columns(text))
         )
-        maps = jnp.einsum("npd,nktd->nkpt", image.tokens, tokens, precision="highest") + columns
+        maps = jnp.einsum("npd,nktd->ptnk", image.tokens, tokens, precision="highest")
+        maps += jnp.transpose(columns, (2, 3, 0, 1))
         if scaling is None and self.standardise == "running" and not is_training:
             scaling = self._stored()
         elif scaling is None and self.standardise != "per_pair":
-            mean = maps.mean(axis=(1, 2, 3), keepdims=True)
-            scaling = mean, maps.std(axis=(1, 2, 3), keepdims=True, ddof=1)
+            mean = maps.mean(axis=(0, 1, 3), keepdims=True)
+            scaling = mean, maps.std(axis=(0, 1, 3), keepdims=True, ddof=1)
         return self._network(self.net, maps, scaling, self._key(is_training))
 
     def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
@@ -202,13 +228,12 @@ class DCSM(heads.Head):
         if self.standardise == "running" and not is_training:
             return self._stored()
         found = [moments(image.tokens, text.tokens, self._columns(text)) for text in texts]
-        total = sum(len(text.tokens) for text in texts)
-        shares = [len(text.tokens) / total for text in texts]
+        cells = [_cells(image.tokens, text.tokens) for text in texts]
+        count = sum(cells)
         mean, square = (
-            sum(share * value for share, value in zip(shares, values, strict=True))
+            sum(cell / count * value for cell, value in zip(cells, values, strict=True))
             for values in zip(*found, strict=True)
         )
-        count = total * math.prod(image.tokens.shape[:2]) * texts[0].tokens.shape[1]
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
 
     def _stored(self) -> tuple[Array, Array]:
@@ -221,27 +246,28 @@ class DCSM(heads.Head):
     def _network(
         self,
         net: Mapping[str, Array],
-        maps: Float[Array, "images texts patches length"],
+        maps: Float[Array, "patches length images texts"],
         scaling: tuple[Array, Array] | None,
         key: jax.Array | None,
     ) -> Float[Array, "images texts"]:
         if scaling is None:
-            mean = maps.mean(axis=(2, 3), keepdims=True)
-            scaling = mean, maps.std(axis=(2, 3), keepdims=True, ddof=1)
-        x = ((maps - scaling[0]) / scaling[1]).reshape(-1, *maps.shape[2:])
+            mean = maps.mean(axis=(0, 1), keepdims=True)
+            scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
+        x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
         keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
         if self.network == "cnn":
-            x = _grid(x) if self.layout == "grid" else x[:, None]
+            x, convolve = (_grid(x), convolved) if self.layout == "grid" else (x[None], shifted)
             for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
-                x = jax.nn.relu(convolved(x, net[name], net[f"{name}_bias"]))
-                x = _dropped(x, self.dropout, key_of, (*x.shape[:2], 1, 1))
-        x = x.reshape(len(x), -1)
+                y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
+                x = jax.nn.relu(y)
+                x = _dropped(x, self.dropout, key_of, (len(x), 1, 1, x.shape[-1]))
+        x = x.reshape(-1, x.shape[-1]).T
         *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
         for name in inner:
             x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
             x = _dropped(x, self.dropout, keys[2], x.shape)
         x = x @ net[last] + net[f"{last}_bias"][None]
-        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[:2])
+        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[2:])
 
 
 def inserted(
@@ -268,27 +294,93 @@ def moments(
     sum M = (sum v)(sum u) and sum M^2 = <sum v v', sum u u'>; the columns of functional words, in
     which u is 0, are the same for all images.
     """
-    images, texts = len(image), len(text)
-    count = images * texts * image.shape[1] * text.shape[1]
+    images, count = len(image), _cells(image, text)
     total = jnp.einsum("npd,mtd->", image, text, precision="highest", optimize="optimal")
     outer = [jnp.einsum("npd,npe->de", x, x, precision="highest") for x in (image, text)]
     squares = jnp.sum(outer[0] * outer[1]) + images * jnp.sum(columns**2)
     return (total + images * jnp.sum(columns)) / count, squares / count
 
 
+def _cells(image: Array, text: Array) -> float:
+    """Numbers in all maps; of 1,024 images and texts there are more than an int32 holds."""
+    return float(len(image) * len(text) * image.shape[1] * text.shape[1])
+
+
 def convolved(
-    x: Float[Array, "maps channels height width"],
-    kernel: Float[Array, "out channels 3 3"],
-    bias: Float[Array, "out"],
-) -> Float[Array, "maps out height width"]:
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
     """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
-    y = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", precision="highest")
-    return y + bias[None, :, None, None]
+    axes = ("CHWN", "OIHW", "CHWN")
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
+    )
 
 
-def _grid(maps: Float[Array, "maps patches length"]) -> Float[Array, "maps length side side"]:
-    side = math.isqrt(maps.shape[1])
-    return jnp.swapaxes(maps, 1, 2).reshape(len(maps), -1, side, side)
+@jax.custom_vjp
+@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+def shifted(
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
+    """`convolved` for few channels, as a sum over the nine shifts of each.
+
+    With 1 or 4 channels XLA's convolution on CPU (jax 0.10) takes 6 times as long.
+    """
+    height, width = x.shape[1:3]
+    # the barrier keeps XLA from padding again at every one of the shifts
+    padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    y = jnp.zeros(())
+    for channel, row, column in np.ndindex(len(x), 3, 3):
+        part = padded[channel, row : row + height, column : column + width]
+        y += kernel[:, channel, row, column][:, None, None, None] * part[None]
+    return y
+
+
+def _shifted_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return shifted(x, kernel), (x, kernel)
+
+
+def _shifted_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, kernel = saved
+    of_x = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
+    of_kernel = jax.lax.platform_dependent(
+        x, gradient, cpu=_kernel_gradient_by_rows, default=_kernel_gradient
+    )
+    return of_x, of_kernel
+
+
+shifted.defvjp(_shifted_forward, _shifted_backward)
+
+
+def _kernel_gradient(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    return jax.linear_transpose(
+        lambda kernel: convolved(x, kernel), jnp.zeros((len(gradient), len(x), 3, 3))
+    )(gradient)[0]
+
+
+def _kernel_gradient_by_rows(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    """The same, a row of the map at a time, whose nine shifts stay in the cache."""
+    channels, height, width = x.shape[:3]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+    def add(total: Array, row: Array) -> tuple[Array, None]:
+        rows = jax.lax.dynamic_slice_in_dim(padded, row, 3, axis=1)
+        shifts = [rows[c, i, j : j + width].ravel() for c, i, j in np.ndindex(channels, 3, 3)]
+        of_row = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
+        return total + jnp.einsum(
+            "om,sm->os", of_row.reshape(len(of_row), -1), jnp.stack(shifts), precision="highest"
+        ), None
+
+    total = jax.lax.scan(add, jnp.zeros((len(gradient), 9 * channels)), jnp.arange(height))[0]
+    return total.reshape(-1, channels, 3, 3)
+
+
+def _grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:
+    side = math.isqrt(len(maps))
+    return jnp.swapaxes(maps, 0, 1).reshape(maps.shape[1], side, side, -1)
 
 
 def _dropped(

@@ -1,4 +1,4 @@
-"""Analytic floating-point operations of the towers: 2 per multiply-add, matrix products only.
+"""Analytic floating-point operations of a model: 2 per multiply-add, matrix products only.
 
 Norms, activations and softmax are left out, as in open_clip's docs/model_profile.csv and in most
 published MFU figures. Rematerialised blocks are not counted twice: that is utilisation of the
@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from flax import linen as nn
 
-from vlc_jax.models import layers, text, vit
+from vlc_jax.models import heads, layers, text, vit
 
 
 def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
@@ -46,14 +46,39 @@ def train_step(
     """FLOPs of one image with its `texts` texts in training: 3 x forward, 1 x for a tower in
     `frozen`.
 
-    frozen: any of "image", "text". The similarity matrix (6 x embed x batch per image and text) is
-    left out: below 1 % of the towers up to batches of tens of thousands.
+    frozen: any of "image", "text". The head is left out, see `head`, and so is the similarity
+    matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches of tens of
+    thousands.
     """
+    reads_all = [tokens or wanted.tokens != "none" for wanted in model.head.wanted]
     forward = {
-        "image": image_tower(model.image, tokens=tokens),
-        "text": texts * text_tower(model.text, tokens=tokens),
+        "image": image_tower(model.image, tokens=reads_all[0]),
+        "text": texts * text_tower(model.text, tokens=reads_all[1]),
     }
     return sum(count * (1 if name in frozen else 3) for name, count in forward.items())
+
+
+def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str] = ()) -> int:
+    """FLOPs of the head for one image with its `texts` texts in training, scored with `pairs` texts
+    (the batch, or its block); what the backward pass makes again is not counted twice.
+
+    frozen: as in `train_step`.
+    """
+    image, words = model.image, model.text
+    widths = [
+        tower.width if wanted.tokens in ("raw", "normed") else tower.projection or tower.width
+        for tower, wanted in zip((image, words), model.head.wanted, strict=True)
+    ]
+    work = heads.Work(
+        patches=image.grid**2 + (image.pooling == "cls"),
+        length=words.context_length,
+        image=widths[0],
+        text=widths[1],
+        texts=texts,
+        pairs=pairs,
+        is_fixed=("image" in frozen, "text" in frozen),
+    )
+    return model.head.flops(work)
 
 
 def _blocks(tower: layers.Tower, length: int, reads_one: bool) -> int:

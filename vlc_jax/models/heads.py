@@ -8,7 +8,7 @@ is_training: what differs between training and evaluation, such as dropout, whos
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,23 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from vlc_jax import types
+
+
+class Work(NamedTuple):
+    """What the operations of a head depend on, for one image of a batch.
+
+    patches, length: tokens of an image and of a text.   image, text: widths of the features taken.
+    texts: of the image itself, its caption among them.   pairs: texts that it is scored with.
+    is_fixed: whether no gradient goes into the image tower, and into the text tower.
+    """
+
+    patches: int
+    length: int
+    image: int
+    text: int
+    texts: int
+    pairs: int
+    is_fixed: tuple[bool, bool]
 
 
 class Head(nn.Module):
@@ -62,6 +79,12 @@ class Head(nn.Module):
         """In training: further fields of types.Outputs; row i of both arguments is a pair."""
         del image, text
         return {}
+
+    def flops(self, work: Work) -> int:
+        """Floating-point operations for one image of a training step, forward and backward, as
+        models/flops.py counts them; of the dot product none."""
+        del work
+        return 0
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -111,11 +134,14 @@ def dot_options(
 
 
 def in_chunks(
-    score: Callable[[Any], Float[Array, "part *axes"]], rows: Any, chunk: int
+    score: Callable[[Any], Float[Array, "part *axes"]],
+    rows: Any,
+    chunk: int,
+    is_remade: bool = True,
 ) -> Float[Array, "images *axes"]:
     """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
-    makes each part again. Rows are dealt out in turn: where they are split over devices, every
-    device has a share of a part.
+    makes each part again (is_remade). Rows are dealt out in turn: where they are split over
+    devices, every device has a share of a part.
     """
     count = len(jax.tree.leaves(rows)[0])
     parts = -(-count // chunk)
@@ -124,9 +150,26 @@ def in_chunks(
     padding = -count % parts
 
     def deal(x: Array) -> Array:
-        x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")  # no zeros: 0 / 0
+        if padding:  # by copies, no zeros: 0 / 0
+            x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
         return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
 
-    scores = jax.lax.map(jax.checkpoint(score), jax.tree.map(deal, rows))
+    body = jax.checkpoint(score) if is_remade else score
+    scores = jax.lax.map(body, jax.tree.map(deal, rows))
     scores = jnp.swapaxes(scores, 0, 1)
-    return scores.reshape(count + padding, *scores.shape[2:])[:count]
+    scores = scores.reshape(count + padding, *scores.shape[2:])
+    return scores[:count] if padding else scores
+
+
+def in_blocks(
+    score: Callable[[Any, Any], Float[Array, "part texts"]], image: Any, text: Any, chunk: int
+) -> Float[Array, "images texts"]:
+    """`score` of all images with all texts, rows of two trees of arrays, about `chunk` of each at a
+    time, as `in_chunks`."""
+    texts = len(jax.tree.leaves(text)[0])
+
+    def row(part: Any) -> Array:
+        return in_chunks(lambda other: score(part, other).T, text, chunk).T
+
+    # made again once, by the innermost that has parts
+    return in_chunks(row, image, chunk, is_remade=texts <= chunk)

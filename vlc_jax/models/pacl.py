@@ -7,6 +7,7 @@ embedded patches of an image, not scaled, and t the embedded text of unit length
     s_p = cos(e_p, t),   w_p = sigmoid(10 s_p),   v = sum_p w_p e_p,   score = cos(v, t).
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -52,6 +53,33 @@ class TextEmbedder(nn.Module):
         return layers.Dense(self.width, name="linear")(x)
 
 
+def embed_patches(
+    embedder: PatchEmbedder,
+    tokens: Float[Array, "images tokens width"],
+    chunk: int,
+    is_training: bool,
+    turn: Callable[[Array], Array],
+) -> Float[Array, "images patches embed"]:
+    """`embedder` of `turn(tokens)`, about `chunk` images at a time on each device, for memory: what
+    it makes on the way is many times what it gives."""
+    if embedder.is_initializing():
+        return embedder(turn(tokens), is_training=is_training)
+    variables, alone = embedder.variables, embedder.clone(parent=None)
+    key = embedder.make_rng("dropout") if is_training and embedder.dropout else None
+
+    def share(rows: tuple[Array, Array], whole: tuple) -> Array:
+        variables, key = whole
+
+        def part(rows: tuple[Array, Array]) -> Array:
+            x, index = rows
+            rngs = None if key is None else {"dropout": jax.random.fold_in(key, index[0])}
+            return alone.apply(variables, turn(x), is_training=is_training, rngs=rngs)
+
+        return heads.in_chunks(part, rows, chunk)
+
+    return types.on_each_device(share, (tokens, jnp.arange(len(tokens))), (variables, key))
+
+
 class PACL(heads.Head):
     """Patch embedder, text embedder, and a score that pools the patches by the text.
 
@@ -95,10 +123,14 @@ class PACL(heads.Head):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
-        tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
-        if self.rope != "none" and not self.rope_after:
-            tokens = self._turned(tokens)
-        patches = self.patch_embedder(tokens, is_training=is_training)
+
+        def turned(tokens: Array) -> Array:
+            tokens = tokens[:, 1:] if self.has_class_token else tokens
+            return tokens if self.rope == "none" or self.rope_after else self._turned(tokens)
+
+        patches = embed_patches(
+            self.patch_embedder, features.tokens, self.chunk, is_training, turned
+        )
         return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
 
     def text(
@@ -115,6 +147,15 @@ class PACL(heads.Head):
         weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
         pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
         return types.ImageFeatures(layers.unit_length(pooled))
+
+    def flops(self, work: heads.Work) -> int:
+        """Both embedders, and the pooling of the image by every text or by its own."""
+        patches, width = work.patches - self.has_class_token, self.width
+        embedders = patches * (2 * work.image + width) * width + work.texts * work.text * width
+        if self.pooling == "own_caption":
+            return 6 * (embedders + 2 * patches * width + work.pairs * width)
+        gram = 3 * patches**2 * width + 2 * work.pairs * patches**2  # see _quadratic
+        return 6 * (embedders + work.pairs * patches * width) + 2 * gram
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -142,10 +183,22 @@ class PACL(heads.Head):
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images patches texts"]:
         """w_p of every image for every text, or for its own."""
+        return self._weigh(patches, text)[0]
+
+    def _weigh(
+        self,
+        patches: Float[Array, "images patches embed"],
+        text: Float[Array, "images_or_1 texts embed"],
+    ) -> tuple[Array, Array]:
+        """w_p and e_p t of every image and every text, or its own; the products, which are most of
+        the work, are made once."""
+        products = _products(patches, text)
         if self.rope_after and self.rope != "none":
-            patches = self._turned(patches)
-        cosines = _products(layers.unit_length(patches), text)
-        return jax.nn.sigmoid(self.sharpness * cosines)
+            turned = self._turned(patches)
+            cosines = _products(turned, text) * _inverse_length(turned)
+        else:
+            cosines = products * _inverse_length(patches)
+        return jax.nn.sigmoid(self.sharpness * cosines), products
 
     def _turned(self, tokens: Float[Array, "images patches width"]) -> Array:
         return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
@@ -161,12 +214,41 @@ class PACL(heads.Head):
         """Scores without pooled vectors, images x texts x embed of them: with the Gram matrix G of
         an image's patches, v t = sum_p w_p e_p t and |v|^2 = w' G w.
         """
-        weights = self.weights(patches, text)
-        along = jnp.sum(weights * _products(patches, text), axis=1)
+        weights, products = self._weigh(patches, text)
+        along = jnp.sum(weights * products, axis=1)
         gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
-        spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
-        squared = jnp.sum(weights * spread, axis=1)
+        squared = _quadratic(gram, weights)
         return along * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
+
+
+@jax.custom_vjp
+def _quadratic(
+    gram: Float[Array, "images patches patches"], weights: Float[Array, "images patches texts"]
+) -> Float[Array, "images texts"]:
+    """w' G w for every text; G is symmetric, so that G w is also what the gradient needs."""
+    return _quadratic_forward(gram, weights)[0]
+
+
+def _quadratic_forward(gram: Array, weights: Array) -> tuple[Array, tuple[Array, Array]]:
+    spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
+    return jnp.sum(weights * spread, axis=1), (weights, spread)
+
+
+def _quadratic_backward(
+    saved: tuple[Array, Array], gradient: Float[Array, "images texts"]
+) -> tuple[Array, Array]:
+    weights, spread = saved
+    scaled = weights * gradient[:, None]
+    of_gram = jnp.einsum("ipt,iqt->ipq", scaled, weights, precision="highest")
+    return of_gram, 2 * spread * gradient[:, None]
+
+
+_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+
+
+def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "images patches 1"]:
+    """As `layers.unit_length` scales."""
+    return jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
 
 
 def _products(

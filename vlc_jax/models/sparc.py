@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from vlc_jax import types
 from vlc_jax.models import heads, layers, rope
-from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder
+from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder, embed_patches
 
 EPSILON = 1e-8  # in both divisions, as the authors have it
 
@@ -62,10 +62,16 @@ class SPARC(heads.Head):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: the embedded patches, not scaled; `pooled`: their mean, of unit length."""
-        tokens = features.tokens[:, 1:] if self.has_class_token else features.tokens
-        if self.rope != "none":
-            tokens = rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
-        patches = self.patch_embedder(tokens, is_training=is_training)
+
+        def turned(tokens: Array) -> Array:
+            tokens = tokens[:, 1:] if self.has_class_token else tokens
+            if self.rope == "none":
+                return tokens
+            return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
+
+        patches = embed_patches(
+            self.patch_embedder, features.tokens, self.chunk, is_training, turned
+        )
         return types.ImageFeatures(layers.unit_length(patches.mean(axis=1)), patches)
 
     def text(
@@ -82,6 +88,13 @@ class SPARC(heads.Head):
     ) -> dict[str, Float[Array, "texts length embed"]]:
         """The patches grouped for each token of the own caption."""
         return {"token_groups": jax.vmap(grouped)(image.tokens, text.tokens)}
+
+    def flops(self, work: heads.Work) -> int:
+        """Both embedders, the groups of the own caption, and the local and the global loss."""
+        patches, width = work.patches - self.has_class_token, self.width
+        embedders = patches * (2 * work.image + width) + work.texts * work.length * work.text
+        groups = work.length * (2 * patches + work.length)
+        return 6 * width * (embedders + groups + work.pairs)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
