@@ -11,7 +11,7 @@ import pytest
 from configs import default
 from vlc_jax import build, errors, models, sharding, train, types
 from vlc_jax.losses import infonce, pairs
-from vlc_jax.models import dcsm
+from vlc_jax.models import dcsm, map_network
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -152,8 +152,8 @@ def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
 
         return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
 
-    (of_x, of_kernel), y = value(dcsm.convolved)
-    (same_x, same_kernel), same = value(dcsm.shifted)
+    (of_x, of_kernel), y = value(map_network.convolved)
+    (same_x, same_kernel), same = value(map_network.shifted)
     np.testing.assert_allclose(same, y, atol=1e-5)
     np.testing.assert_allclose(same_x, of_x, atol=1e-5)
     np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)

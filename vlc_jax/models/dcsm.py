@@ -9,7 +9,6 @@ tokens among them (of SigLIP's: models/vit.py). Columns of functional words ("le
 instead a fixed vector of the word, one number per image token.
 """
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,12 +16,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers
+from vlc_jax.models import heads, layers, map_network
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
@@ -73,7 +71,7 @@ class DCSM(heads.Head):
             self.table = self.param("rows", _rows, (self.words, self._seen_patches))
         self.net = {
             name: self.param(name, init, shape)
-            for name, (init, shape) in _parameters(
+            for name, (init, shape) in map_network.parameters(
                 self.network, self.layout, self._seen_patches, self.length, self.hidden
             ).items()
         }
@@ -125,6 +123,17 @@ class DCSM(heads.Head):
         mean, square = moments(image.tokens, text.tokens, self._columns(text))
         return {"statistics": {"mean": mean, "square": square}}
 
+    def all_scores(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> dict[str, tuple[Array, Array]]:
+        """As the authors have it: captions and hard negatives are standardised together."""
+        scaling = self._scaling(image, [*texts.values()], is_training=True)
+        options = {"is_training": True, "scaling": scaling}
+        return {
+            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
+            for kind, text in texts.items()
+        }
+
     def flops(self, work: heads.Work) -> int:
         """The maps, the network on each of them, and the moments of all."""
         trained = 2 - sum(work.is_fixed)  # towers
@@ -137,7 +146,9 @@ class DCSM(heads.Head):
                 for count, is_fixed in zip(tokens, work.is_fixed, strict=True)
             )
         is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
-        shapes = _parameters(self.network, self.layout, patches, self.length, self.hidden)
+        shapes = map_network.parameters(
+            self.network, self.layout, patches, self.length, self.hidden
+        )
         for _, shape in shapes.values():
             if len(shape) > 1:
                 uses = cells if len(shape) == 4 else 1
@@ -146,17 +157,6 @@ class DCSM(heads.Head):
                 total += passes * 2 * work.pairs * uses * math.prod(shape)
                 is_first = False
         return total
-
-    def all_scores(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
-    ) -> dict[str, tuple[Array, Array]]:
-        """As the authors have it: captions and hard negatives are standardised together."""
-        scaling = self._scaling(image, [*texts.values()], is_training=True)
-        options = {"is_training": True, "scaling": scaling}
-        return {
-            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
-            for kind, text in texts.items()
-        }
 
     def score(
         self,
@@ -176,17 +176,17 @@ class DCSM(heads.Head):
             def part(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
                 (patches, row), (tokens, words, column) = images, texts
                 maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
-                maps += jnp.moveaxis(words, 0, 2)[:, :, None]
                 own = None
                 if key is not None:
                     own = jax.random.fold_in(jax.random.fold_in(key, row[0]), column[0])
-                return self._network(net, maps, scaling, own)
+                words = jnp.moveaxis(words, 0, 2)
+                return self._network(net, maps + words[:, :, None], scaling, own)
 
             return heads.in_blocks(part, images, texts, self.chunk)
 
         images = image.tokens, jnp.arange(len(image.tokens))
         texts = text.tokens, self._columns(text), jnp.arange(len(text.tokens))
-        whole = texts, scaling, self.net, self._key(is_training)
+        whole = (texts, scaling, self.net, self._key(is_training))
         return types.on_each_device(share, images, whole)
 
     def score_options(
@@ -239,10 +239,10 @@ class DCSM(heads.Head):
         if self.standardise == "running" and not is_training:
             return self._stored()
         found = [moments(image.tokens, text.tokens, self._columns(text)) for text in texts]
-        counts = [_cells(image.tokens, text.tokens) for text in texts]
-        count = sum(counts)
+        cells = [_cells(image.tokens, text.tokens) for text in texts]
+        count = sum(cells)
         mean, square = (
-            sum(each / count * value for each, value in zip(counts, values, strict=True))
+            sum(cell / count * value for cell, value in zip(cells, values, strict=True))
             for values in zip(*found, strict=True)
         )
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
@@ -267,18 +267,20 @@ class DCSM(heads.Head):
         x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
         keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
         if self.network == "cnn":
-            x, convolve = (_grid(x), convolved) if self.layout == "grid" else (x[None], shifted)
+            is_grid = self.layout == "grid"
+            x = map_network.grid(x) if is_grid else x[None]
+            convolve = map_network.convolved if is_grid else map_network.shifted
             for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
                 y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
                 x = jax.nn.relu(y)
-                x = _dropped(x, self.dropout, key_of, (len(x), 1, 1, x.shape[-1]))
+                x = map_network.dropped(x, self.dropout, key_of, (len(x), 1, 1, x.shape[-1]))
         x = x.reshape(-1, x.shape[-1]).T
         *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
         for name in inner:
             x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
-            x = _dropped(x, self.dropout, keys[2], x.shape)
+            x = map_network.dropped(x, self.dropout, keys[2], x.shape)
         x = x @ net[last] + net[f"{last}_bias"][None]
-        return _dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[2:])
+        return map_network.dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[2:])
 
 
 def inserted(
@@ -317,118 +319,5 @@ def _cells(image: Array, text: Array) -> float:
     return float(len(image) * len(text) * image.shape[1] * text.shape[1])
 
 
-def convolved(
-    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
-) -> Float[Array, "out height width maps"]:
-    """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
-    axes = ("CHWN", "OIHW", "CHWN")
-    return jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
-    )
-
-
-@jax.custom_vjp
-@jax.jit  # else, where it is not inside of one, its many operations are compiled one by one
-def shifted(
-    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
-) -> Float[Array, "out height width maps"]:
-    """`convolved` for few channels, as a sum over the nine shifts of each.
-
-    With 1 or 4 channels XLA's convolution on CPU (jax 0.10) takes 6 times as long.
-    """
-    height, width = x.shape[1:3]
-    # the barrier keeps XLA from padding again at every one of the shifts
-    padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-    y = jnp.zeros(())
-    for channel, row, column in np.ndindex(len(x), 3, 3):
-        part = padded[channel, row : row + height, column : column + width]
-        y += kernel[:, channel, row, column][:, None, None, None] * part[None]
-    return y
-
-
-def _shifted_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-    return shifted(x, kernel), (x, kernel)
-
-
-def _shifted_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    x, kernel = saved
-    of_x = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
-    of_kernel = jax.lax.platform_dependent(
-        x, gradient, cpu=_kernel_gradient_by_rows, default=_kernel_gradient
-    )
-    return of_x, of_kernel
-
-
-shifted.defvjp(_shifted_forward, _shifted_backward)
-
-
-def _kernel_gradient(
-    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
-) -> Float[Array, "out channels 3 3"]:
-    return jax.linear_transpose(
-        lambda kernel: convolved(x, kernel), jnp.zeros((len(gradient), len(x), 3, 3))
-    )(gradient)[0]
-
-
-def _kernel_gradient_by_rows(
-    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
-) -> Float[Array, "out channels 3 3"]:
-    """The same, a row of the map at a time, whose nine shifts stay in the cache."""
-    channels, height, width = x.shape[:3]
-    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-
-    def add(total: Array, row: Array) -> tuple[Array, None]:
-        rows = jax.lax.dynamic_slice_in_dim(padded, row, 3, axis=1)
-        shifts = [rows[c, i, j : j + width].ravel() for c, i, j in np.ndindex(channels, 3, 3)]
-        of_row = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
-        return total + jnp.einsum(
-            "om,sm->os", of_row.reshape(len(of_row), -1), jnp.stack(shifts), precision="highest"
-        ), None
-
-    total = jax.lax.scan(add, jnp.zeros((len(gradient), 9 * channels)), jnp.arange(height))[0]
-    return total.reshape(-1, channels, 3, 3)
-
-
-def _grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:
-    side = math.isqrt(len(maps))
-    return jnp.swapaxes(maps, 0, 1).reshape(maps.shape[1], side, side, -1)
-
-
-def _dropped(
-    x: Float[Array, "*axes"], rate: float, key: jax.Array | None, shape: tuple[int, ...]
-) -> Float[Array, "*axes"]:
-    """Dropout with one decision per entry of `shape`."""
-    if key is None:
-        return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, shape), x / (1 - rate), 0)
-
-
 def _rows(key: jax.Array, shape: tuple[int, int]) -> Float[Array, "words patches"]:
     return (layers.unit_length(jax.random.normal(key, shape)) + 1) / 3
-
-
-def _parameters(
-    network: str, layout: str, patches: int, length: int, hidden: int
-) -> dict[str, tuple[nn.initializers.Initializer, tuple[int, ...]]]:
-    """Name -> initialiser (torch's defaults) and shape, in the order of use."""
-    cells, shapes = patches * length, {}
-    if network == "cnn":
-        inputs, channels = (1, hidden // 32) if layout == "flat" else (length, hidden // 4)
-        shapes |= {"conv_0": (channels, inputs, 3, 3), "conv_1": (channels, channels, 3, 3)}
-        flat = channels * (cells if layout == "flat" else patches)
-        widths = (flat, hidden, 1)
-    else:
-        widths = (cells, hidden // 2, hidden // 4, 1)
-    shapes |= {f"dense_{i}": pair for i, pair in enumerate(itertools.pairwise(widths))}
-    found = {}
-    for name, shape in shapes.items():
-        is_conv = len(shape) == 4
-        init = _uniform(math.prod(shape[1:]) if is_conv else shape[0])
-        found[name] = (init, shape)
-        found[f"{name}_bias"] = (init, (shape[0] if is_conv else shape[1],))
-    return found
-
-
-def _uniform(fan_in: int) -> nn.initializers.Initializer:
-    bound = fan_in**-0.5
-    return lambda key, shape: jax.random.uniform(key, shape, minval=-bound, maxval=bound)

@@ -60,19 +60,24 @@ def embed_patches(
     is_training: bool,
     turn: Callable[[Array], Array],
 ) -> Float[Array, "images patches embed"]:
-    """`embedder` of `turn(tokens)`, about `chunk` images at a time, for memory: what it makes on
-    the way is many times what it gives."""
+    """`embedder` of `turn(tokens)`, about `chunk` images at a time on each device, for memory: what
+    it makes on the way is many times what it gives."""
     if embedder.is_initializing():
         return embedder(turn(tokens), is_training=is_training)
     variables, alone = embedder.variables, embedder.clone(parent=None)
     key = embedder.make_rng("dropout") if is_training and embedder.dropout else None
 
-    def part(rows: tuple[Array, Array]) -> Array:
-        x, index = rows
-        rngs = None if key is None else {"dropout": jax.random.fold_in(key, index[0])}
-        return alone.apply(variables, turn(x), is_training=is_training, rngs=rngs)
+    def share(rows: tuple[Array, Array], whole: tuple) -> Array:
+        variables, key = whole
 
-    return heads.in_chunks(part, (tokens, jnp.arange(len(tokens))), chunk)
+        def part(rows: tuple[Array, Array]) -> Array:
+            x, index = rows
+            rngs = None if key is None else {"dropout": jax.random.fold_in(key, index[0])}
+            return alone.apply(variables, turn(x), is_training=is_training, rngs=rngs)
+
+        return heads.in_chunks(part, rows, chunk)
+
+    return types.on_each_device(share, (tokens, jnp.arange(len(tokens))), (variables, key))
 
 
 class PACL(heads.Head):

@@ -1,0 +1,123 @@
+"""What DCSM's network is made of: layers of maps, one map at each place of the last axis."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+
+def convolved(
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
+    """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
+    axes = ("CHWN", "OIHW", "CHWN")
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
+    )
+
+
+@jax.custom_vjp
+@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+def shifted(
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
+    """`convolved` for few channels, as a sum over the nine shifts of each.
+
+    With 1 or 4 channels XLA's convolution on CPU (jax 0.10) takes 6 times as long.
+    """
+    height, width = x.shape[1:3]
+    # the barrier keeps XLA from padding again at every one of the shifts
+    padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    y = jnp.zeros(())
+    for channel, row, column in np.ndindex(len(x), 3, 3):
+        part = padded[channel, row : row + height, column : column + width]
+        y += kernel[:, channel, row, column][:, None, None, None] * part[None]
+    return y
+
+
+def _shifted_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return shifted(x, kernel), (x, kernel)
+
+
+def _shifted_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, kernel = saved
+    of_x = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
+    of_kernel = jax.lax.platform_dependent(
+        x, gradient, cpu=_kernel_gradient_by_rows, default=_kernel_gradient
+    )
+    return of_x, of_kernel
+
+
+shifted.defvjp(_shifted_forward, _shifted_backward)
+
+
+def _kernel_gradient(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    return jax.linear_transpose(
+        lambda kernel: convolved(x, kernel), jnp.zeros((len(gradient), len(x), 3, 3))
+    )(gradient)[0]
+
+
+def _kernel_gradient_by_rows(
+    x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
+) -> Float[Array, "out channels 3 3"]:
+    """The same, a row of the map at a time, whose nine shifts stay in the cache."""
+    channels, height, width = x.shape[:3]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+    def add(total: Array, row: Array) -> tuple[Array, None]:
+        rows = jax.lax.dynamic_slice_in_dim(padded, row, 3, axis=1)
+        shifts = [rows[c, i, j : j + width].ravel() for c, i, j in np.ndindex(channels, 3, 3)]
+        of_row = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
+        return total + jnp.einsum(
+            "om,sm->os", of_row.reshape(len(of_row), -1), jnp.stack(shifts), precision="highest"
+        ), None
+
+    total = jax.lax.scan(add, jnp.zeros((len(gradient), 9 * channels)), jnp.arange(height))[0]
+    return total.reshape(-1, channels, 3, 3)
+
+
+def grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:
+    side = math.isqrt(len(maps))
+    return jnp.swapaxes(maps, 0, 1).reshape(maps.shape[1], side, side, -1)
+
+
+def dropped(
+    x: Float[Array, "*axes"], rate: float, key: jax.Array | None, shape: tuple[int, ...]
+) -> Float[Array, "*axes"]:
+    """Dropout with one decision per entry of `shape`."""
+    if key is None:
+        return x
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, shape), x / (1 - rate), 0)
+
+
+def parameters(
+    network: str, layout: str, patches: int, length: int, hidden: int
+) -> dict[str, tuple[nn.initializers.Initializer, tuple[int, ...]]]:
+    """Name -> initialiser (torch's defaults) and shape, in the order of use."""
+    cells, shapes = patches * length, {}
+    if network == "cnn":
+        inputs, channels = (1, hidden // 32) if layout == "flat" else (length, hidden // 4)
+        shapes |= {"conv_0": (channels, inputs, 3, 3), "conv_1": (channels, channels, 3, 3)}
+        flat = channels * (cells if layout == "flat" else patches)
+        widths = (flat, hidden, 1)
+    else:
+        widths = (cells, hidden // 2, hidden // 4, 1)
+    shapes |= {f"dense_{i}": pair for i, pair in enumerate(itertools.pairwise(widths))}
+    found = {}
+    for name, shape in shapes.items():
+        is_conv = len(shape) == 4
+        init = _uniform(math.prod(shape[1:]) if is_conv else shape[0])
+        found[name] = (init, shape)
+        found[f"{name}_bias"] = (init, (shape[0] if is_conv else shape[1],))
+    return found
+
+
+def _uniform(fan_in: int) -> nn.initializers.Initializer:
+    bound = fan_in**-0.5
+    return lambda key, shape: jax.random.uniform(key, shape, minval=-bound, maxval=bound)
