@@ -75,12 +75,7 @@ def write(
     Raises ValueError for a path that exists, a file of other texts beside it, or a path that cannot
     hold `dtype`, DataError for vectors that are not finite or not one per text.
     """
-    path = vectors.checked_path(path)
-    if path.exists():
-        raise ValueError(f"{path} exists already; name a new file")
-    if dtype not in vectors.DTYPES:
-        raise ValueError(f"dtype is one of {', '.join(vectors.DTYPES)}; got {dtype!r}")
-    vectors.header(path, 1, 1, dtype)  # or refuses, before anything is computed
+    path = new_file(path, dtype)
     texts = list(dict.fromkeys(text for text in texts if text))
     if not texts:
         raise DataError("there are no texts to embed")
@@ -109,6 +104,17 @@ def write(
     partial.replace(path)
     request.unlink()
     return layout
+
+
+def new_file(path: str | Path, dtype: str) -> Path:
+    """Raises ValueError for a path that exists, or cannot hold vectors of `dtype`."""
+    path = vectors.checked_path(path)
+    if path.exists():
+        raise ValueError(f"{path} exists already; name a new file")
+    if dtype not in vectors.DTYPES:
+        raise ValueError(f"dtype is one of {', '.join(vectors.DTYPES)}; got {dtype!r}")
+    vectors.header(path, 1, 1, dtype)  # or refuses
+    return path
 
 
 def _begin(

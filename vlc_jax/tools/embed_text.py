@@ -105,10 +105,12 @@ def store() -> str:
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with build.usage_errors():
-        out = vectors.checked_path(FLAGS.out)
+        out = embed.new_file(FLAGS.out, FLAGS.dtype)
+        if FLAGS.model:
+            encoder = embed.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
+        else:
+            encoder = RunEncoder(Path(FLAGS.run))
         texts = texts_of(main.config()) if has_config else vectors.read_texts(Path(FLAGS.texts))
-        encoder = embed.SentenceEncoder(FLAGS.model, FLAGS.batch_size) if FLAGS.model else None
-        encoder = encoder or RunEncoder(Path(FLAGS.run))
         with progress.bar("embedding", len(texts)) as advance:
             layout = embed.write(
                 *(out, texts, encoder),
