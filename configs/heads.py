@@ -51,6 +51,7 @@ PACL = PATCHES | {
     "connector": "none",
 }
 TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
+PAIRS = 8  # of a block of DCSM, without their opposites
 # Functional words of DCSM, its authors' eleven.
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
@@ -124,8 +125,8 @@ def _contrast(config: ConfigDict, args: SimpleNamespace, weight: float) -> None:
         families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
 
 
-def dcsm(config: ConfigDict, args: SimpleNamespace, pairs: int = 8, **head: Any) -> None:
-    """DCSM on blocks of so many pairs and their opposites, pictures with captions or captions
+def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
+    """DCSM on blocks of 8 pairs and their opposites, pictures with captions or captions
     alone; what its authors' code does (mode=authors), or not.
     """
     is_authors = args.mode == "authors"
@@ -136,7 +137,7 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, pairs: int = 8, **head: Any)
     use(config, args, "dcsm", 1.0, words=len(WORDS), **mode | head)
     has_image = args.opposite == "image"
     config.blocks = args.blocks
-    config.batch_size = pairs * (1 + has_image) * args.blocks
+    config.batch_size = PAIRS * (1 + has_image) * args.blocks
     # rows + columns, where the loss is their mean
     loss = "infonce" if has_image else "negclip"
     config.losses = ConfigDict({loss: default.loss(weight=2.0)})
