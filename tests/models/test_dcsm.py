@@ -157,7 +157,7 @@ def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
     np.testing.assert_allclose(same, y, atol=1e-5)
     np.testing.assert_allclose(same_x, of_x, atol=1e-5)
     np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)
-    elsewhere = dcsm._kernel_gradient(x, weights)  # what other devices compute
+    elsewhere = map_network._kernel_gradient(x, weights)  # what other devices compute
     np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
 
 
