@@ -50,6 +50,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m input_pipeline.text.llm_positives": ("--dry-run",),
     "python benchmarks/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python benchmarks/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
+    "python benchmarks/heads.py": ("--batches", "4", "--rounds=1"),
     "python benchmarks/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
 }
 
