@@ -3,8 +3,8 @@
 Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
 stays as it is). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
 tower), qk_1d or qk_2d (inside it, which must then be unlocked); temperature=fixed|learned (.1 at
-the start); negatives=none|leftright. Of PACL alone: pooling=pairwise|own_caption, in training;
-eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
+the start); negatives=none|leftright. Of PACL alone: pooling=pairwise|own_caption|uniform, in
+training; eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
 connector=none|linear|mlp2x_gelu|llm2clip (vlc_jax/models/vectors.py).
 
 On the scenes the towers are those of a CLIP with mean pooling, which trains its patch tokens:
@@ -33,7 +33,7 @@ CHOICES = {  # of arguments
     "rope": ROPES,
     "temperature": ("fixed", "learned"),
     "negatives": ("none", "leftright"),
-    "pooling": ("pairwise", "own_caption"),
+    "pooling": ("pairwise", "own_caption", "uniform"),
     "eval_pooling": ("sigmoid", "uniform"),
     "text_tokens": ("real", "all"),
     "scoring": ("local", "global"),

@@ -37,6 +37,7 @@ CHANCE = "50.0 25.0"
 SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 SIGLIP = "family=siglip"
 OWN = "pooling=own_caption"
+UNIFORM = "pooling=uniform,eval_pooling=uniform"
 VECTORS = "text_encoder={vectors}"
 QK = "image_tower=unlocked"
 
@@ -85,7 +86,7 @@ ROWS = (
         ("50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"),
     ),
     # ours
-    Row("pacl_uniform", "PACL, patches weighed alike", "pacl", f"{OWN},eval_pooling=uniform"),
+    Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
     Row("pacl_feature_2d", "PACL + RoPE by row and column", "pacl", f"{OWN},rope=feature_2d"),
     Row("pacl_unlocked", "PACL, image tower trained", "pacl", f"{OWN},{QK}"),

@@ -373,7 +373,7 @@ def test_dcsm_in_the_mode_of_its_authors():
     [
         ("dcsm", "mode=x", "mode is one of clean, authors; got 'x'"),
         ("dcsm", "opposite=none", "opposite is one of image, text"),
-        ("pacl", "pooling=mean", "pooling is one of pairwise, own_caption"),
+        ("pacl", "pooling=mean", "pooling is one of pairwise, own_caption, uniform"),
         ("pacl", "rope=qk_2d", "inside the image tower.*image_tower=unlocked"),
         ("sparc", "rope=3d", "rope is one of none, feature_1d"),
         ("leftright", "negatives=x", "negatives is leftright or none"),

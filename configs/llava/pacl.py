@@ -20,7 +20,7 @@ Adam, rate, epochs, batch, temperature, squashed pixels with jitter and ImageNet
 captions are those of the code (lst627/CLIP-Embeds): of a conversation one answer is drawn at each
 reading, and half of the captions become a noun phrase in a template. The committed code weighs all
 patches alike but in a few of its classes, which pool by the own caption; which of them trained the
-table is not said: judge with eval_pooling=uniform as well.
+table is not said: pooling=uniform,eval_pooling=uniform is the other.
 
 Arguments: weights (OpenAI's ViT-L/14 at 336 pixels; a folder that names other statistics is refused
 unless image_norm=clip); tokenizer; path (LCS-558K's and mix-665K's JSON files, joined by "+", a

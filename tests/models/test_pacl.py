@@ -183,6 +183,20 @@ def test_uniform_pooling_knows_no_text_and_is_of_evaluation_only(features):
     )
 
 
+def test_uniform_pooling_in_training_knows_no_text(features):
+    head = make(pooling="uniform")
+    variables = init(head, features)
+    patches, texts = embedded(head, variables, features)
+    expected = [[pooled(image, text, lambda s: 1) @ text for text in texts] for image in patches]
+
+    def train(head, image, text):
+        image, text = head.image(image), head.text(text)
+        return head.score(head.of_pairs(image, text), text, is_training=True)
+
+    found = head.apply(variables, *features, method=train)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("rope", ["none", "feature_1d", "feature_2d"])
 @pytest.mark.parametrize("eval_pooling", ["uniform", "sigmoid"])
 def test_only_turned_patches_know_their_place(features, rope, eval_pooling):

@@ -86,8 +86,9 @@ class PACL(heads.Head):
     width: of the shared embedding; the authors' is that of the towers' (768 for L/14).
     pooling: in training. own_caption: every image is pooled by its own caption, and so compared
       with all texts (as the authors train; the image then knows its caption, and no negative ever
-      weighs a patch); pairwise: by each text it is compared with, exactly the formula above.
-    eval_pooling: sigmoid (the formula) | uniform (all weights 1: the authors' published code).
+      weighs a patch); pairwise: by each text it is compared with, exactly the formula above;
+      uniform: all weights 1, the authors' published code.
+    eval_pooling: sigmoid (the formula) | uniform (as that code).
     stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
     has_class_token: whether the tower's first token is one; it is left out.
     rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
@@ -99,7 +100,7 @@ class PACL(heads.Head):
     """
 
     width: int
-    pooling: Literal["own_caption", "pairwise"] = "pairwise"
+    pooling: Literal["own_caption", "pairwise", "uniform"] = "pairwise"
     eval_pooling: Literal["sigmoid", "uniform"] = "sigmoid"
     stage: Literal["normed", "raw"] = "normed"
     has_class_token: bool = True
@@ -145,6 +146,8 @@ class PACL(heads.Head):
         """The images pooled by their own captions, where that is how they are trained."""
         if self.pooling == "pairwise":
             return image
+        if self.pooling == "uniform":
+            return types.ImageFeatures(image.pooled)
         weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
         pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
         return types.ImageFeatures(layers.unit_length(pooled))
@@ -153,7 +156,7 @@ class PACL(heads.Head):
         """Both embedders, and the pooling of the image by every text or by its own."""
         patches, width = work.patches - self.has_class_token, self.width
         embedders = patches * (2 * work.image + width) * width + work.texts * work.text * width
-        if self.pooling == "own_caption":
+        if self.pooling != "pairwise":
             return 6 * (embedders + 2 * patches * width + work.pairs * width)
         pairs = work.pairs * patches * width
         if work.pairs <= patches:
