@@ -9,6 +9,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests import helpers
+from vlc_jax import errors
+from vlc_jax.tools import export
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +78,11 @@ def test_only_the_head_is_saved_and_its_steps_are_counted(live):
     params = state["params"] if isinstance(state, dict) else state.params
     assert set(params) == {"head", "logit_scale"}
     assert params["head"]["steps"] == 4
+
+
+def test_a_head_is_not_exported_as_if_it_were_clips(live, tmp_path):
+    with pytest.raises(errors.UsageError, match="scores with the head dcsm, which no format of hf"):
+        export.export(live, "hf", tmp_path / "out")
 
 
 def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):

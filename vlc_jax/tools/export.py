@@ -98,6 +98,11 @@ def export(
         raise UsageError(
             f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
         )
+    if task.model.has_head:
+        raise UsageError(
+            f"{workdir} scores with the head {config.model.name}, which no format of {target} has; "
+            "it is used from its workdir"
+        )
     found = pretrained.newest(config, task, workdir)
     is_siglip = task.model.image.pooling == "map"
     is_eva02 = task.model.image.activation == "swiglu"
