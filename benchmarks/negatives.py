@@ -26,7 +26,7 @@ from ml_collections import ConfigDict  # noqa: E402
 from configs import default  # noqa: E402
 from input_pipeline.sources.scenes import ScenesSource  # noqa: E402
 from input_pipeline.text import contrasts  # noqa: E402
-from vlc_jax import build, models, sharding, train  # noqa: E402
+from vlc_jax import build, models, sharding, train_step  # noqa: E402
 
 STEPS = {  # what is timed -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),
@@ -70,7 +70,7 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
             batch[f"{kind}_text"] = texts(args.batch, count)
             batch[f"{kind}_mask"] = np.ones((args.batch, count), bool)
     batch = sharding.put_batch(mesh, batch)
-    compiled = train.compile_step(config, task, config.steps, state, {}, batch)
+    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
 
     def step() -> float:
         nonlocal state

@@ -144,7 +144,7 @@ def build_jax(
     import numpy as np
 
     from configs import default
-    from vlc_jax import build, models, sharding, train
+    from vlc_jax import build, models, sharding, train_step
     from vlc_jax.models import flops
 
     sharding.connect(None, None, None)  # as vlc_jax.main does
@@ -166,7 +166,7 @@ def build_jax(
     }
     batch = sharding.put_batch(mesh, batch)
     start = time.perf_counter()
-    compiled = train.compile_step(config, task, config.steps, state, {}, batch)
+    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
     seconds = time.perf_counter() - start
 
     def step() -> None:

@@ -38,6 +38,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.pretrained": ("vlc_jax", "input_pipeline"),
     "vlc_jax.specification": ("vlc_jax", "input_pipeline"),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.train_step": ("vlc_jax",),
     "vlc_jax.maps": ("vlc_jax", "input_pipeline"),
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from configs import default
-from vlc_jax import build, losses, models, sharding, train
+from vlc_jax import build, losses, models, sharding, train_step
 from vlc_jax.models import flops
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def stepped(start, rules, **weights):
         config.losses.update({name: default.loss(weight) for name, weight in weights.items()})
     tx = build.transformation(config, params, 10)
     state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
-    step = jax.jit(train.make_step(config, task, steps=10)).lower(state, {}, batch).compile()
+    step = jax.jit(train_step.make_step(config, task, steps=10)).lower(state, {}, batch).compile()
     return *step(state, {}, batch), step.cost_analysis()["flops"]
 
 
@@ -60,11 +60,11 @@ def test_the_loss_of_blocks_is_the_mean_of_theirs(start):
     config = configured(())
     with config.unlocked():
         config.blocks, config.input.hard_images = 2, 1
-    parts = train.split_blocks(batch, 2, 2)
+    parts = train_step.split_blocks(batch, 2, 2)
     np.testing.assert_array_equal(parts["text"][0], batch["text"][jnp.array([0, 1, 4, 5])])
     tx = build.transformation(config, params, 10)
     state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
-    after, metrics = jax.jit(train.make_step(config, task, steps=10))(state, {}, batch)
+    after, metrics = jax.jit(train_step.make_step(config, task, steps=10))(state, {}, batch)
 
     def loss(params):
         values = []

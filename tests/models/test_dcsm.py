@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from configs import default
-from vlc_jax import build, errors, models, sharding, train, types
+from vlc_jax import build, errors, models, sharding, train_step, types
 from vlc_jax.losses import infonce, pairs
 from vlc_jax.models import dcsm, map_network
 
@@ -248,7 +248,7 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     state = build.State(
         jnp.zeros((), jnp.int32), params, build.transformation(config, params, 9).init(params)
     )
-    _, metrics = jax.jit(train.make_step(config, task, steps=9))(state, {}, batch)
+    _, metrics = jax.jit(train_step.make_step(config, task, steps=9))(state, {}, batch)
 
     value, gradients = 0.0, []
     for block in range(blocks):

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import NamedSharding
 
 from configs import default
-from vlc_jax import build, models, sharding, train, types
+from vlc_jax import build, models, sharding, train_step, types
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {
@@ -123,7 +123,7 @@ def test_a_temperature_is_learned_unless_its_rate_is_0(features):
         config.batch_size, config.optimizer.warmup_steps = PAIRS, 1
         config.optimizer.multipliers = rules
         tx = build.transformation(config, params, 9)
-        step = jax.jit(train.make_step(config, task, steps=9))
+        step = jax.jit(train_step.make_step(config, task, steps=9))
         state = build.State(jnp.zeros((), jnp.int32), params, tx.init(params))
         for _ in range(2):  # the rate of the first step is 0
             state = step(state, {}, batch)[0]

@@ -7,7 +7,7 @@ import pytest
 
 from configs import default
 from tests.parity.test_towers import HF, TINY
-from vlc_jax import build, models, pretrained, sharding, train, weights
+from vlc_jax import build, models, pretrained, sharding, train_step, weights
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
     state = build.State(
         jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
     )
-    step = jax.jit(train.make_step(config, task, steps=10))
+    step = jax.jit(train_step.make_step(config, task, steps=10))
     every = {"mask": np.ones(8, bool), "stop": np.zeros(8, bool)}
     with np.load(tmp_path / "batches.npz") as saved:
         batches = dict(saved)
