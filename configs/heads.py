@@ -13,7 +13,7 @@ Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from
 knows what is left of what); tower_pooling=mean|cls; world and split as those of
 configs/scenes/clip.py. Every second row of a batch is the picture before with two objects or two
 colours exchanged, or one object replaced by the one that its caption denies (of PACL and SPARC:
-hard_images=0 leaves these out).
+hard_images=0 leaves these out); pairs=N of them.
 """
 
 from types import SimpleNamespace
@@ -164,7 +164,7 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
 
 def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config on the scenes: those above, and its own."""
-    common = finetuning.ARGUMENTS | {"tower_pooling": "mean"}
+    common = finetuning.ARGUMENTS | {"tower_pooling": "mean", "pairs": 256_000}
     args = check(arguments.parse(argument, **common | defaults))
     if getattr(args, "negatives", "none") == "leftright" and args.hard_images:
         raise ValueError(
@@ -181,6 +181,7 @@ def on_scenes(args: SimpleNamespace) -> ConfigDict:
         config.optimizer.weight_decay = 0.0
         if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
             hard_images.use(config, relation=0.4, attribute=0.3, negation=0.3)
+            config.input.scenes.count = args.pairs
         if getattr(args, "negatives", "none") == "leftright":
             config.input.scenes.caption_options.place = 0.5  # of captions that may say where
     return config

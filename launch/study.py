@@ -27,16 +27,27 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from launch import study_page  # noqa: E402
 
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
+PAIRS = "pairs=24000"  # of pictures whose features are stored
 HEADS = {  # config -> run -> arguments of the config
-    "dcsm": {"dcsm": "", "dcsm_grid": "layout=grid", "dcsm_authors": "mode=authors"},
-    "pacl": {
-        "pacl": "",
-        **{f"pacl_{rope}": f"rope={rope}" for rope in ("feature_1d", "feature_2d")},
+    "dcsm": {
+        "dcsm": "steps=4000",
+        "dcsm_grid": "layout=grid,steps=4000",
+        "dcsm_authors": "mode=authors,steps=4000",
     },
-    "sparc": {"sparc": ""},
+    "pacl": {
+        "pacl": "steps=1000",
+        "pacl_feature_1d": "rope=feature_1d,steps=1000",
+        "pacl_feature_2d": "rope=feature_2d,steps=1000",
+    },
+    "sparc": {"sparc": "steps=1000"},
+}
+UNLOCKED = {  # run -> further arguments of PACL
+    "pacl_unlocked": ",steps=500",
+    "pacl_qk_1d": ",rope=qk_1d,steps=500",
+    "pacl_qk_2d": ",rope=qk_2d,steps=500",
 }
 ASKED = "asked.json"  # in the folder of a run
-STORED = "features"  # below the folder of a run that stores them
+FEATURES, VECTORS = "features", "vectors.npy"  # below the folder of a run that stores them
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -49,8 +60,8 @@ class Run(NamedTuple):
     """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run that it
     starts from, its seed.
 
-    features: the run whose stored features it trains on.   tool: train | features (which stores
-    those of `base`).
+    features: the run whose stored features it trains on.   vectors: the run whose vectors of texts.
+    tool: train | features | vectors, which store those of `base`.
     """
 
     name: str
@@ -58,12 +69,13 @@ class Run(NamedTuple):
     base: str = ""
     seed: int = 0
     features: str = ""
+    vectors: str = ""
     tool: str = "train"
 
     @property
     def needed(self) -> list[str]:
         """Names of the runs that must be done before it."""
-        return [name for name in (self.base, self.features) if name]
+        return [name for name in (self.base, self.features, self.vectors) if name]
 
 
 def runs(part: str) -> list[Run]:
@@ -105,7 +117,8 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
 
 def _heads() -> list[Run]:
     """Towers with mean pooling, which trains their patch tokens; what heads take of them, stored;
-    heads trained on that. RoPE inside the image tower needs that tower trained, too.
+    heads trained on that. RoPE inside the image tower needs that tower trained, too. Vectors of
+    texts are those of the model that knows relations.
     """
     found = [
         Run("clip_mean", "clip:pooling=mean"),
@@ -115,10 +128,17 @@ def _heads() -> list[Run]:
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         for head, variants in HEADS.items():
             stored = f"features_{head}{suffix}"
-            found.append(Run(stored, head, base, tool="features"))
+            found.append(Run(stored, f"{head}:{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
-                config = f"{head}:{arguments}" if arguments else head
+                config = f"{head}:{arguments}"
                 found.append(Run(f"{name}{suffix}", config, base, features=stored))
+        for name, arguments in UNLOCKED.items():
+            found.append(Run(f"{name}{suffix}", f"pacl:image_tower=unlocked{arguments}", base))
+    found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        for head in ("clip", "pacl"):
+            config = f"text_vectors:connector=mlp2x_gelu,head={head},steps=1000"
+            found.append(Run(f"text_vectors_{head}{suffix}", config, base, vectors="vectors"))
     return found
 
 
@@ -130,6 +150,7 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
             name=f"{run.name}-{seed}",
             base=run.base and f"{run.base}-{seed}",
             features=run.features and f"{run.features}-{seed}",
+            vectors=run.vectors and f"{run.vectors}-{seed}",
             seed=seed,
         )
         for run in chosen.values()
@@ -143,15 +164,20 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if "/" not in name:
         name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
     flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
-    flags += [f"--config.init_from={out / run.base}"] if run.base else []
-    if run.tool == "features":
-        tool = ["vlc_jax.tools.cache_features", "--out", str(out / run.name / STORED)]
+    base, folder = str(out / run.base), out / run.name
+    if run.tool == "vectors":
+        made = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
     else:
-        tool = ["vlc_jax.main", "--workdir", str(out / run.name)]
+        flags += [f"--config.init_from={base}"] if run.base else []
+        made = ["vlc_jax.main", "--workdir", str(folder)]
+    if run.tool == "features":
+        made = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
     if run.features:
         flags += ["--config.input.source=features"]
-        flags += [f"--config.input.features.path={out / run.features / STORED}"]
-    return [sys.executable, "-m", *tool, *flags, *more]
+        flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
+    if run.vectors:
+        flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
+    return [sys.executable, "-m", *made, *flags, *more]
 
 
 def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
@@ -180,6 +206,7 @@ def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
         "flags": list(more),
         "id": uuid.uuid4().hex,
         **({"id of the features": _id(run.features, out)} if run.features else {}),
+        **({"id of the vectors": _id(run.vectors, out)} if run.vectors else {}),
     }
 
 

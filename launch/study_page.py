@@ -35,9 +35,18 @@ LABELS = {
     "pacl": "PACL",
     "pacl_feature_1d": "PACL + RoPE",
     "pacl_feature_2d": "PACL + RoPE by row and column",
+    "pacl_unlocked": "PACL, image tower trained",
+    "pacl_qk_1d": "PACL + RoPE inside the tower, trained",
+    "pacl_qk_2d": "PACL + RoPE inside the tower by row and column, trained",
     "sparc": "SPARC",
+    "text_vectors_clip": "text vectors, cosine",
+    "text_vectors_pacl": "text vectors, PACL",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
+HEADS_SHOWN = (
+    *("dcsm", "dcsm_grid", "dcsm_authors", "sparc", "text_vectors_clip", "text_vectors_pacl"),
+    *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
+)
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
@@ -179,6 +188,7 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
         scores=lambda runs, benchmark: scores(results, runs, benchmark),
         bag_of_words=BAG_OF_WORDS,
         heads=HEADS,
+        heads_of=lambda suffix: [f"{name}{suffix}" for name in HEADS_SHOWN],
         triplet=triplet_columns,
         sweep=SWEEP,
         seeds=seeds,

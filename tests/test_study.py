@@ -14,12 +14,12 @@ from tests import helpers
 
 
 def test_every_run_comes_after_the_one_it_starts_from():
-    plan = study.plan("abc", (0, 1, 2))
+    plan = study.plan("abcd", (0, 1, 2))
     names = [run.name for run in plan]
     assert len(set(names)) == len(names)
-    assert all(names.index(run.base) < names.index(run.name) for run in plan if run.base)
-    assert all(run.name.endswith(f"-{run.seed}") for run in plan)
-    assert all(run.base.endswith(f"-{run.seed}") for run in plan if run.base)
+    for run in plan:
+        assert all(names.index(name) < names.index(run.name) for name in run.needed)
+        assert all(name.endswith(f"-{run.seed}") for name in (run.name, *run.needed))
 
 
 def test_parts_hold_what_the_papers_compare():
@@ -106,6 +106,29 @@ def test_wrong_parts_and_flags_are_refused():
         )
         assert done.returncode == 2
         assert wrong[0] in done.stderr or wrong[1] in done.stderr
+
+
+def test_every_head_has_its_rows_in_the_page():
+    names = {run.name for run in study.runs("d") if run.tool == "train"}
+    shown = {f"{name}{suffix}" for name in study_page.HEADS_SHOWN for suffix in ("", "_relations")}
+    assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
+    assert all(study_page.label(name) != name for name in names - {"hard_images_mean"})
+
+
+@pytest.mark.slow
+def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
+    small = (
+        *("--config.steps=2", "--config.batch_size=16", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=16", "--config.input.preview=4", "--config.log_every=1"),
+        *("--config.eval.batch_size=16", "--config.eval.examples=1"),
+        "--config.evals={'scenes_attribute_swap': {'split': 'test', 'count': 16}}",
+    )
+    runs = {run.name: run for run in study.plan("d", (0,))}
+    wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors_clip")
+    todo = [runs[f"{name}-0"] for name in wanted]
+    todo[3] = todo[3]._replace(base="clip_mean-0")
+    assert study.Study(todo, tmp_path, 1, small).run() == []
+    assert all((tmp_path / run.name / "DONE").exists() for run in todo)
 
 
 @pytest.mark.slow
