@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = {
@@ -167,7 +168,7 @@ def build_jax(
     from vlc_jax.models import dcsm, flops, pacl
 
     class NaiveDCSM(dcsm.DCSM):
-        def score(self, image, text, *, is_training: bool = False) -> Array:
+        def score(self, image, text, *, is_training: bool = False, scaling: Any = None) -> Array:
             maps = jnp.einsum("npd,mtd->nmpt", image.tokens, text.tokens, precision="highest")
             x = maps + self._columns(text)[None]
             x = ((x - x.mean()) / x.std(ddof=1)).reshape(-1, 1, *maps.shape[2:])

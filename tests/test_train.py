@@ -95,6 +95,7 @@ def test_flops_count_the_head_on_stored_features_and_what_it_is_scored_with():
     towers_and_head = build.flops_per_example(config, model)
     with config.unlocked():
         config.input.source, config.blocks = "features", 2
+        config.frozen = ("image", "text")
     fixed = {"frozen": ("image", "text")}
     assert build.flops_per_example(config, model) == flops.head(model, pairs=4, **fixed)
     assert 0 < build.flops_per_example(config, model) < towers_and_head
