@@ -8,8 +8,12 @@
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP where
 things are. --miniature runs the rows on the embedded scenes, from CLIP or from the model that knows
 relations (--base); without it they are the configs of configs/llava, and --clip and --siglip are
-the arguments that each of them gets beside its own. --vectors names the vectors of all texts
-(vlc_jax.tools.embed_text) for the row of a stronger text encoder, which is left out without.
+the arguments that each of them gets beside its own; paths in them are absolute, or start in the
+folder of this project. --vectors names the vectors of all texts for the row of a stronger text
+encoder, which is left out without; of the scenes those of
+
+  python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
+    --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
 Writes OUT/acl2025.md: the paper's numbers beside what the runs found on the benchmarks that they
 were judged on. Rows that are DONE are not trained again, so the same command goes on where it
@@ -223,6 +227,7 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     args, more = parser.parse_known_args(arguments)
     known = [row.name for row in ROWS]
     args.rows = args.rows.split(",") if args.rows else known
+    args.vectors = args.vectors and str(Path(args.vectors).absolute())
     strange = [flag for flag in more if not flag.startswith("--config.")]
     strange += [name for name in args.rows if name not in known]
     if strange or args.seeds < 1 or args.jobs < 1:

@@ -33,6 +33,17 @@ def test_a_batch_holds_whole_groups():
         build.total_steps(configured(hard_images=4, steps=1), examples=120)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("dcsm", ("left",)), ("clip", ("left",)), ("dcsm", ())]
+)
+def test_marked_words_without_a_row_in_the_head_and_the_other_way_round_are_refused(name, words):
+    config = configured(batch_size=8)
+    with config.unlocked():
+        config.model.name, config.text.marks.words = name, words
+    with pytest.raises(UsageError, match=rf"marks\.words are {len(words)}, the head {name} has"):
+        build.task(config)
+
+
 def test_texts_come_from_the_config():
     config = configured()
     config.input.negatives.count = 2

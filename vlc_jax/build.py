@@ -65,6 +65,7 @@ def task(config: ConfigDict) -> Task:
     net = model(config, words)
     if not isinstance(words, input_pipeline.TextVectors):
         check_vocabulary(words, net.text.vocab_size)
+    check_marks(config, net)
     return Task(mesh, words, net, normaliser(config.input.normalisation))
 
 
@@ -121,6 +122,16 @@ def check_positive(config: ConfigDict) -> None:
     for name, value in counts.items():
         if value < 1:
             raise UsageError(f"config.{name} must be at least 1; got {value}")
+
+
+def check_marks(config: ConfigDict, model: nn.Module) -> None:
+    """Raises UsageError unless the head has a row for each marked word, and marks for its rows."""
+    marked, rows = len(config.text.marks.words), getattr(model.head, "words", 0)
+    if marked != rows:
+        raise UsageError(
+            f"config.text.marks.words are {marked}, the head {config.model.name} has {rows} of "
+            "them: set config.model.head.words to their number (dcsm alone reads them)"
+        )
 
 
 def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:
@@ -249,8 +260,8 @@ def records_per_step(config: ConfigDict) -> int:
     group = 1 + config.input.hard_images
     if config.blocks < 1 or config.batch_size // max(group, 1) % config.blocks:
         raise UsageError(
-            f"config.blocks={config.blocks} equal parts of a batch_size of {config.batch_size}, "
-            f"with {group} rows for each example, there are not; change one of them"
+            f"config.batch_size={config.batch_size} must be a multiple of config.blocks="
+            f"{config.blocks} times the {group} rows of an example (1 + input.hard_images)"
         )
     if group < 1 or config.batch_size % group:
         raise UsageError(

@@ -9,6 +9,7 @@ the same command again), 130/143 second signal.
 import errno
 import logging
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -137,6 +138,9 @@ def parse_flags(argv: list[str]) -> list[str]:
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
+        if any(re.match(r"--config\.model\.(image|text|head)\.", flag) for flag in argv):
+            message += "; fields of a tower or a head are set together: "
+            message += "--config.model.head=\"{'dropout': 0.0}\""
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     except (TypeError, ValueError, OSError, flags.Error) as error:

@@ -164,6 +164,7 @@ def newest(
     state = _restored(config, task, workdir, frozen, on_event)
     if state is not None:
         _check_unchanged(workdir, fingerprint)
+        _check_vectors(config, task, workdir)
         merge = jax.jit(lambda *trees: build.merged(config, *trees))
         params = merge(frozen, state.params) if frozen else state.params
         return Newest(params, int(state.step), state.params)
@@ -225,6 +226,19 @@ def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
         raise WeightsError(
             f"what is in {workdir} was trained on other weights ({saved}) than those at "
             f"config.init_from now ({fingerprint['weights']}): restore them"
+        )
+
+
+def _check_vectors(config: ConfigDict, task: Task, workdir: Path) -> None:
+    """Another path was asked for; at the same path there must be the same vectors."""
+    path = workdir / "env.json"
+    saved = read_json(path).get("input", {}).get("vectors") if path.exists() else None
+    is_same_path = config.text.vectors.path == saved_config(workdir).text.vectors.path
+    if saved and is_same_path and task.tokenizer.fingerprint != saved:
+        raise WeightsError(
+            f"what is in {workdir} was trained on other vectors ({saved[:16]}) than those in "
+            f"{config.text.vectors.path} now ({task.tokenizer.fingerprint[:16]}): restore them, or "
+            "name a file with more texts by --config.text.vectors.path and --allow_config_change"
         )
 
 

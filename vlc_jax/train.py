@@ -273,7 +273,8 @@ class StepLog:
             self._diverged(step, values)
         self.clock.tick()
         row = {f"train/{name}": value for name, value in values.items()}
-        row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self.config.batch_size, 2))
+        rows = self.config.batch_size // self.config.blocks  # that see each other
+        row["train/loss_over_log_batch"] = values["loss"] / math.log(max(rows, 2))
         if step % self.config.log_every == 0 or step == self.steps:
             row |= self.clock.read() | {"perf/memory_gb": sharding.memory_gb()}
             if self.writer is not None:

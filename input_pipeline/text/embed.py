@@ -69,11 +69,11 @@ def write(
     """Writes the vectors of `texts` to `path`, and the texts beside it.
 
     All or nothing: the rows grow in `path`.partial, `block` texts at a time, and move to `path`
-    when they are all there. An interrupted call of the same request goes on behind them; one of
-    another request (texts, dtype, `identity` of the encoder) starts anew.
+    when they are all there. An interrupted call of the same request goes on behind them.
 
-    Raises ValueError for a path that exists, a file of other texts beside it, or a path that cannot
-    hold `dtype`, DataError for vectors that are not finite or not one per text.
+    Raises ValueError for a path that exists, a file of other texts beside it, one that was begun
+    with another request (texts, dtype, `identity` of the encoder), or a path that cannot hold
+    `dtype`, DataError for vectors that are not finite or not one per text.
     """
     path = new_file(path, dtype)
     texts = list(dict.fromkeys(text for text in texts if text))
@@ -122,11 +122,16 @@ def _begin(
 ) -> vectors.Layout:
     """The file that grows: that of the same request, or a new one with nothing but its header."""
     header = vectors.header(path, texts, width, dtype)
-    is_same = partial.exists() and request.exists() and request.read_text() == asked
-    if is_same:
+    if partial.exists() and request.exists() and request.read_text() != asked:
+        raise ValueError(
+            f"{partial} was begun with other texts, another dtype or another encoder: go on with "
+            "these, name a new file, or remove it"
+        )
+    is_begun = partial.exists() and request.exists()
+    if is_begun:
         with partial.open("rb") as file:
-            is_same = file.read(len(header)) == header
-    if not is_same:
+            is_begun = file.read(len(header)) == header
+    if not is_begun:
         partial.write_bytes(header)
         request.write_text(asked)
     return vectors.Layout(len(header), texts, width, dtype)

@@ -403,6 +403,11 @@ def test_dropout_is_of_training_only(features):
     assert np.abs(np.asarray(train(key)) - run(head, variables, features)).max() > 1e-3
     plain = run(make(), variables, features)
     np.testing.assert_array_equal(run(head, variables, features), plain)
+    in_parts = make(dropout=0.5, chunk=1)
+    parts = in_parts.apply(
+        variables, image, text, is_training=True, method=scored, rngs=key, mutable=False
+    )
+    np.testing.assert_allclose(parts, train(key), atol=1e-5)  # the same draws
 
 
 KINDS, SETS = 6, 64  # colours, and shapes; pictures, each with its exchanged twin

@@ -183,6 +183,21 @@ def test_uniform_pooling_knows_no_text_and_is_of_evaluation_only(features):
     )
 
 
+def test_parts_drop_the_same_out(features):
+    key = {"dropout": jax.random.key(3)}
+    variables = init(make(), features)
+
+    def embedded(head, image):
+        return head.image(image, is_training=True).tokens
+
+    whole, parts, other = (
+        make(dropout=0.5, chunk=chunk).apply(variables, features[0], method=embedded, rngs=rngs)
+        for chunk, rngs in ((8, key), (1, key), (8, {"dropout": jax.random.key(4)}))
+    )
+    np.testing.assert_allclose(parts, whole, atol=1e-5)
+    assert np.abs(np.asarray(whole - other)).max() > 1e-3
+
+
 def test_uniform_pooling_in_training_knows_no_text(features):
     head = make(pooling="uniform")
     variables = init(head, features)

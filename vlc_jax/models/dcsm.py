@@ -44,8 +44,7 @@ class DCSM(heads.Head):
       gives, and not the towers' own projections (ours, above all for SigLIP, whose patches are not
       trained to lie in the shared embedding), of unit length and `width`.
     dropout: of channels, hidden units and the score itself, as the authors have it.
-    chunk: images on each device, and texts, at a time, for memory; changes no result but the
-      random numbers of dropout.
+    chunk: images on each device, and texts, at a time, for memory; changes no result.
     """
 
     patches: int
@@ -176,11 +175,9 @@ class DCSM(heads.Head):
             def part(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
                 (patches, row), (tokens, words, column) = images, texts
                 maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
-                own = None
-                if key is not None:
-                    own = jax.random.fold_in(jax.random.fold_in(key, row[0]), column[0])
                 words = jnp.moveaxis(words, 0, 2)
-                return self._network(net, maps + words[:, :, None], scaling, own)
+                keys = _keys(key, row, jnp.tile(column, (len(row), 1)))
+                return self._network(net, maps + words[:, :, None], scaling, keys)
 
             return heads.in_blocks(part, images, texts, self.chunk)
 
@@ -209,7 +206,9 @@ class DCSM(heads.Head):
         elif scaling is None and self.standardise != "per_pair":
             mean = maps.mean(axis=(0, 1, 3), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1, 3), keepdims=True, ddof=1)
-        return self._network(self.net, maps, scaling, self._key(is_training))
+        options = jnp.arange(maps[0, 0].size).reshape(images, -1)
+        keys = _keys(self._key(is_training), jnp.arange(images), options)
+        return self._network(self.net, maps, scaling, keys)
 
     def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """similarity: M before it is standardised, and its columns."""
@@ -259,28 +258,43 @@ class DCSM(heads.Head):
         net: Mapping[str, Array],
         maps: Float[Array, "patches length images texts"],
         scaling: tuple[Array, Array] | None,
-        key: jax.Array | None,
+        keys: jax.Array | None,
     ) -> Float[Array, "images texts"]:
         if scaling is None:
             mean = maps.mean(axis=(0, 1), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
         x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
-        keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
+        drop = [None] * 5  # keys of every map: two convolutions, two hidden layers, the score
+        if keys is not None:
+            drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
         if self.network == "cnn":
             is_grid = self.layout == "grid"
             x = map_network.grid(x) if is_grid else x[None]
             convolve = map_network.convolved if is_grid else map_network.shifted
-            for name, key_of in (("conv_0", keys[0]), ("conv_1", keys[1])):
+            for name, of_layer in zip(("conv_0", "conv_1"), drop[:2], strict=True):
                 y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
                 x = jax.nn.relu(y)
-                x = map_network.dropped(x, self.dropout, key_of, (len(x), 1, 1, x.shape[-1]))
+                x = map_network.dropped(x, self.dropout, of_layer, (len(x), 1, 1))
         x = x.reshape(-1, x.shape[-1]).T
         *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
-        for name in inner:
+        for name, of_layer in zip(inner, drop[2:], strict=False):
             x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
-            x = map_network.dropped(x, self.dropout, keys[2], x.shape)
+            x = map_network.dropped(x, self.dropout, of_layer, x.shape[1:], maps=0)
         x = x @ net[last] + net[f"{last}_bias"][None]
-        return map_network.dropped(x, self.dropout, keys[3], x.shape).reshape(maps.shape[2:])
+        x = map_network.dropped(x, self.dropout, drop[4], x.shape[1:], maps=0)
+        return x.reshape(maps.shape[2:])
+
+
+def _keys(
+    key: jax.Array | None, rows: Int[Array, "images"], columns: Int[Array, "images texts"]
+) -> jax.Array | None:
+    """A key for every map, image after image, from its row and column of the whole: parts and
+    devices change no draw."""
+    if key is None:
+        return None
+    of_row = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+    of_map = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))(of_row, columns)
+    return of_map.reshape(-1)
 
 
 def inserted(

@@ -88,12 +88,20 @@ def grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side
 
 
 def dropped(
-    x: Float[Array, "*axes"], rate: float, key: jax.Array | None, shape: tuple[int, ...]
+    x: Float[Array, "*axes"],
+    rate: float,
+    keys: jax.Array | None,
+    shape: tuple[int, ...],
+    maps: int = -1,
 ) -> Float[Array, "*axes"]:
-    """Dropout with one decision per entry of `shape`."""
-    if key is None:
+    """Dropout with one decision per entry of `shape` of every map, which has a key of its own.
+
+    maps: the axis of maps, which `shape` leaves out.
+    """
+    if keys is None:
         return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, shape), x / (1 - rate), 0)
+    draw = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - rate, shape), out_axes=maps)
+    return jnp.where(draw(keys), x / (1 - rate), 0)
 
 
 def parameters(

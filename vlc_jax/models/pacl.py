@@ -71,9 +71,13 @@ def embed_patches(
         variables, key = whole
 
         def part(rows: tuple[Array, Array]) -> Array:
-            x, index = rows
-            rngs = None if key is None else {"dropout": jax.random.fold_in(key, index[0])}
-            return alone.apply(variables, turn(x), is_training=is_training, rngs=rngs)
+            if key is None:
+                return alone.apply(variables, turn(rows[0]), is_training=is_training)
+            return jax.vmap(dropping)(*rows)  # so that parts and devices change no draw
+
+        def dropping(image: Array, number: Array) -> Array:
+            rngs = {"dropout": jax.random.fold_in(key, number)}
+            return alone.apply(variables, turn(image[None]), is_training=True, rngs=rngs)[0]
 
         return heads.in_chunks(part, rows, chunk)
 
@@ -95,8 +99,7 @@ class PACL(heads.Head):
       embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
       rope_after: the embedded patches are turned instead, for s_p alone.
     sharpness: the 10 of the formula.
-    chunk: images at a time on each device, for memory; changes no result but the random numbers of
-      dropout.
+    chunk: images at a time on each device, for memory; changes no result.
     """
 
     width: int

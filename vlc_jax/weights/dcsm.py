@@ -46,8 +46,9 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
     vectors. Raises WeightsError for another kind of file, and for a network of other sizes.
     """
     path = Path(path)
-    if not path.exists():
-        raise WeightsError(f"no checkpoint of a DCSM head at {path}")
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing"
+        raise WeightsError(f"{path} is {found}; a checkpoint of DCSM's authors is a file (.pt)")
     saved = torch_archive.content(path, may_hold_objects=True)
     if not isinstance(saved, dict) or not {NETWORK, ROWS} <= saved.keys():
         raise WeightsError(

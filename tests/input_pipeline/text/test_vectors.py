@@ -207,14 +207,15 @@ def test_an_interrupted_file_is_gone_on_with_and_is_not_there_before(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"identity": ["encoder", 2]}, {"dtype": "float16"}, {"texts": MANY[::-1]}]
 )
-def test_another_request_starts_anew(tmp_path, change):
+def test_what_another_request_began_is_kept_and_said(tmp_path, change):
     path, seen = tmp_path / "x.npy", []
     interrupted(path, 2)
     texts = change.get("texts", MANY)
     options = {key: value for key, value in change.items() if key != "texts"}
-    embed.write(path, texts, counting(seen), **{**ASKED, **options})
-    assert seen == [2, 2, 2, 1]
-    np.testing.assert_array_equal(read(path)(texts), encode(texts))
+    with pytest.raises(ValueError, match=r"x\.npy\.partial was begun with other texts"):
+        embed.write(path, texts, encode, **{**ASKED, **options})
+    embed.write(path, MANY, counting(seen), **ASKED)
+    assert seen == [2, 2, 1]  # what was begun is still there
 
 
 def test_nothing_is_overwritten(tmp_path):
