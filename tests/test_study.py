@@ -108,6 +108,22 @@ def test_wrong_parts_and_flags_are_refused():
         assert wrong[0] in done.stderr or wrong[1] in done.stderr
 
 
+def test_the_page_of_heads_has_those_that_are_done(tmp_path):
+    for run in ("clip_mean", "dcsm", "relations_mean", "pacl_relations"):
+        for column in study_page.HEADS:
+            metrics = {column.metric: {"value": 0.75, "low": 0.7, "high": 0.8}}
+            folder = tmp_path / f"{run}-0" / "evals" / column.benchmark
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / "9.json"
+            before = json.loads(path.read_text())["metrics"] if path.exists() else {}
+            path.write_text(json.dumps({"metrics": before | metrics}))
+        (tmp_path / f"{run}-0" / "DONE").touch()
+    page = study_page.write(tmp_path, tmp_path / "docs", 1).read_text()
+    section = page[page.index("## Heads on frozen towers") :]
+    shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
+    assert shown == ["cosine of the towers", "DCSM", "cosine of the towers", "PACL"]
+
+
 def test_every_head_has_its_rows_in_the_page():
     names = {run.name for run in study.runs("d") if run.tool == "train"}
     shown = {f"{name}{suffix}" for name in study_page.HEADS_SHOWN for suffix in ("", "_relations")}
