@@ -10,6 +10,7 @@ refused. What a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -289,17 +290,13 @@ def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> boo
     if not (folder / ASKED).exists():
         (folder / ASKED).write_text(json.dumps(asked(run, out, more)))
     with (folder / "log.txt").open("ab") as log:
-        done = subprocess.run(
-            command(run, out, more),
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            check=False,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )
-    if run.tool != "train" and done.returncode == 0:
+        process = subprocess.Popen(command(run, out, more), cwd=ROOT, stdout=log, stderr=log)
+        with contextlib.suppress(ProcessLookupError):  # it is over already
+            os.sched_setaffinity(process.pid, cores)  # before it starts threads
+        code = process.wait()
+    if run.tool != "train" and code == 0:
         (folder / "DONE").touch()
-    return done.returncode == 0
+    return code == 0
 
 
 def main() -> int:
