@@ -17,7 +17,7 @@ from configs.scenes import clip, text_vectors
 from input_pipeline.record import DataError
 from tests import helpers, recipes
 from vlc_jax import build, evaluate, pretrained, train
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.preemption import StopSignal
 from vlc_jax.tools import cache_features, embed_text, export
 from vlc_jax.workdir import Workdir, saved_config
@@ -161,6 +161,10 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
         np.save(file, -np.load(file))
         with pytest.raises(UsageError, match=r"data of the run .* changed:\n  vectors: "):
             run(of_vectors(file, base), path)
+        config = saved_config(path)
+        task = build.task(config)
+        with pytest.raises(WeightsError, match="was trained on other vectors"):  # evaluation, too
+            pretrained.newest(config, task, path)
     finally:
         file.write_bytes(original)
 
