@@ -17,6 +17,7 @@ class FeaturesSource(ShardsSource):
     """
 
     holds_features = True
+    written_by = "python -m vlc_jax.tools.cache_features"
 
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         super().__init__(split, path=path)

@@ -19,6 +19,7 @@ from input_pipeline.record import DataError, Record
 from input_pipeline.sources import ids
 
 MANIFEST = "manifest.json"
+PREPARE = "python -m input_pipeline.prepare"  # what writes such folders
 FORMAT_VERSION = 2
 FEATURES = "features"  # the format of shards that hold features in place of encoded images
 _LENGTH = struct.Struct("<I")
@@ -49,13 +50,11 @@ def decode(entry: bytes) -> Record:
     return Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:])
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
     """Raises ValueError where there is none, DataError for one that is damaged or unfinished."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(
-            f"{folder} holds no {MANIFEST}; python -m input_pipeline.prepare writes one"
-        )
+        raise ValueError(f"{folder} holds no {MANIFEST}; {written_by} writes one")
     try:
         manifest = json.loads(path.read_text("utf-8"))
         complete, version = manifest["complete"], manifest["format_version"]
@@ -64,7 +63,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     check_version(path, version)
     if not complete:
         raise DataError(
-            f"{folder} is unfinished: run the same prepare command again to complete it"
+            f"{folder} is unfinished: run the same command ({written_by}) again to complete it"
         )
     return manifest
 
@@ -104,14 +103,15 @@ class ShardsSource:
     """
 
     holds_features = False
+    written_by = PREPARE
 
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         from array_record.python import array_record_data_source
 
         if not str(path):
-            raise ValueError("this source needs `path`, the folder input_pipeline.prepare wrote")
+            raise ValueError(f"this source needs `path`, the folder that {self.written_by} wrote")
         folder = Path(path)
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder, self.written_by)
         self._check_format(folder, manifest)
         made_of = manifest["request"]["split"]
         is_training = split == "train" and "train" in made_of.split("+")

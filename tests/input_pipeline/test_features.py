@@ -103,3 +103,9 @@ def test_features_and_pictures_are_not_taken_for_each_other(folder, tmp_path):
     writer.prepare(Pictures(pictures), tmp_path / "p", size=8, request={"split": "train"})
     with pytest.raises(ValueError, match="holds pictures: read it with the source 'shards'"):
         FeaturesSource("train", path=tmp_path / "p")
+
+
+def test_a_folder_without_features_names_what_writes_them(tmp_path):
+    for path, words in ((tmp_path, "holds no manifest.json"), ("", "this source needs `path`")):
+        with pytest.raises(ValueError, match=f"{words}.*python -m vlc_jax.tools.cache_features"):
+            FeaturesSource(path=path)
