@@ -130,7 +130,9 @@ def test_an_average_that_no_archive_has_is_asked_for_in_vain(save, arrays):
 def test_other_files_are_refused(torch_save, tmp_path):
     with pytest.raises(WeightsError, match="is no checkpoint of DCSM"):
         dcsm.load(torch_save({"state_dict": {"a": tensor(np.ones(2, "f4"))}}), shapes())
-    with pytest.raises(WeightsError, match="no checkpoint of a DCSM head at"):
+    with pytest.raises(WeightsError, match="is a folder; a checkpoint of DCSM's authors is a file"):
+        dcsm.load(tmp_path, shapes())
+    with pytest.raises(WeightsError, match="there is no file"):
         dcsm.load(tmp_path / "missing.pt", shapes())
 
 

@@ -47,8 +47,8 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
     """
     path = Path(path)
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing"
-        raise WeightsError(f"{path} is {found}; a checkpoint of DCSM's authors is a file (.pt)")
+        found = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise WeightsError(f"{found}; a checkpoint of DCSM's authors is a file (.pt)")
     saved = torch_archive.content(path, may_hold_objects=True)
     if not isinstance(saved, dict) or not {NETWORK, ROWS} <= saved.keys():
         raise WeightsError(
