@@ -35,6 +35,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.report": (),
     "vlc_jax.feed": ("vlc_jax", "input_pipeline"),
     "vlc_jax.build": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.consistency": ("vlc_jax.errors", "input_pipeline"),
     "vlc_jax.pretrained": ("vlc_jax", "input_pipeline"),
     "vlc_jax.specification": ("vlc_jax", "input_pipeline"),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import Source
-from vlc_jax import models, optimizer, sharding
+from vlc_jax import consistency, models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import flops, lora
 
@@ -58,14 +58,14 @@ class State(NamedTuple):
 def task(config: ConfigDict) -> Task:
     """Raises UsageError when tokenizer, model, images, mesh and batch do not fit together."""
     sharding.require_platform(config.platform)
-    check_positive(config)
-    check_frozen(config)
+    consistency.check_positive(config)
+    consistency.check_frozen(config)
     mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
     words = tokenizer(config)
     net = model(config, words)
     if not isinstance(words, input_pipeline.TextVectors):
-        check_vocabulary(words, net.text.vocab_size)
-    check_marks(config, net)
+        consistency.check_vocabulary(words, net.text.vocab_size)
+    consistency.check_marks(config, net)
     return Task(mesh, words, net, normaliser(config.input.normalisation))
 
 
@@ -91,58 +91,6 @@ def model(
     else:
         of_text = {"context_length": config.text.context_length, "eos_id": words.eos_id}
     return models.build(**overrides, **of_text, image_size=config.input.image_size)
-
-
-def check_frozen(config: ConfigDict) -> None:
-    """Raises UsageError for a part that cannot be frozen, or one that has nowhere to come from, or
-    a head without its towers."""
-    for part in config.frozen:
-        known("part of the model that can be frozen", part, ("image", "text"))
-    if config.frozen and not config.init_from and not config.pretrain:
-        raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
-    if config.head_from and (config.lora.targets or not (config.init_from or config.pretrain)):
-        raise UsageError(
-            "config.head_from is the head of towers at config.init_from: set that, and no "
-            "config.lora.targets"
-        )
-    if config.frozen and config.lora.targets:
-        raise UsageError(
-            "config.lora freezes all it does not name (config.lora.full): leave config.frozen empty"
-        )
-
-
-def check_positive(config: ConfigDict) -> None:
-    """Raises UsageError for a count that must be at least 1."""
-    counts = {
-        "batch_size": config.batch_size,
-        "log_every": config.log_every,
-        "eval.batch_size": config.eval.batch_size,
-        "checkpoint.keep_last": config.checkpoint.keep_last,
-    }
-    for name, value in counts.items():
-        if value < 1:
-            raise UsageError(f"config.{name} must be at least 1; got {value}")
-
-
-def check_marks(config: ConfigDict, model: nn.Module) -> None:
-    """Raises UsageError unless the head has a row for each marked word, and marks for its rows."""
-    marked, rows = len(config.text.marks.words), getattr(model.head, "words", 0)
-    if marked != rows:
-        raise UsageError(
-            f"config.text.marks.words are {marked}, the head {config.model.name} has {rows} of "
-            "them: set config.model.head.words to their number (dcsm alone reads them)"
-        )
-
-
-def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:
-    """Raises UsageError if any id of the tokenizer lies beyond the model's embedding table."""
-    needed = max(tokenizer.vocab_size, tokenizer.pad_id + 1, tokenizer.eos_id + 1)
-    if needed > vocab_size:
-        raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} ids (pad {tokenizer.pad_id}, end-of-text "
-            f"{tokenizer.eos_id}) but the model embeds {vocab_size}; use the model's own tokenizer "
-            f"or set config.model.vocab_size={needed}"
-        )
 
 
 def source(config: ConfigDict, split: str) -> Source:

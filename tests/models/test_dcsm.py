@@ -10,8 +10,7 @@ import pytest
 
 from configs import default
 from vlc_jax import build, errors, models, sharding, train_step, types
-from vlc_jax.losses import infonce, pairs
-from vlc_jax.models import dcsm, map_network
+from vlc_jax.models import dcsm
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -135,30 +134,6 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
         if a.dtype == jnp.float32:
             np.testing.assert_allclose(a, b, atol=1e-4)
-
-
-@pytest.mark.parametrize("channels", [1, 4])
-def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
-    rng = np.random.default_rng(0)
-    x, kernel, weights = (
-        jnp.asarray(rng.normal(size=shape), jnp.float32)
-        for shape in ((channels, 7, 5, 6), (4, channels, 3, 3), (4, 7, 5, 6))
-    )
-
-    def value(convolve):
-        def weighed(x, kernel):
-            y = convolve(x, kernel)
-            return jnp.sum(weights * y), y
-
-        return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
-
-    (of_x, of_kernel), y = value(map_network.convolved)
-    (same_x, same_kernel), same = value(map_network.shifted)
-    np.testing.assert_allclose(same, y, atol=1e-5)
-    np.testing.assert_allclose(same_x, of_x, atol=1e-5)
-    np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)
-    elsewhere = map_network._kernel_gradient(x, weights)  # what other devices compute
-    np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
 
 
 def test_more_maps_than_an_int32_counts_have_moments():
@@ -408,81 +383,3 @@ def test_dropout_is_of_training_only(features):
         variables, image, text, is_training=True, method=scored, rngs=key, mutable=False
     )
     np.testing.assert_allclose(parts, train(key), atol=1e-5)  # the same draws
-
-
-KINDS, SETS = 6, 64  # colours, and shapes; pictures, each with its exchanged twin
-
-
-def binding_set(seed):
-    """Pictures of two coloured shapes on two patches, and twins with their colours exchanged, each
-    with its caption: tokens of towers that see all words, and pooled means that know no binding."""
-    rng = np.random.default_rng(seed)
-    names = np.random.default_rng(0).normal(size=(2, KINDS, 24))  # of colours and of shapes
-    image, text = 0.3 * rng.normal(size=(2, SETS, 2, 8, 24))
-    for i in range(SETS):
-        colours, shapes = (rng.permutation(KINDS)[:2] for _ in range(2))
-        places = rng.permutation(8)[:2]
-        for twin in range(2):
-            for place, colour, shape in zip(places, colours, shapes, strict=True):
-                image[i, twin, place] += names[0, colour] + names[1, shape]
-            for word, (colour, shape) in enumerate(zip(colours, shapes, strict=True)):
-                text[i, twin, 1 + 3 * word] += names[0, colour]
-                text[i, twin, 2 + 3 * word] += names[1, shape]
-            colours = colours[::-1]
-
-    def unit(x):
-        return jnp.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True), "f4")
-
-    image, text = (x.reshape(2 * SETS, 8, 24) for x in (image, text))
-    marks = jnp.zeros((2 * SETS, 8), jnp.int32)
-    return (
-        types.ImageFeatures(unit(image.mean(1)), unit(image)),
-        types.TextFeatures(unit(text.mean(1)), unit(text), None, marks),
-    )
-
-
-def two_way(scores):
-    """How often a picture prefers its caption to that of its twin, strictly."""
-    blocks = np.asarray(scores).reshape(SETS, 2, SETS, 2)[np.arange(SETS), :, np.arange(SETS)]
-    own, other = blocks[:, [0, 1], [0, 1]], blocks[:, [0, 1], [1, 0]]
-    return (own > other).mean()
-
-
-@pytest.mark.slow
-def test_it_learns_bindings_that_the_cosine_cannot_see():
-    head = models.HEADS["dcsm"](8, 8, words=0, standardise="running")
-    image, text = binding_set(1)
-    variables = head.init(jax.random.key(0), image, text, method=scored)
-    optimizer = optax.adam(5e-3)
-
-    def loss(params, image, text):
-        def both(module, image, text):
-            scores = module.all_scores(image, {"text": text})["text"][0]
-            return scores, module.outputs(image, text)["statistics"]
-
-        scores, statistics = head.apply({"params": params}, image, text, method=both)
-        members = pairs.members({"mask": jnp.ones(len(scores), bool)})
-        return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), statistics
-
-    @jax.jit
-    def fit(params, features):
-        def step(carry, rows):
-            params, state = carry
-            (_, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
-                params, *jax.tree.map(lambda x: x[rows], features)
-            )
-            updates, state = optimizer.update(gradient, state, params)
-            params = optax.apply_updates(params, updates)
-            params = models.heads.averaged({"head": params}, statistics)["head"]
-            return (params, state), None
-
-        rows = np.random.default_rng(2).permuted(np.tile(np.arange(SETS), (20, 1)), axis=1)
-        rows = rows.reshape(-1, 8, 1) * 2 + np.arange(2)  # 8 pictures and their twins
-        carry = params, optimizer.init(params)
-        return jax.lax.scan(step, carry, rows.reshape(-1, 16))[0][0]
-
-    params = fit(variables["params"], (image, text))
-    assert two_way(run(head, {"params": params}, (image, text))) > 0.95
-    assert two_way(run(head, {"params": params}, binding_set(2))) > 0.8
-    cosine = two_way(models.heads.dot(image.pooled, text.pooled))
-    assert abs(cosine - 0.5) < 0.15

@@ -8,7 +8,7 @@ import pytest
 
 from configs.scenes import dcsm as scenes
 from tests.archives import tensor
-from vlc_jax import build, models, pretrained
+from vlc_jax import build, consistency, models, pretrained
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.models import map_network
@@ -194,7 +194,7 @@ def test_a_head_without_towers_is_refused(run):
     with config.unlocked():
         config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
     with pytest.raises(UsageError, match=r"config.head_from is the head of towers"):
-        build.check_frozen(config)
+        consistency.check_frozen(config)
 
 
 def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):

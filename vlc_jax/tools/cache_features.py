@@ -15,8 +15,6 @@ Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards
 
 import contextlib
 import dataclasses
-import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +23,6 @@ from typing import Any
 import jax
 import numpy as np
 from absl import app, flags
-from absl import logging as absl_logging
 from ml_collections import ConfigDict
 
 from input_pipeline import features, progress, usable, writer
@@ -33,7 +30,7 @@ from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax import build, main, pretrained
 from vlc_jax.errors import UsageError, known
-from vlc_jax.tools import encode
+from vlc_jax.tools import command, encode
 
 OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
 DTYPE = flags.DEFINE_string("dtype", "bfloat16", f"of the numbers: {', '.join(features.DTYPES)}")
@@ -179,25 +176,12 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
         )
 
 
-def command(argv: list[str]) -> None:
-    """The command line; ends the process with its exit code."""
-    absl_logging.get_absl_handler().setLevel(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
-        manifest = store(main.config(), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:
-        code = main.exit_code(error)
-        if code is None:
-            raise
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
-        sys.exit(code)
+def sentence() -> str:
+    """Does what the flags say; a sentence about it."""
+    manifest = store(main.config(), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
     size = sum(shard["bytes"] for shard in manifest["shards"])
-    print(f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB")
+    return f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB"
 
 
 if __name__ == "__main__":
-    app.run(command, flags_parser=main.parse_flags)
+    app.run(lambda argv: command.run(argv, sentence), flags_parser=main.parse_flags)

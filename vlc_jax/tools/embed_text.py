@@ -16,14 +16,11 @@ The same command continues where it was stopped. Exit code 0: done; 2: wrong req
 
 import contextlib
 import hashlib
-import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from absl import app, flags
-from absl import logging as absl_logging
 from ml_collections import ConfigDict
 
 from input_pipeline import features, progress
@@ -31,7 +28,7 @@ from input_pipeline.record import DataError, Record, Source
 from input_pipeline.text import embed, vectors
 from vlc_jax import build, evaluate, main, pretrained, weights
 from vlc_jax.errors import UsageError
-from vlc_jax.tools import encode
+from vlc_jax.tools import command, encode
 from vlc_jax.workdir import saved_config
 
 FLAGS = flags.FLAGS
@@ -123,24 +120,6 @@ def store() -> str:
     return f"{out}: vectors of {layout.texts:,} texts, {layout.width} wide, {size:.2f} GiB"
 
 
-def command(argv: list[str]) -> None:
-    """The command line; ends the process with its exit code."""
-    absl_logging.get_absl_handler().setLevel(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
-        print(store())
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:
-        code = main.exit_code(error)
-        if code is None:
-            raise
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
-        sys.exit(code)
-
-
 if __name__ == "__main__":
     define_flags()
-    app.run(command, flags_parser=main.parse_flags)
+    app.run(lambda argv: command.run(argv, store), flags_parser=main.parse_flags)
