@@ -31,21 +31,30 @@ WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itse
 PAIRS = "pairs=24000"  # of pictures whose features are stored
 HEADS = {  # config -> run -> arguments of the config
     "dcsm": {
-        "dcsm": "steps=4000",
-        "dcsm_grid": "layout=grid,steps=4000",
-        "dcsm_authors": "mode=authors,steps=4000",
+        "dcsm": "",
+        "dcsm_grid": "layout=grid",
+        "dcsm_authors": "mode=authors",
     },
     "pacl": {
-        "pacl": "steps=1000",
-        "pacl_feature_1d": "rope=feature_1d,steps=1000",
-        "pacl_feature_2d": "rope=feature_2d,steps=1000",
+        "pacl": "steps=500",
+        "pacl_feature_1d": "rope=feature_1d,steps=500",
+        "pacl_feature_2d": "rope=feature_2d,steps=500",
     },
-    "sparc": {"sparc": "steps=1000"},
+    "sparc": {"sparc": "steps=500"},
 }
 UNLOCKED = {  # run -> further arguments of PACL
-    "pacl_unlocked": ",steps=500",
-    "pacl_qk_1d": ",rope=qk_1d,steps=500",
-    "pacl_qk_2d": ",rope=qk_2d,steps=500",
+    "pacl_unlocked": "",
+    "pacl_qk_1d": ",rope=qk_1d",
+    "pacl_qk_2d": ",rope=qk_2d",
+}
+JUDGED = {  # benchmarks of heads -> cases
+    "scenes_attribute_swap": 2000,
+    "scenes_relation_swap": 2000,
+    "scenes_negation": 2000,
+    "scenes_whatsup": 2000,
+    "scenes_held_attribute_swap": 2000,
+    "scenes_held_relation_swap": 2000,
+    "scenes_retrieval": 1000,
 }
 ASKED = "asked.json"  # in the folder of a run
 FEATURES, VECTORS = "features", "vectors.npy"  # below the folder of a run that stores them
@@ -62,7 +71,8 @@ class Run(NamedTuple):
     starts from, its seed.
 
     features: the run whose stored features it trains on.   vectors: the run whose vectors of texts.
-    tool: train | features | vectors, which store those of `base`.
+    tool: train | features | vectors, which store those of `base`.   is_head: whether JUDGED alone
+    judges it, not all that its config names.
     """
 
     name: str
@@ -72,6 +82,7 @@ class Run(NamedTuple):
     features: str = ""
     vectors: str = ""
     tool: str = "train"
+    is_head: bool = False
 
     @property
     def needed(self) -> list[str]:
@@ -131,15 +142,17 @@ def _heads() -> list[Run]:
             stored = f"features_{head}{suffix}"
             found.append(Run(stored, f"{head}:{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
-                config = f"{head}:{arguments}"
-                found.append(Run(f"{name}{suffix}", config, base, features=stored))
+                config = f"{head}:{arguments}".rstrip(":")
+                found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
         for name, arguments in UNLOCKED.items():
-            found.append(Run(f"{name}{suffix}", f"pacl:image_tower=unlocked{arguments}", base))
+            config = f"pacl:image_tower=unlocked{arguments}"
+            found.append(Run(f"{name}{suffix}", config, base, is_head=True))
     found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         for head in ("clip", "pacl"):
-            config = f"text_vectors:connector=mlp2x_gelu,head={head},steps=1000"
-            found.append(Run(f"text_vectors_{head}{suffix}", config, base, vectors="vectors"))
+            name = f"text_vectors_{head}{suffix}"
+            config = f"text_vectors:connector=mlp2x_gelu,head={head},steps=400"
+            found.append(Run(name, config, base, vectors="vectors", is_head=True))
     return found
 
 
@@ -178,6 +191,9 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
     if run.vectors:
         flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
+    if run.is_head:
+        evals = {name: {"split": "test", "count": count} for name, count in JUDGED.items()}
+        flags += [f"--config.evals={evals}"]
     return [sys.executable, "-m", *made, *flags, *more]
 
 
@@ -305,7 +321,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
     parser.add_argument("--docs", type=Path, help="where results.md is written; default: OUT")
-    parser.add_argument("--parts", default="abc", help=f"some of {PARTS}; default: all")
+    parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
     parser.add_argument("--seeds", type=int, default=3, help="of each run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     args, more = parser.parse_known_args()
@@ -327,7 +343,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where it stopped", file=sys.stderr)
         return 130
-    page = study_page.write(out, args.docs or out, args.seeds)
+    page = study_page.write(out, args.docs or out, args.seeds, args.parts)
     print(f"results: {page}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The page of a study: means over seeds with their intervals, as tables and as figures."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -171,8 +172,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def write(out: Path, docs: Path, seeds: int) -> Path:
-    """Writes DOCS/results.md and its figures from the runs below `out` that are done."""
+def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
+    """Writes DOCS/results.md and its figures from the runs below `out` that are done; the sections
+    of other parts than these stay as they are in that page.
+    """
     results = Results(out, seeds)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
@@ -195,8 +198,20 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
         has=results.has,
     )
     page = docs / "results.md"
-    page.write_text(text)
+    found = _sections(page.read_text()) if page.exists() else {}
+    for part, section in _sections(text).items():
+        if part in parts or not part:
+            found[part] = section
+    page.write_text(
+        "".join(found[part].rstrip() + "\n\n" for part in sorted(found)).rstrip() + "\n"
+    )
     return page
+
+
+def _sections(page: str) -> dict[str, str]:
+    """Part of the study -> its section; "": what stands before all of them."""
+    first, *others = re.split(r"^(?=<!-- part \w -->$)", page, flags=re.MULTILINE)
+    return {"": first, **{section[len("<!-- part ")]: section for section in others}}
 
 
 def _bag_of_words(results: Results) -> Figure | None:

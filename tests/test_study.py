@@ -118,10 +118,18 @@ def test_the_page_of_heads_has_those_that_are_done(tmp_path):
             before = json.loads(path.read_text())["metrics"] if path.exists() else {}
             path.write_text(json.dumps({"metrics": before | metrics}))
         (tmp_path / f"{run}-0" / "DONE").touch()
-    page = study_page.write(tmp_path, tmp_path / "docs", 1).read_text()
+    page = study_page.write(tmp_path, tmp_path / "docs", 1, "d").read_text()
     section = page[page.index("## Heads on frozen towers") :]
     shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
     assert shown == ["cosine of the towers", "DCSM", "cosine of the towers", "PACL"]
+
+
+def test_sections_of_other_parts_stay_as_they_are(tmp_path):
+    before = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
+    page = tmp_path / "results.md"
+    page.write_text(before.replace("## Bags", "## Old bags").replace("## Heads", "## Old heads"))
+    after = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
+    assert after == before.replace("## Bags", "## Old bags")
 
 
 def test_every_head_has_its_rows_in_the_page():

@@ -17,13 +17,14 @@ from configs import finetuning, heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"mode": "clean", "opposite": "image", "layout": "flat", "standardise": "", "blocks": 4}
-    args = heads.parse_scenes(argument, **heads.TOWERS | own, steps=2000)
+    own = {"mode": "clean", "opposite": "image", "layout": "flat", "standardise": "", "blocks": 1}
+    args = heads.parse_scenes(argument, **heads.TOWERS | own, steps=4000)
     head = {"layout": args.layout}
     head |= {"standardise": args.standardise} if args.standardise else {}
     config = heads.on_scenes(args)
     with config.unlocked():
         heads.dcsm(config, args, **head)
+        config.optimizer.learning_rate = 2e-3
         if args.opposite == "text":
             finetuning.use_negatives(config, scenes_swap=1.0)
     return config
