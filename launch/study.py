@@ -4,7 +4,8 @@
 
 trains CLIP on the embedded scenes and what the methods make of it, three seeds of each, judges all
 of them on the test split and writes OUT/results.md with its figures in OUT/images; `--docs docs`
-writes them there. A run that is DONE is not trained again, so the same command goes on where it
+writes them there. `--parts d` trains one part alone, and the sections of other parts stay in the
+page as they are. A run that is DONE is not trained again, so the same command goes on where it
 stopped; one that was asked for otherwise, or started from a run that is no longer there, is
 refused. What a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """

@@ -13,25 +13,36 @@ from vlc_jax.models import map_network
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
+@pytest.mark.parametrize("name", ["shifted", "multiplied"])
 @pytest.mark.parametrize("channels", [1, 4])
-def test_a_sum_of_shifts_is_the_convolution_in_value_and_gradient(channels):
-    rng = np.random.default_rng(0)
-    x, kernel, weights = (
-        jnp.asarray(rng.normal(size=shape), jnp.float32)
-        for shape in ((channels, 7, 5, 6), (4, channels, 3, 3), (4, 7, 5, 6))
-    )
-
-    def value(convolve):
-        def weighed(x, kernel):
-            y = convolve(x, kernel)
-            return jnp.sum(weights * y), y
-
-        return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
-
-    (of_x, of_kernel), y = value(map_network.convolved)
-    (same_x, same_kernel), same = value(map_network.shifted)
+def test_every_way_to_compute_it_is_the_convolution_in_value_and_gradient(name, channels):
+    (of_x, of_kernel), y = value(map_network.convolved, *drawn(channels))
+    (same_x, same_kernel), same = value(getattr(map_network, name), *drawn(channels))
     np.testing.assert_allclose(same, y, atol=1e-5)
     np.testing.assert_allclose(same_x, of_x, atol=1e-5)
     np.testing.assert_allclose(same_kernel, of_kernel, rtol=1e-5, atol=1e-4)
-    elsewhere = map_network._kernel_gradient(x, weights)  # what other devices compute
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_the_gradient_of_a_kernel_on_other_devices_is_the_same(channels):
+    x, kernel, weights = drawn(channels)
+    (_, of_kernel), _ = value(map_network.convolved, x, kernel, weights)
+    elsewhere = map_network._kernel_gradient(x, weights)
     np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
+
+
+def drawn(channels):
+    """Maps, a kernel, and weights of what comes out."""
+    rng = np.random.default_rng(0)
+    shapes = (channels, 7, 5, 6), (4, channels, 3, 3), (4, 7, 5, 6)
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+def value(convolve, x, kernel, weights):
+    """Gradients of the weighed sum, and what comes out."""
+
+    def weighed(x, kernel):
+        y = convolve(x, kernel)
+        return jnp.sum(weights * y), y
+
+    return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)

@@ -270,7 +270,7 @@ class DCSM(heads.Head):
         if self.network == "cnn":
             is_grid = self.layout == "grid"
             x = map_network.grid(x) if is_grid else x[None]
-            convolve = map_network.convolved if is_grid else map_network.shifted
+            convolve = map_network.multiplied if is_grid else map_network.shifted
             for name, of_layer in zip(("conv_0", "conv_1"), drop[:2], strict=True):
                 y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
                 x = jax.nn.relu(y)

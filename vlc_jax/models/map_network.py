@@ -20,6 +20,25 @@ def convolved(
     )
 
 
+def multiplied(
+    x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
+) -> Float[Array, "out height width maps"]:
+    """`convolved` for many channels: on CPU as one product with the nine shifts of all.
+
+    XLA's convolution on CPU (jax 0.10) inside a loop, where blocks of maps are, takes 6 times as
+    long.
+    """
+    return jax.lax.platform_dependent(x, kernel, cpu=_product, default=convolved)
+
+
+def _product(x: Array, kernel: Array) -> Array:
+    height, width = x.shape[1:3]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    shifts = [padded[:, i : i + height, j : j + width] for i, j in np.ndindex(3, 3)]
+    kernel = kernel.reshape(*kernel.shape[:2], 9)
+    return jnp.einsum("ocs,schwm->ohwm", kernel, jnp.stack(shifts), precision="highest")
+
+
 @jax.custom_vjp
 @jax.jit  # outside of a compiled step, or its many operations are compiled one by one
 def shifted(
