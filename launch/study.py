@@ -31,11 +31,7 @@ from launch import study_page  # noqa: E402
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of pictures whose features are stored
 HEADS = {  # config -> run -> arguments of the config
-    "dcsm": {
-        "dcsm": "",
-        "dcsm_grid": "layout=grid",
-        "dcsm_authors": "mode=authors",
-    },
+    "dcsm": {"dcsm": "", "dcsm_grid": "layout=grid"},
     "pacl": {
         "pacl": "steps=500",
         "pacl_feature_1d": "rope=feature_1d,steps=500",
@@ -150,10 +146,8 @@ def _heads() -> list[Run]:
             found.append(Run(f"{name}{suffix}", config, base, is_head=True))
     found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        for head in ("clip", "pacl"):
-            name = f"text_vectors_{head}{suffix}"
-            config = f"text_vectors:connector=mlp2x_gelu,head={head},steps=400"
-            found.append(Run(name, config, base, vectors="vectors", is_head=True))
+        config = "text_vectors:connector=mlp2x_gelu,steps=400"
+        found.append(Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True))
     return found
 
 

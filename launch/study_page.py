@@ -32,7 +32,6 @@ LABELS = {
     "relations_mean": "cosine of the towers",
     "dcsm": "DCSM",
     "dcsm_grid": "DCSM, grid",
-    "dcsm_authors": "DCSM, as its authors train and judge",
     "pacl": "PACL",
     "pacl_feature_1d": "PACL + RoPE",
     "pacl_feature_2d": "PACL + RoPE by row and column",
@@ -40,12 +39,11 @@ LABELS = {
     "pacl_qk_1d": "PACL + RoPE inside the tower, trained",
     "pacl_qk_2d": "PACL + RoPE inside the tower by row and column, trained",
     "sparc": "SPARC",
-    "text_vectors_clip": "text vectors, cosine",
-    "text_vectors_pacl": "text vectors, PACL",
+    "text_vectors": "cosine with vectors of texts",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
-    *("dcsm", "dcsm_grid", "dcsm_authors", "sparc", "text_vectors_clip", "text_vectors_pacl"),
+    *("dcsm", "dcsm_grid", "sparc", "text_vectors"),
     *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
 )
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")

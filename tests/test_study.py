@@ -148,7 +148,7 @@ def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
         "--config.evals={'scenes_attribute_swap': {'split': 'test', 'count': 16}}",
     )
     runs = {run.name: run for run in study.plan("d", (0,))}
-    wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors_clip")
+    wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors")
     todo = [runs[f"{name}-0"] for name in wanted]
     todo[3] = todo[3]._replace(base="clip_mean-0")
     assert study.Study(todo, tmp_path, 1, small).run() == []
