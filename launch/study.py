@@ -141,13 +141,14 @@ def _heads() -> list[Run]:
             for name, arguments in variants.items():
                 config = f"{head}:{arguments}".rstrip(":")
                 found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
-        for name, arguments in UNLOCKED.items():
-            config = f"pacl:image_tower=unlocked{arguments}"
-            found.append(Run(f"{name}{suffix}", config, base, is_head=True))
     found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         config = "text_vectors:connector=mlp2x_gelu,steps=400"
         found.append(Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True))
+    for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
+        for name, arguments in UNLOCKED.items():
+            config = f"pacl:image_tower=unlocked{arguments}"
+            found.append(Run(f"{name}{suffix}", config, base, is_head=True))
     return found
 
 
