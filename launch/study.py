@@ -40,9 +40,9 @@ HEADS = {  # config -> run -> arguments of the config
     "sparc": {"sparc": "steps=500"},
 }
 UNLOCKED = {  # run -> further arguments of PACL
-    "pacl_unlocked": "",
-    "pacl_qk_1d": ",rope=qk_1d",
-    "pacl_qk_2d": ",rope=qk_2d",
+    "pacl_unlocked": ",steps=125",
+    "pacl_qk_1d": ",rope=qk_1d,steps=125",
+    "pacl_qk_2d": ",rope=qk_2d,steps=125",
 }
 JUDGED = {  # benchmarks of heads -> cases
     "scenes_attribute_swap": 2000,
