@@ -31,7 +31,7 @@ from launch import study_page  # noqa: E402
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of pictures whose features are stored
 HEADS = {  # config -> run -> arguments of the config
-    "dcsm": {"dcsm": "", "dcsm_grid": "layout=grid"},
+    "dcsm": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid"},
     "pacl": {
         "pacl": "steps=500",
         "pacl_feature_1d": "rope=feature_1d,steps=500",
@@ -40,19 +40,12 @@ HEADS = {  # config -> run -> arguments of the config
     "sparc": {"sparc": "steps=500"},
 }
 UNLOCKED = {  # run -> further arguments of PACL
-    "pacl_unlocked": ",steps=125",
-    "pacl_qk_1d": ",rope=qk_1d,steps=125",
-    "pacl_qk_2d": ",rope=qk_2d,steps=125",
+    "pacl_unlocked": "",
+    "pacl_qk_1d": ",rope=qk_1d",
+    "pacl_qk_2d": ",rope=qk_2d",
 }
-JUDGED = {  # benchmarks of heads -> cases
-    "scenes_attribute_swap": 2000,
-    "scenes_relation_swap": 2000,
-    "scenes_negation": 2000,
-    "scenes_whatsup": 2000,
-    "scenes_held_attribute_swap": 2000,
-    "scenes_held_relation_swap": 2000,
-    "scenes_retrieval": 1000,
-}
+# Benchmarks of heads -> cases: what their table shows.
+JUDGED = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
 ASKED = "asked.json"  # in the folder of a run
 FEATURES, VECTORS = "features", "vectors.npy"  # below the folder of a run that stores them
 PARTS = {
@@ -139,7 +132,7 @@ def _heads() -> list[Run]:
             stored = f"features_{head}{suffix}"
             found.append(Run(stored, f"{head}:{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
-                config = f"{head}:{arguments}".rstrip(":")
+                config = f"{head}:{arguments}"
                 found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
     found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
@@ -147,7 +140,7 @@ def _heads() -> list[Run]:
         found.append(Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True))
     for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
         for name, arguments in UNLOCKED.items():
-            config = f"pacl:image_tower=unlocked{arguments}"
+            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
             found.append(Run(f"{name}{suffix}", config, base, is_head=True))
     return found
 
