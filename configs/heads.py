@@ -41,6 +41,7 @@ CHOICES = {  # of arguments
     "mode": ("clean", "authors"),
     "captions": ("given", "negclip"),
     "opposite": ("image", "text"),
+    "phrases": ("plain", "varied"),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}

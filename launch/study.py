@@ -30,14 +30,15 @@ from launch import study_page  # noqa: E402
 
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of pictures whose features are stored
-HEADS = {  # config -> run -> arguments of the config
-    "dcsm": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid"},
-    "pacl": {
+HEADS = {  # config, with what it stores -> run -> further arguments
+    "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid"},
+    "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
+    "pacl:": {
         "pacl": "steps=500",
         "pacl_feature_1d": "rope=feature_1d,steps=500",
         "pacl_feature_2d": "rope=feature_2d,steps=500",
     },
-    "sparc": {"sparc": "steps=500"},
+    "sparc:": {"sparc": "steps=500"},
 }
 UNLOCKED = {  # run -> further arguments of PACL
     "pacl_unlocked": "",
@@ -129,10 +130,10 @@ def _heads() -> list[Run]:
     ]
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         for head, variants in HEADS.items():
-            stored = f"features_{head}{suffix}"
-            found.append(Run(stored, f"{head}:{PAIRS}", base, tool="features"))
+            stored = f"features_{next(iter(variants))}{suffix}"
+            found.append(Run(stored, f"{head}{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
-                config = f"{head}:{arguments}"
+                config = f"{head}{arguments}"
                 found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
     found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
