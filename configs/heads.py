@@ -42,6 +42,7 @@ CHOICES = {  # of arguments
     "captions": ("given", "negclip"),
     "opposite": ("image", "text"),
     "phrases": ("plain", "varied"),
+    "functional": ("rows", "none"),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}
@@ -131,11 +132,12 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
     alone; what its authors' code does (mode=authors), or not.
     """
     is_authors = args.mode == "authors"
-    config.text.marks.words = WORDS
+    words = WORDS if args.functional == "rows" else ()
+    config.text.marks.words = words
     config.text.marks.index = "word" if is_authors else "token"
     mode = {"standardise": "tensor" if is_authors else "running"}
     mode |= {"dropout": 0.1} if is_authors else {}
-    use(config, args, "dcsm", 1.0, words=len(WORDS), **mode | head)
+    use(config, args, "dcsm", 1.0, words=len(words), **mode | head)
     has_image = args.opposite == "image"
     config.blocks = args.blocks
     config.batch_size = PAIRS * (1 + has_image) * args.blocks

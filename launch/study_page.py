@@ -32,6 +32,7 @@ LABELS = {
     "relations_mean": "cosine of the towers",
     "dcsm": "DCSM",
     "dcsm_grid": "DCSM, grid",
+    "dcsm_no_rows": "DCSM without vectors of functional words",
     "dcsm_varied": "DCSM, varied captions",
     "pacl": "PACL",
     "pacl_feature_1d": "PACL + RoPE",
@@ -44,7 +45,7 @@ LABELS = {
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
-    *("dcsm", "dcsm_grid", "dcsm_varied", "sparc", "text_vectors"),
+    *("dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors"),
     *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
 )
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")

@@ -365,6 +365,8 @@ def test_dcsm_in_the_mode_of_its_authors():
         assert of_text.losses.to_dict().keys() == {"negclip"}
         assert of_text.losses.negclip.weight == 2.0
         assert of_text.input.negatives.count == 1
+        without = get_config("functional=none")
+        assert (without.model.head["words"], without.text.marks.words) == (0, ())
     assert coco("dcsm").text.context_length == 30
 
 
@@ -373,6 +375,7 @@ def test_dcsm_in_the_mode_of_its_authors():
     [
         ("dcsm", "mode=x", "mode is one of clean, authors; got 'x'"),
         ("dcsm", "opposite=none", "opposite is one of image, text"),
+        ("dcsm", "functional=x", "functional is one of rows, none"),
         ("pacl", "pooling=mean", "pooling is one of pairwise, own_caption, uniform"),
         ("pacl", "rope=qk_2d", "inside the image tower.*image_tower=unlocked"),
         ("sparc", "rope=3d", "rope is one of none, feature_1d"),

@@ -118,6 +118,10 @@ def test_stored_features_train_the_same_head_and_those_of_others_are_refused(liv
     done = train(tmp_path / "other", clip[1], *stored)
     assert done.returncode == 2
     assert "weights" in done.stderr
+    done = helpers.run(DCSM, tmp_path / "none", *SMALL, *stored)  # would train towers first
+    assert done.returncode == 2
+    assert "set config.init_from to the same towers" in done.stderr
+    assert not (tmp_path / "none" / "pretrain").exists()
     done = train(
         tmp_path / "more",
         clip[0],

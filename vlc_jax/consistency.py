@@ -14,6 +14,11 @@ def check_frozen(config: ConfigDict) -> None:
         known("part of the model that can be frozen", part, ("image", "text"))
     if config.frozen and not config.init_from and not config.pretrain:
         raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
+    if config.input.source == "features" and not config.init_from:
+        raise UsageError(
+            "config.input.source=features holds what frozen towers gave: set config.init_from to "
+            "the same towers"
+        )
     if config.head_from and (config.lora.targets or not (config.init_from or config.pretrain)):
         raise UsageError(
             "config.head_from is the head of towers at config.init_from: set that, and no "

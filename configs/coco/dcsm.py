@@ -25,8 +25,9 @@ to 4 degrees, 4 % of noise.
 
 Arguments: weights (OpenAI's ViT-B/16); tokenizer; path (a table whose column hard_images holds ids
 and, for opposite=text, negatives holds captions; NegCLIP's TSV; shards); image_folder; validation;
-mode=authors|clean; opposite=image|text; captions=given, or negclip (those of opposite=text, made on
-the fly, with tagger); blocks; variant; size; image_tower, text_tower=locked|unlocked.
+mode=authors|clean; opposite=image|text; functional=rows, or none (functional words have no vectors
+of their own); captions=given, or negclip (those of opposite=text, made on the fly, with tagger);
+blocks; variant; size; image_tower, text_tower=locked|unlocked.
 """
 
 from ml_collections import ConfigDict
@@ -41,6 +42,7 @@ ARGUMENTS = {
     "size": 224,
     "mode": "authors",
     "opposite": "image",
+    "functional": "rows",
     "captions": "given",
     "tagger": "spacy:en_core_web_lg",
     "blocks": 6,

@@ -5,12 +5,14 @@
 
 Blocks of 8 images with their captions and 8 opposites, as its authors train, here of three kinds:
 two objects in each other's place, two colours exchanged, an object that one caption denies and the
-other picture has. Arguments: those of configs/heads.py; mode=clean, or authors (a
-word's row one place too early, maps standardised over the batch, dropout); opposite=image, or text
-(8 images, 8 captions and 8 wrong ones); layout=flat|grid; standardise=running|tensor|per_pair (if
-not that of the mode); blocks=N per step. phrases=plain: captions say the colour of each object, and
-no sizes nor "a photo of", so that a word is nearly always in the same column of the map, which the
-network tells apart by its place; varied: they do, as those of other configs.
+other picture has. The network tells words apart by their column in the map, so captions are plain:
+they say the colour of each object, and no sizes nor "a photo of", and a word is nearly always in
+the same column. Arguments: those of configs/heads.py;
+  mode=clean, or authors (a word's row one place early, maps standardised over the batch, dropout)
+  opposite=image, or text (8 images, 8 captions and 8 wrong ones)
+  layout=flat|grid; standardise=running|tensor|per_pair (if not that of the mode); blocks=N per step
+  functional=rows, or none (columns of functional words are those of their tokens)
+  phrases=plain, or varied (captions as those of other configs)
 """
 
 from ml_collections import ConfigDict
@@ -22,7 +24,7 @@ PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}
 
 def get_config(argument: str | None = None) -> ConfigDict:
     own = {"mode": "clean", "opposite": "image", "layout": "flat", "standardise": "", "blocks": 1}
-    own |= {"phrases": "plain"}
+    own |= {"functional": "rows", "phrases": "plain"}
     args = heads.parse_scenes(argument, **heads.TOWERS | own, steps=10_000)
     head = {"layout": args.layout}
     head |= {"standardise": args.standardise} if args.standardise else {}
