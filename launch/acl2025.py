@@ -37,6 +37,7 @@ from launch import study, study_page  # noqa: E402
 # Columns of the paper: What'sUp, two-way, individual and pairs, in percent.
 PAPER = ("A left/right", "A on/under", "B left/right", "B front/behind")
 CHANCE = "50.0 25.0"
+IMAGES = {"A": 412, "B": 408}  # of What'sUp; a column has half of them, in pairs
 # Of the benchmarks of the scenes, those that the table shows.
 SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 SIGLIP = "family=siglip"
@@ -201,9 +202,10 @@ def _line(*cells: str) -> str:
 def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
     """OUT/acl2025.md from the runs that are done."""
     page = out / "acl2025.md"
+    sizes = " and ".join(f"{count // 2} images of {part}" for part, count in IMAGES.items())
     intro = (
-        "What'sUp: individual and pair accuracy; ± half of a 95 % interval, over seeds, of one "
-        "seed over cases. –: not in the paper, or not run.\n\n"
+        f"What'sUp: individual and pair accuracy (of the paper: {sizes} in each column); ± half of "
+        "a 95 % interval, over seeds, of one seed over cases. –: not in the paper, or not run.\n\n"
     )
     page.write_text(intro + table(rows, names, study_page.Results(out, seeds)) + "\n")
     return page

@@ -83,6 +83,16 @@ def test_every_row_prints_as_many_numbers_as_the_table_has_columns():
             assert pairs <= individual, row.name  # a right pair is two right ones
 
 
+def test_the_papers_numbers_are_shares_of_whatsups_images():
+    assert acl2025.IMAGES == {"A": 412, "B": 408}
+    for row in acl2025.ROWS:
+        for column, printed in zip(acl2025.PAPER, row.paper, strict=False):
+            images = acl2025.IMAGES[column[0]] // 2
+            for share, cases in zip(printed.split(), (images, images // 2), strict=False):
+                nearest = 100 * round(float(share) * cases / 100) / cases
+                assert f"{nearest:.1f}" == share, (row.name, column)
+
+
 def judge(out, run, benchmark, **values):
     folder = out / f"{run}-0" / "evals" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
