@@ -130,6 +130,10 @@ class Loader:
     """
 
     def __init__(self, batches: Batches, *, start_step: int, workers: int, threads: int) -> None:
+        # Not in a thread of the pool: while grain is imported, imports are lazy in every thread
+        # (etils.epy.lazy_imports), and jax, tracing a model in another one, fails at its own.
+        import grain  # noqa: F401
+
         self.step = start_step  # of the batch that comes next
         self.bad: dict[str, str] = dict(batches.examples.known_bad)
         self.stand_ins = 0

@@ -2,6 +2,7 @@
 
 import collections
 import multiprocessing
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.text.contrasts import Texts
 from input_pipeline.text.tokenizers import WordTokenizer
+from tests import helpers
 
 NUMBERS = [f"n{i}" for i in range(30)]
 WORDS = WordTokenizer(4, words=(*NUMBERS, "first", "second", "not", "same"))
@@ -66,6 +68,30 @@ def assert_equal(got, expected):
 
 def numbers(batches):
     return [int(level) for batch in batches for level in batch["image"][:, 0, 0, 0]]
+
+
+def test_no_thread_imports_grain():
+    """Its import makes all others lazy for a moment, those of jax in another thread, too."""
+    script = (
+        "import builtins, sys, threading\n"
+        "from tests.input_pipeline import test_loader\n"
+        "found, real = set(), builtins.__import__\n"
+        "def noting(name, *others, **more):\n"
+        "    if name.startswith('grain') and name not in sys.modules:\n"
+        "        found.add(threading.current_thread().name)\n"
+        "    return real(name, *others, **more)\n"
+        "builtins.__import__ = noting\n"
+        "test_loader.take(1)\n"
+        "print(found)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=helpers.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "{'MainThread'}", done.stderr
 
 
 RANDOM_CROP = ImageTransform(8, crop="random_resized", scale=(0.3, 1.0))
