@@ -31,8 +31,11 @@ from launch import study_page  # noqa: E402
 WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of pictures whose features are stored
 HEADS = {  # config, with what it stores -> run -> further arguments
-    "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid"},
-    "dcsm:functional=none,": {"dcsm_no_rows": "layout=flat"},
+    "dcsm:": {
+        "dcsm": "layout=flat",
+        "dcsm_grid": "layout=grid",
+        "dcsm_no_rows": "functional=none",
+    },
     "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
     "pacl:": {
         "pacl": "steps=500",

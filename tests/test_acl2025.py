@@ -84,7 +84,6 @@ def test_every_row_prints_as_many_numbers_as_the_table_has_columns():
 
 
 def test_the_papers_numbers_are_shares_of_whatsups_images():
-    assert acl2025.IMAGES == {"A": 412, "B": 408}
     for row in acl2025.ROWS:
         for column, printed in zip(acl2025.PAPER, row.paper, strict=False):
             images = acl2025.IMAGES[column[0]] // 2
