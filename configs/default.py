@@ -180,7 +180,7 @@ def _input() -> ConfigDict:
             "interpolation": "bicubic",  # bilinear; both antialiased, as Pillow's
             "normalisation": "clip",  # clip | siglip | imagenet
             # A share of captions becomes, at each reading, one of their noun phrases in a template
-            # ("a picture of {}."); tagger: input_pipeline/text/taggers.py.
+            # ("a picture of {}."); tagger: input_pipeline/hard_texts/taggers.py.
             "noun_phrases": {"share": 0.0, "tagger": "spacy:en_core_web_sm"},
             # Per record: confusable images, which are further rows of the batch.
             "hard_images": 0,
@@ -238,7 +238,7 @@ def _text() -> ConfigDict:
             },
             # No tokens: vectors that a sentence encoder gave, X.npy or X.safetensors with the texts
             # beside it (python -m vlc_jax.tools.embed_text). config.model.text then has the fields
-            # of vlc_jax/models/vectors.py.
+            # of vlc_jax/models/text_vectors.py.
             "vectors": {"path": ""},
         }
     )

@@ -7,7 +7,8 @@ Arguments: steps=N.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import default
+from configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

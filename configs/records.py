@@ -10,7 +10,8 @@ step); size (pixels); variant (vlc_jax/models/variants.py). Other columns, token
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import default
+from configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

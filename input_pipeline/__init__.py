@@ -10,23 +10,23 @@ with make_train(source, tokenizer, transform, batch_size=256, seed=0) as batches
 
 from typing import Any
 
-from input_pipeline import choice
+from input_pipeline import lookup
 from input_pipeline.features import FeatureTransform
+from input_pipeline.hard_texts.noun_phrases import NounPhrases
+from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import make as make_texts
+from input_pipeline.hard_texts.sampling import versions as text_versions
 from input_pipeline.image import NORMALISATIONS, ImageTransform
 from input_pipeline.loader import Loader, make_train
 from input_pipeline.quality import preview
 from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
-from input_pipeline.text import TOKENIZERS
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.contrasts import make as make_texts
-from input_pipeline.text.contrasts import versions as text_versions
-from input_pipeline.text.folder import files as tokenizer_files
-from input_pipeline.text.folder import vocabulary as folder_vocabulary
-from input_pipeline.text.marks import MarkingTokenizer
-from input_pipeline.text.noun_phrases import NounPhrases
-from input_pipeline.text.tokenizers import Tokenizer
-from input_pipeline.text.vectors import TextVectors
+from input_pipeline.tokenizers import TOKENIZERS
+from input_pipeline.tokenizers.functional_words import MarkingTokenizer
+from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
+from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
+from input_pipeline.tokenizers.text_vectors import TextVectors
+from input_pipeline.tokenizers.tokenizers import Tokenizer
 
 __all__ = [
     "NORMALISATIONS",
@@ -61,7 +61,7 @@ def make_source(name: str, split: str, **options: Any) -> Source:
     Raises ValueError for an unknown name, an unknown option or a value that does not fit, DataError
     for data that cannot be used.
     """
-    return choice.build("source", SOURCES, name, split=split, **options)
+    return lookup.build("source", SOURCES, name, split=split, **options)
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
@@ -71,4 +71,4 @@ def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer 
     Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
     for vectors that cannot be used.
     """
-    return choice.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)
+    return lookup.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)

@@ -7,10 +7,10 @@
 Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
-Where the vectors of texts come from a file (text/vectors.py), they are float32 and (batch, width),
-(batch, negatives, width), (batch, positives, width).
-Where features of frozen towers were stored, they take the place of `image` and go beside `text`, in
-float32, float16 or bfloat16:
+Where the vectors of texts come from a file (tokenizers/text_vectors.py), they are float32 and
+(batch, width), (batch, negatives, width), (batch, positives, width). Where features of frozen
+towers were stored, they take the place of `image` and go beside `text`, in float32, float16 or
+bfloat16:
   image_pooled   (batch, embed)   image_tokens  (batch, patches, width)
   text_pooled    (batch, embed)   text_tokens   (batch, length, width)
   negative_text_pooled (batch, negatives, embed), ..., positive_text_tokens likewise

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import input_pipeline
-from input_pipeline import progress, quality, usable
+from input_pipeline import progress, quality, record_validation
 from input_pipeline.record import DataError, Source
-from input_pipeline.sources import rows, shards
+from input_pipeline.sources import shards, tables
 
 
 def draw_samples(samples: Sequence[tuple[str, np.ndarray, list[str]]], path: Path) -> None:
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _open_table(path: Path, given: dict[str, Any]) -> Source:
     if not path.exists():
-        raise ValueError(f"{path} does not exist; expected a table ({rows.FORMATS}) or a folder")
+        raise ValueError(f"{path} does not exist; expected a table ({tables.FORMATS}) or a folder")
     return input_pipeline.make_source("records", **{"split": "all", "path": path, **given})
 
 
@@ -104,7 +104,7 @@ def _open_prepared(path: Path) -> Source:
 
 def _write_words(source: Source, number: int, path: Path, min_count: int) -> None:
     """A word list for the tokenizer "words", from the captions of the usable records."""
-    from input_pipeline.text import tokenizers
+    from input_pipeline.tokenizers import tokenizers
 
     words = tokenizers.words_of(_captions(source, number), min_count)
     path.write_text("\n".join(words) + "\n", "utf-8")
@@ -115,7 +115,9 @@ def _captions(source: Source, number: int) -> Iterator[str]:
     for index in range(number):
         try:
             record = source[index]
-            yield from (record.captions[position] for position in usable.captions(record))
+            yield from (
+                record.captions[position] for position in record_validation.captions(record)
+            )
         except DataError:
             continue
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from input_pipeline import usable
+from input_pipeline import record_validation
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.noun_phrases import NounPhrases
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Findable, Record, Source
-from input_pipeline.text import contrasts
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.noun_phrases import NounPhrases
 
 _LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
 # of random numbers, per position
@@ -128,14 +128,14 @@ class Examples:
             except DataError as error:
                 self._bad[index] = (name, str(error))
                 bad[name] = str(error)
-                usable.check_share(bad, self.limit, len(self.source))
+                record_validation.check_share(bad, self.limit, len(self.source))
             index = (index + 1) % len(self.source)
         raise DataError(f"none of the {len(self.source):,} records can be used here")
 
     def _example(self, record: Record, position: int) -> Example:
         """Raises DataError for a record that cannot be used."""
         rng = self._generator(position, "image")
-        captions = usable.captions(record)
+        captions = record_validation.captions(record)
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
         pixels = self.image_transform(record.image, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
@@ -149,7 +149,7 @@ class Examples:
                 text, sides = phrase, {side: (own[0], (), ()) for side, own in sides.items()}
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
         negatives, positives = (
-            contrasts.draw(
+            sampling.draw(
                 texts,
                 text,
                 given[caption] if given else (),
@@ -162,7 +162,7 @@ class Examples:
         if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
-                more = contrasts.draw(self._of_one, positive, (), (), rng["negatives"], scene)
+                more = sampling.draw(self._of_one, positive, (), (), rng["negatives"], scene)
                 negatives += [*more, *[""] * (self._of_one.count - len(more))]
         return Example(record, text, pixels, negatives, positives)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import batch, usable
+from input_pipeline import batch, record_validation
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.record import DataError, Record, Source
-from input_pipeline.text import contrasts
-from input_pipeline.text.generator import Generator
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
 _TRIED = 16  # records, until one can be used
@@ -42,8 +42,8 @@ class GeneratedSource:
             raise ValueError(f"the seed of texts must be at least 0 and below 2**64; got {seed}")
         self._source, self._generators = source, generators
         self._count, self._seed = count, seed
-        stored = contrasts.stored_versions(source)
-        contrasts.check_stored(generators, stored)
+        stored = sampling.stored_versions(source)
+        sampling.check_stored(generators, stored)
         versions = {
             side: stored.get(side, {}) | {name: made.version for name, made in table.items()}
             for side, table in generators.items()
@@ -68,7 +68,7 @@ class GeneratedSource:
 
     def __getitem__(self, index: int) -> Record:
         record = self._source[index]
-        captions = usable.captions(record)
+        captions = record_validation.captions(record)
         fields: dict[str, Any] = {}
         for side, generators in self._generators.items():
             if not generators:
@@ -76,7 +76,7 @@ class GeneratedSource:
             texts = _lists(getattr(record, side), record)
             kinds = _lists(getattr(record, _SIDES[side]), record)
             for caption in captions:
-                kinds[caption] += [contrasts.GIVEN] * (len(texts[caption]) - len(kinds[caption]))
+                kinds[caption] += [sampling.GIVEN] * (len(texts[caption]) - len(kinds[caption]))
                 held = {*kinds[caption]}
                 for name, generator in generators.items():
                     if name not in held:
@@ -118,9 +118,9 @@ def make(
             raise ValueError(f"options for the generator {name!r}, which is not asked for")
     made: dict[str, dict[str, Generator]] = {}
     for side, names in (("negatives", negatives), ("positives", positives)):
-        table = contrasts.generators(side) if names else {}
+        table = sampling.generators(side) if names else {}
         made[side] = {
-            name: contrasts.make_generator(side, table, name, options.get(name, {}))
+            name: sampling.make_generator(side, table, name, options.get(name, {}))
             for name in names
         }
     return made

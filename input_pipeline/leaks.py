@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from input_pipeline.record import DataError
-from input_pipeline.sources import annotations, rows
+from input_pipeline.sources import annotations, tables
 from input_pipeline.sources.identity import identity
 from input_pipeline.sources.named import below
 
@@ -49,7 +49,7 @@ def image_names(path: Path) -> dict[str, list[str]]:
             return splits
         found = _names(document)
     else:
-        table = rows.open_rows(path)
+        table = tables.open_rows(path)
         found = (name for index in range(len(table)) for name in _of_row(table[index]))
     names = [*dict.fromkeys(found)]
     return {"": names} if names else {}
@@ -191,7 +191,9 @@ def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[s
     for path in map(Path, paths):
         files = [path]
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.suffix.lower() in rows.FORMATS)
+            files = sorted(
+                file for file in path.rglob("*") if file.suffix.lower() in tables.FORMATS
+            )
         for file in files:
             try:
                 splits = image_names(file)

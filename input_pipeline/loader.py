@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from input_pipeline import batch as batches_contract
-from input_pipeline import features, usable
+from input_pipeline import features, record_validation
 from input_pipeline.batch import Batch
 from input_pipeline.examples import Example, Examples, check_hard_images
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.noun_phrases import NounPhrases
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
-from input_pipeline.text import contrasts
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.noun_phrases import NounPhrases
-from input_pipeline.text.tokenizers import Tokenizer
-from input_pipeline.text.vectors import TextVectors
+from input_pipeline.tokenizers.text_vectors import TextVectors
+from input_pipeline.tokenizers.tokenizers import Tokenizer
 from input_pipeline.workers import WorkerStream
 
 _ENDLESS = 2**48  # steps; grain wants a length
@@ -74,7 +74,7 @@ class Batches:
             "mask": np.ones(self.rows, np.bool_),
         }
         examples = self.examples
-        slots = contrasts.slots(examples.negatives, examples.positives)
+        slots = sampling.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
         if is_stored:
@@ -173,7 +173,7 @@ class Loader:
         for name, reason in json.loads(made["bad"]).items():
             self.bad.setdefault(name, reason)
         examples = self._batches.examples
-        usable.check_share(self.bad, examples.limit, len(examples.source))
+        record_validation.check_share(self.bad, examples.limit, len(examples.source))
         if not self._checked:
             batches_contract.check(result)
             self._checked = True
@@ -269,10 +269,10 @@ def make_train(
             raise ValueError(f"{name} must be at least {low} and below {high}; got {value}")
     if not 0 <= max_bad_share <= 1:
         raise ValueError(f"max_bad_share is a share in [0, 1]; got {max_bad_share}")
-    contrasts.check("negatives", negatives)
-    contrasts.check("positives", positives)
+    sampling.check("negatives", negatives)
+    sampling.check("positives", positives)
     sides = {"negatives": negatives.generators, "positives": positives.generators}
-    contrasts.check_stored(sides, contrasts.stored_versions(source))
+    sampling.check_stored(sides, sampling.stored_versions(source))
     if not len(source):
         raise DataError("the source holds no records")
     if not isinstance(known_bad, Mapping):

@@ -29,9 +29,9 @@ from typing import Any
 
 import input_pipeline
 from input_pipeline import generate, progress, writer
+from input_pipeline.hard_texts import sampling
 from input_pipeline.record import DataError
 from input_pipeline.sources.llava import ANSWERS
-from input_pipeline.text import contrasts
 
 _NO_OPTIONS = "{}"
 _SIZE = 256  # pixels, of the named datasets: enough for crops of 224
@@ -127,7 +127,7 @@ def _run(words: list[str]) -> int:
             f"--generator-options {options.generator_options} belongs to generators; name them in "
             "--negatives or --positives"
         )
-    elif stored := contrasts.stored_versions(source):
+    elif stored := sampling.stored_versions(source):
         request["texts"] = stored
     with progress.bar("preparing", len(source)) as advance:
         manifest = writer.prepare(

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from input_pipeline import image as images
-from input_pipeline import usable
+from input_pipeline import record_validation
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record, Source
-from input_pipeline.text import contrasts
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.tokenizers import Tokenizer
-from input_pipeline.text.vectors import TextVectors
+from input_pipeline.tokenizers.text_vectors import TextVectors
+from input_pipeline.tokenizers.tokenizers import Tokenizer
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
 _UNKNOWN_WARNING = 0.05  # share of words outside the vocabulary that is worth a line
@@ -47,7 +47,7 @@ class Report:
         """Raises DataError where only given texts are asked for and no record looked at has any,
         ValueError where texts of a kind are stored of another version than its generator's.
         """
-        contrasts.check_stored(
+        sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
         held = {"negatives": self.with_negatives, "positives": self.with_positives}
@@ -124,7 +124,7 @@ def inspect(
 
     `progress` is called with the number of records done so far.
     """
-    report = Report(total=len(source), text_versions=contrasts.stored_versions(source))
+    report = Report(total=len(source), text_versions=sampling.stored_versions(source))
     number = len(source) if count is None else min(count, len(source))
     wanted = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[tuple[str, np.ndarray, list[str]]] = []
@@ -134,7 +134,7 @@ def inspect(
         try:
             record = source[index]
             name = record.id
-            captions = usable.captions(record)
+            captions = record_validation.captions(record)
             if image_transform is None:
                 return name, record, images.decode(record.image), captions, ""
             rng = np.random.default_rng(0)
@@ -186,7 +186,7 @@ def check_report(report: Report, max_bad_share: float) -> None:
     if report.looked_at < report.total:
         expected = max_bad_share * report.looked_at
         limit = min(limit, expected + 3 * math.sqrt(expected))
-    usable.check_share(report.bad, limit, report.looked_at)
+    record_validation.check_share(report.bad, limit, report.looked_at)
 
 
 def _count(

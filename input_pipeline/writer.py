@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from input_pipeline import image as images
-from input_pipeline import usable
+from input_pipeline import record_validation
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources import ids, shards
 
@@ -100,7 +100,7 @@ def _prepare(
     manifest = _begin(out, request)
     limit = max_bad_share * len(source)
     if manifest["complete"]:
-        usable.check_share(manifest["skipped"], limit, len(source))
+        record_validation.check_share(manifest["skipped"], limit, len(source))
         return manifest
     stored = _stored_images(out, manifest)
     _save(out, manifest)
@@ -208,7 +208,7 @@ def _write_shard(
         try:
             record = source[index]
             name = record.id
-            usable.captions(record)
+            record_validation.captions(record)
             image = shrink(record, request["size"], request["format"])
             data = shards.encode(record, image)
             return _Entry(name, data, len(record.captions), _hash(image))
@@ -259,7 +259,7 @@ def _check_share(
 ) -> None:
     """Raises DataError if the new `skipped` are too many, after listing them in the manifest."""
     try:
-        usable.check_share(manifest["skipped"] | skipped, limit, total)
+        record_validation.check_share(manifest["skipped"] | skipped, limit, total)
     except DataError as error:
         _save(out, manifest | {"refused": skipped})
         raise DataError(

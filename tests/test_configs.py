@@ -9,18 +9,18 @@ import pytest
 import tokenizers
 from ml_collections import ConfigDict
 
-from configs import arguments
-from input_pipeline.text import embed
-from tests import helpers
+from configs.common import arguments
+from input_pipeline.tokenizers import sentence_encoder
+from tests.support import helpers
 from vlc_jax import build, evaluators, train
-from vlc_jax.preemption import StopSignal
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.tools import embed_text
-from vlc_jax.workdir import Workdir
 
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name not in ("__init__.py", "arguments.py", "families.py", "finetuning.py", "heads.py")
+    if path.name != "__init__.py" and path.parent.name != "common"
 )
 
 # What configs are given beside a tokenizer file, which those of coco, llava and eval need.
@@ -61,7 +61,9 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
 def write_vectors(path: Path, texts: list[str]) -> Path:
     """Random vectors of texts."""
     rng = np.random.default_rng(0)
-    embed.write(path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random")
+    sentence_encoder.write(
+        path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random"
+    )
     return path
 
 

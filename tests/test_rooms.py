@@ -21,14 +21,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.weights": ("vlc_jax.errors",),
     "vlc_jax.optimizer": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.sharding": ("vlc_jax.types", "vlc_jax.errors"),
-    "vlc_jax.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
-    "vlc_jax.metrics": ("vlc_jax.types", "vlc_jax.errors"),
-    "vlc_jax.preemption": ("vlc_jax.errors",),
-    "vlc_jax.workdir": ("vlc_jax.errors",),
+    "vlc_jax.run": (),
+    "vlc_jax.run.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.run.metrics": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.run.preemption": ("vlc_jax.errors",),
+    "vlc_jax.run.workdir": ("vlc_jax.errors",),
     "vlc_jax.evaluators": (
         "vlc_jax.types",
         "vlc_jax.errors",
-        "vlc_jax.metrics",
+        "vlc_jax.run.metrics",
         "vlc_jax.sharding",
         "input_pipeline",
     ),
@@ -40,7 +41,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.specification": ("vlc_jax", "input_pipeline"),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
     "vlc_jax.train_step": ("vlc_jax",),
-    "vlc_jax.maps": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.evaluators.patch_maps": ("vlc_jax", "input_pipeline"),
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),
     "vlc_jax.main": (
@@ -48,9 +49,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "vlc_jax.evaluate",
         "vlc_jax.sharding",
         "vlc_jax.errors",
-        "vlc_jax.checkpoint",
-        "vlc_jax.preemption",
-        "vlc_jax.workdir",
+        "vlc_jax.run.checkpoint",
+        "vlc_jax.run.preemption",
+        "vlc_jax.run.workdir",
         "input_pipeline.record",
     ),
 }
@@ -64,7 +65,7 @@ FORBIDDEN = {
 }
 # Scripts for another interpreter, which has the libraries that ours must do without.
 ELSEWHERE = ("vlc_jax.tools.load_exported",)
-ONLY_IN = {"orbax": "vlc_jax.checkpoint", "grain": "input_pipeline"}
+ONLY_IN = {"orbax": "vlc_jax.run.checkpoint", "grain": "input_pipeline"}
 
 
 def module_name(path: Path) -> str:

@@ -21,12 +21,12 @@ from input_pipeline import TextVectors, benchmarks
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
-from vlc_jax import build, evaluators, maps, models, pretrained, report, sharding
+from vlc_jax import build, evaluators, models, pretrained, report, sharding
 from vlc_jax.errors import PreemptedError, UsageError, known
-from vlc_jax.evaluators import EvalResult, Scorer
-from vlc_jax.preemption import StopSignal
+from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import JUDGED, Workdir, write_json
 from vlc_jax.types import ImageFeatures, TextFeatures
-from vlc_jax.workdir import JUDGED, Workdir, write_json
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of WiSE-FT, where the config names none
 SOURCE_READERS = ("retrieval", "zeroshot")  # read the configured source, not files of their own
@@ -40,7 +40,7 @@ class Evaluation:
       task: mesh, tokenizer, model and normalisation of the run.
       workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl, `evals` being
         in the workdir or, if `into` is given, in that folder of it; images/ and maps/ beside them
-        are for the report (vlc_jax/maps.py).
+        are for the report (vlc_jax/evaluators/patch_maps.py).
       stop: looked at between batches; when any process was asked to stop, all of them raise
         PreemptedError. Finished benchmarks stay on disk and are not computed again.
     """
@@ -169,7 +169,7 @@ class Evaluation:
             for case in self._read(name).cases[: self.config.eval.examples]
         }
         functions = self._functions
-        maps.write(
+        patch_maps.write(
             cases,
             step,
             scorer,

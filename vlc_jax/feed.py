@@ -6,8 +6,8 @@ from ml_collections import ConfigDict
 import input_pipeline
 from vlc_jax import build
 from vlc_jax.build import Task
-from vlc_jax.metrics import read_rows
-from vlc_jax.workdir import Workdir
+from vlc_jax.run.metrics import read_rows
+from vlc_jax.run.workdir import Workdir
 
 
 def check(

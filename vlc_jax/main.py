@@ -21,10 +21,10 @@ from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
 from vlc_jax import evaluate, sharding, train
-from vlc_jax.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
-from vlc_jax.preemption import StopSignal
-from vlc_jax.workdir import Workdir, saved_config
+from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir, saved_config
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True

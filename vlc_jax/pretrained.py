@@ -18,10 +18,10 @@ from ml_collections import ConfigDict
 from input_pipeline import TextVectors
 from vlc_jax import build, sharding, specification, weights
 from vlc_jax.build import State, Task
-from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
-from vlc_jax.workdir import read_json, saved_config
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.workdir import read_json, saved_config
 
 
 def imported(

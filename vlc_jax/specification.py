@@ -17,7 +17,7 @@ from input_pipeline import image as image_ops
 from vlc_jax import build, weights
 from vlc_jax.build import Task
 from vlc_jax.errors import UsageError
-from vlc_jax.models.vectors import VectorTower
+from vlc_jax.models.text_vectors import VectorTower
 
 # Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
 MAX_SPARE_ROWS = 1024
@@ -54,11 +54,11 @@ def facts(config: ConfigDict, task: Task) -> dict[str, Any]:
 def check_files(config: ConfigDict, task: Task, path: str | Path) -> None:
     """Raises UsageError if the files beside the weights at `path` contradict the config."""
     if not reads_vectors(task.model):
-        folder = weights.facts.folder(path)
+        folder = weights.metadata.folder(path)
         with build.usage_errors():
             vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
         check_tokenizer(config, task, vocabulary, path)
-    check_facts(config, task, weights.facts.read(path), path)
+    check_facts(config, task, weights.metadata.read(path), path)
 
 
 def check_facts(
@@ -139,7 +139,7 @@ def reads_vectors(model: nn.Module) -> bool:
 
 def _field(config: ConfigDict, fact: str) -> str:
     """Where a fact is set; of a tokenizer without that option, the choice of another one."""
-    field, name = weights.facts.FIELDS[fact], config.text.tokenizer
+    field, name = weights.metadata.FIELDS[fact], config.text.tokenizer
     if "{}" in field and field.rpartition(".")[2] not in config.text[name]:
         return "config.text.tokenizer"
     return field.format(name)

@@ -12,11 +12,11 @@ import input_pipeline
 from input_pipeline import batch as batch_contract
 from vlc_jax import build, evaluate, feed, pretrained, sharding, train_step
 from vlc_jax.build import State, Task
-from vlc_jax.checkpoint import Checkpoints
 from vlc_jax.errors import DivergedError, PreemptedError, UsageError
-from vlc_jax.metrics import MetricsWriter, ProgressLine, StepClock
-from vlc_jax.preemption import StopSignal
-from vlc_jax.workdir import Workdir
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.metrics import MetricsWriter, ProgressLine, StepClock
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 
 POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked at
 

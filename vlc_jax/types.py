@@ -51,7 +51,8 @@ class ImageFeatures(NamedTuple):
 class TextFeatures(NamedTuple):
     """What a text tower gives; `mask` is True on real tokens, the end-of-text token included.
 
-    `marks` says which word of a list is written there, counted from 1 (input_pipeline/text/marks).
+    `marks` says which word of a list is written there, counted from 1
+    (input_pipeline/tokenizers/functional_words.py).
     """
 
     pooled: Float[Array, "*texts embed"]

@@ -22,10 +22,11 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
+from configs.common import arguments, pretrained
 
 ARGUMENTS = {
-    **families.ARGUMENTS,
+    **pretrained.ARGUMENTS,
     "validation": "",
     "batch": 512,  # 128 on each of 4 GPUs
     "variant": "B/32",
@@ -42,8 +43,8 @@ def make(args: SimpleNamespace) -> ConfigDict:
         raise ValueError(f"schedule is cosine or svlc_parity; got {args.schedule!r}")
     config = default.get_config()
     with config.unlocked():
-        families.use_clip(config, args)
-        families.five_epochs(config, args)
+        pretrained.use_clip(config, args)
+        pretrained.five_epochs(config, args)
         # 5 times over 591,753 captions; a record here is an image with its five captions, of which
         # an epoch draws one. For a table with a row per caption: --config.epochs=5
         config.epochs = 25.0

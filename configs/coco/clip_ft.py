@@ -18,10 +18,11 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
+from configs.common import arguments, pretrained
 
 ARGUMENTS = {
-    **families.ARGUMENTS,
+    **pretrained.ARGUMENTS,
     "validation": "",
     "batch": 256,  # NegCLIP's README, like epochs, warmup and learning rate
     "variant": "B/32",
@@ -36,10 +37,10 @@ def make(args: SimpleNamespace, table: str = "negclip") -> ConfigDict:
     """table: the source that a .tsv file is of."""
     config = default.get_config()
     with config.unlocked():
-        families.use_clip(config, args)
-        families.five_epochs(config, args)
+        pretrained.use_clip(config, args)
+        pretrained.five_epochs(config, args)
         if args.path.endswith(".tsv"):
-            families.read(config, families.source_of(args.path, args.image_folder, table))
+            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, table))
         config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
         config.optimizer.learning_rate = 1e-6  # {1e-5, 5e-6, 1e-6} were tried
         config.optimizer.weight_decay = 0.2  # open_clip's default, none is given

@@ -20,8 +20,9 @@ Arguments: those of configs/coco/svlc.py; bag (sentences per image).
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import svlc
+from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -35,5 +36,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses.dac_negative_bag = default.loss(weight=1.0, slots=(count, None))  # of the bag
         config.input.negatives.of_positives = 1
         config.input.records.positives_column = "positives"
-        families.use_texts(config.input.positives, args.bag, "skip", {"given": 1.0})
+        pretrained.use_texts(config.input.positives, args.bag, "skip", {"given": 1.0})
     return config

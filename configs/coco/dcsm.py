@@ -32,11 +32,12 @@ blocks; variant; size; image_tower, text_tower=locked|unlocked.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families, heads
+from configs import default
+from configs.common import arguments, heads, pretrained
 
 LENGTH = 30  # tokens
 ARGUMENTS = {
-    **families.ARGUMENTS,
+    **pretrained.ARGUMENTS,
     "validation": "",
     "variant": "B/16",
     "size": 224,
@@ -54,10 +55,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **ARGUMENTS))
     config = default.get_config()
     with config.unlocked():
-        families.use_clip(config, args, args.size)
-        families.validate(config, args)
+        pretrained.use_clip(config, args, args.size)
+        pretrained.validate(config, args)
         if args.path.endswith(".tsv"):
-            families.read(config, families.source_of(args.path, args.image_folder, "negclip"))
+            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "negclip"))
         config.text.context_length = LENGTH
         heads.adam(config, rate=1e-3, epochs=27.0)
         heads.dcsm(config, args, dropout=0.1)
@@ -66,9 +67,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
             config.input.hard_images = 1
             records.id_column, records.hard_images_column = "id", "hard_images"
         elif args.captions == "given":
-            families.use_texts(config.input.negatives, 1, "skip", {"given": 1.0})
+            pretrained.use_texts(config.input.negatives, 1, "skip", {"given": 1.0})
             records.negatives_column = "negatives"
         else:
             options = {"negclip": {"tagger": args.tagger}}
-            families.use_texts(config.input.negatives, 1, "skip", {"negclip": 1.0}, **options)
+            pretrained.use_texts(config.input.negatives, 1, "skip", {"negclip": 1.0}, **options)
     return config

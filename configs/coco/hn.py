@@ -14,8 +14,8 @@ configs/coco/hp_hn.py. Arguments: those of configs/coco/clip_coco.py.
 
 from ml_collections import ConfigDict
 
-from configs import arguments
 from configs.coco import clip_coco, hp_hn
+from configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

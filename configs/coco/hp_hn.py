@@ -24,8 +24,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import clip_coco
+from configs.common import arguments, pretrained
 
 FILES = {"replace_hp": "", "swap_hp": ""}
 
@@ -42,20 +43,20 @@ def make(args: SimpleNamespace, hn_weight: float, missing: str, **positives: flo
         if hn_weight:
             config.losses.svlc_negative = default.loss(weight=hn_weight)
             kinds = {"crepe_replace": 0.5, "crepe_swap": 0.5}
-            families.use_texts(config.input.negatives, 1, "replace", kinds)
+            pretrained.use_texts(config.input.negatives, 1, "replace", kinds)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
             tables = {kind: {"mode": "clean"} for kind in positives}  # whole words, any "and"
-            families.use_texts(config.input.positives, 1, missing, positives, **tables)
+            pretrained.use_texts(config.input.positives, 1, missing, positives, **tables)
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
-            source = families.source_of(args.path, args.image_folder, "coco")
+            source = pretrained.source_of(args.path, args.image_folder, "coco")
             if source["source"] != "coco":
                 raise ValueError(
                     f"replace_hp and swap_hp go with path=captions_....json; {args.path!r} names "
                     "a prepared folder, which holds its positives"
                 )
-            families.read(config, source)
+            pretrained.read(config, source)
             config.input.coco.train_split = "train"
             config.input.coco.positives.update({k: path for k, path in files.items() if path})
     return config

@@ -15,8 +15,8 @@ Arguments: those of configs/coco/hp_hn.py, but for hn_weight and replace_hp.
 
 from ml_collections import ConfigDict
 
-from configs import arguments
 from configs.coco import clip_coco, hp_hn
+from configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -26,8 +26,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import clip_ft
+from configs.common import arguments, pretrained
 
 FAMILIES = {"clip": ("L/14-336", 336), "siglip": ("SigLIP-L/16-256", 384)}  # the paper's, pixels
 LOSSES = {  # without negatives and with them
@@ -74,14 +75,14 @@ def make(args: SimpleNamespace) -> ConfigDict:
     args.variant = args.variant or variant
     config = default.get_config()
     with config.unlocked():
-        families.FAMILIES[args.family](config, args, args.size or size)
-        families.five_epochs(config, args)
+        pretrained.FAMILIES[args.family](config, args, args.size or size)
+        pretrained.five_epochs(config, args)
         if args.path.endswith(".json"):
-            families.read(config, families.source_of(args.path, args.image_folder, "llava"))
+            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
             config.input.llava.answers = args.answers
         config.losses = ConfigDict({loss(args): default.loss(weight=1.0)})
         if args.negatives == "leftright":
-            families.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
+            pretrained.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
         config.model.remat = True
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

@@ -18,8 +18,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import clip_ft
+from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -38,7 +39,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
         config.input.hard_images = args.hard_images
         # The authors drop rows without a negative; here such a row has part as a pair.
-        families.use_texts(config.input.negatives, 1, "skip", {args.negatives: 1.0})
+        pretrained.use_texts(config.input.negatives, 1, "skip", {args.negatives: 1.0})
         if args.negatives == "given":
             config.input.records.negatives_column = "negatives"  # of a table of your own
         else:
@@ -51,5 +52,5 @@ def without_hard_images(args: SimpleNamespace, kind: str) -> ConfigDict:
     config = clip_ft.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
-        families.use_texts(config.input.negatives, 1, "skip", {kind: 1.0})
+        pretrained.use_texts(config.input.negatives, 1, "skip", {kind: 1.0})
     return config

@@ -14,7 +14,7 @@ Arguments: those of configs/llava/pacl.py, path being COCO captions JSON, a tabl
 
 from ml_collections import ConfigDict
 
-from configs import arguments, heads
+from configs.common import arguments, heads
 from configs.llava import pacl
 
 SMALLER = {"variant": "B/16", "size": 400, "batch": 1024}

@@ -16,13 +16,14 @@ retrieval); batch; variant; size (pixels); image_tower (locked, as in the paper,
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
+from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument,
-        **families.ARGUMENTS,
+        **pretrained.ARGUMENTS,
         validation="",
         batch=512,  # 128 on each of 4 GPUs
         family="siglip",
@@ -36,8 +37,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         raise ValueError(f"family is siglip or siglip2; got {args.family!r}")
     config = default.get_config()
     with config.unlocked():
-        families.FAMILIES[args.family](config, args, args.size)
-        families.five_epochs(config, args)
+        pretrained.FAMILIES[args.family](config, args, args.size)
+        pretrained.five_epochs(config, args)
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

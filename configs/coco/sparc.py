@@ -12,8 +12,8 @@ Arguments: those of configs/llava/sparc.py, path being COCO captions JSON, a tab
 
 from ml_collections import ConfigDict
 
-from configs import arguments, heads
 from configs.coco import pacl
+from configs.common import arguments, heads
 from configs.llava import sparc
 
 

@@ -19,8 +19,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import clip_ft
+from configs.common import arguments, pretrained
 
 ARGUMENTS = {
     **clip_ft.ARGUMENTS,
@@ -61,7 +62,7 @@ def use_negatives(config: ConfigDict, args: SimpleNamespace) -> None:
     if args.negatives not in known:
         raise ValueError(f"negatives is {', '.join(known)}; got {args.negatives!r}")
     kinds = {f"svlc_{name}": 1.0 for name in known[args.negatives]}
-    families.use_texts(config.input.negatives, 1, "skip", kinds)
+    pretrained.use_texts(config.input.negatives, 1, "skip", kinds)
     if "svlc_fill_mask" in kinds:
         if not args.language_model:
             raise ValueError("negatives that a model fills in need language_model=FOLDER")

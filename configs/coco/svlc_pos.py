@@ -8,8 +8,8 @@ Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) R
 million images, three texts each, take 3.2 hours of one A100 at 30 % of its bfloat16 peak.
 
 The positives are the column "positives" of a JSONL table, or what shards made of it hold; the
-authors had BLOOM write one per caption, and python -m input_pipeline.text.llm_positives asks any
-model. Where there is none, the caption itself stands in, as in the authors' code.
+authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm.positives asks
+any model. Where there is none, the caption itself stands in, as in the authors' code.
 
 Arguments: those of configs/coco/svlc.py; symmetric (both directions of the loss of positives, the
 authors' option).
@@ -17,8 +17,9 @@ authors' option).
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
 from configs.coco import svlc
+from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -28,5 +29,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         analogy = "analogy_symmetric" if args.symmetric else "analogy"
         config.losses[analogy] = default.loss(weight=1.0)
         config.input.records.positives_column = "positives"
-        families.use_texts(config.input.positives, 1, "self", {"given": 1.0})
+        pretrained.use_texts(config.input.positives, 1, "self", {"given": 1.0})
     return config

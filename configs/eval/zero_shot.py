@@ -14,15 +14,18 @@ weights say is compared with the config, and a contradiction refused.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default, families
+from configs import default
+from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, **families.ARGUMENTS, family="clip", variant="B/32", size=224)
-    if args.family not in families.FAMILIES:
-        raise ValueError(f"family is one of {list(families.FAMILIES)}; got {args.family!r}")
+    args = arguments.parse(
+        argument, **pretrained.ARGUMENTS, family="clip", variant="B/32", size=224
+    )
+    if args.family not in pretrained.FAMILIES:
+        raise ValueError(f"family is one of {list(pretrained.FAMILIES)}; got {args.family!r}")
     config = default.get_config()
     with config.unlocked():
-        families.FAMILIES[args.family](config, args, args.size)
+        pretrained.FAMILIES[args.family](config, args, args.size)
         config.evals = ConfigDict({"retrieval": {"split": "all"}})
     return config

@@ -15,8 +15,8 @@ Arguments: those of configs/coco/leftright.py.
 
 from ml_collections import ConfigDict
 
-from configs import arguments
 from configs.coco import leftright
+from configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

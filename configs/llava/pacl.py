@@ -26,12 +26,12 @@ Arguments: weights (OpenAI's ViT-L/14 at 336 pixels; a folder that names other s
 unless image_norm=clip); tokenizer; path (LCS-558K's and mix-665K's JSON files, joined by "+", a
 table, or shards); image_folder (likewise); answers=each|first|joined; noun_phrases (a share);
 tagger (spacy:PIPELINE or precomputed:FILE, which takes no time); image_norm=imagenet|clip;
-validation; batch; variant; size; and those of configs/heads.py, pooling being own_caption.
+validation; batch; variant; size; and those of configs/common/heads.py, pooling being own_caption.
 """
 
 from ml_collections import ConfigDict
 
-from configs import arguments, heads
+from configs.common import arguments, heads
 
 ARGUMENTS = heads.CAPTIONS | heads.PACL | {"pooling": "own_caption"}
 

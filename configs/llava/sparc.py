@@ -19,7 +19,7 @@ scoring=local|global.
 
 from ml_collections import ConfigDict
 
-from configs import arguments, heads
+from configs.common import arguments, heads
 
 ARGUMENTS = heads.CAPTIONS | heads.PATCHES | {"text_tokens": "all", "scoring": "local"}
 

@@ -10,7 +10,8 @@ the patch tokens of the last block are trained, too, which the heads of other co
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import default
+from configs.common import arguments
 
 QUICKSTART_STEPS = 600
 

@@ -4,12 +4,12 @@
   python -m vlc_jax.main --config configs/scenes/clip_ft.py --workdir runs/clip_ft \\
     --config.init_from=runs/clip
 
-Arguments: those of configs/finetuning.py.
+Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

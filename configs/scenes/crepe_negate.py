@@ -4,12 +4,12 @@ denied.
   python -m vlc_jax.main --config configs/scenes/crepe_negate.py --workdir runs/crepe_negate
 
 As the models crepe_ft_negate of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
-is not public. Arguments: those of configs/finetuning.py.
+is not public. Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -4,12 +4,12 @@ objects, exchanged.
   python -m vlc_jax.main --config configs/scenes/crepe_swap.py --workdir runs/crepe_swap
 
 As the models crepe_ft_swap of Hsieh et al. (2023) and Kamath et al. (2024), whose training code
-is not public. Arguments: those of configs/finetuning.py.
+is not public. Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -3,14 +3,15 @@ and a bag of their negatives.
 
   python -m vlc_jax.main --config configs/scenes/dac.py --workdir runs/dac
 
-Arguments: those of configs/finetuning.py; bag=N (captions per image; the authors have 10); lora
-(adapters of rank 4, as the authors do).
+Arguments: those of configs/common/finetuning.py; bag=N (captions per image; the authors have 10);
+lora (adapters of rank 4, as the authors do).
 """
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import default
 from configs.coco import svlc
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -7,7 +7,7 @@ Blocks of 8 images with their captions and 8 opposites, as its authors train, he
 two objects in each other's place, two colours exchanged, an object that one caption denies and the
 other picture has. The network tells words apart by their column in the map, so captions are plain:
 they say the colour of each object, and no sizes nor "a photo of", and a word is nearly always in
-the same column. Arguments: those of configs/heads.py;
+the same column. Arguments: those of configs/common/heads.py;
   mode=clean, or authors (a word's row one place early, maps standardised over the batch, dropout)
   opposite=image, or text (8 images, 8 captions and 8 wrong ones)
   layout=flat|grid; standardise=running|tensor|per_pair (if not that of the mode); blocks=N per step
@@ -17,7 +17,7 @@ the same column. Arguments: those of configs/heads.py;
 
 from ml_collections import ConfigDict
 
-from configs import finetuning, heads
+from configs.common import finetuning, heads
 
 PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}
 

@@ -7,12 +7,12 @@ the relation tells the two pictures apart. It is learned all at once, after abou
 pairs), at the price of attributes: this is the first stage of
 configs/scenes/negclip.py:hard_images, which teaches both. With one pair in three about attributes
 it was not learned within 800 steps, with third objects and a constant learning rate not within 600
-(validation split, seed 0). Arguments: those of configs/finetuning.py.
+(validation split, seed 0). Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

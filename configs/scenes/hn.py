@@ -3,12 +3,12 @@
   python -m vlc_jax.main --config configs/scenes/hn.py --workdir runs/hn
 
 CLIP's loss and, per image, its caption against one hard negative (SVLC's loss): a word replaced or
-two words exchanged, half and half. Arguments: those of configs/finetuning.py.
+two words exchanged, half and half. Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 from configs.scenes import hp_hn
 
 

@@ -5,15 +5,16 @@
 
 Positives: a word replaced by a synonym, or the same said in another order, half and half. Where one
 is not possible the other one takes its place; the paper does not say how it mixes the two, nor what
-it does without one. Arguments: those of configs/finetuning.py; hn_weight=0|0.25|0.5|0.75|1, the
-weight of the negatives beside the constant one of the positives (table 3 of the paper).
+it does without one. Arguments: those of configs/common/finetuning.py; hn_weight=0|0.25|0.5|0.75|1,
+the weight of the negatives beside the constant one of the positives (table 3 of the paper).
 """
 
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import default
+from configs.common import finetuning
 
 POSITIVES = {"scenes_synonym": 0.5, "scenes_reorder": 0.5}
 

@@ -3,12 +3,12 @@
   python -m vlc_jax.main --config configs/scenes/hp_hn_replace_only.py --workdir runs/replace_only
 
 Where a caption offers none, it has no part in the loss of positives (config.input.positives.missing
-is skip). Arguments: those of configs/finetuning.py.
+is skip). Arguments: those of configs/common/finetuning.py.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 from configs.scenes import hp_hn
 
 

@@ -4,15 +4,17 @@
   python -m vlc_jax.main --config configs/scenes/leftright.py:family=siglip --workdir runs/lr_siglip
 
 Half of the captions say where an object is, so that they have a negative. Arguments: those of
-configs/finetuning.py; family=clip|siglip; image_tower=locked (the paper's choice) or unlocked;
-negatives=leftright, or none, against which it is held on scenes_whatsup and scenes_relation_swap;
-the papers found no effect on What'sUp (configs/coco/leftright.py has their numbers).
+configs/common/finetuning.py; family=clip|siglip; image_tower=locked (the paper's choice) or
+unlocked; negatives=leftright, or none, against which it is held on scenes_whatsup and
+scenes_relation_swap; the papers found no effect on What'sUp (configs/coco/leftright.py has their
+numbers).
 """
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import default
 from configs.coco import leftright
+from configs.common import finetuning
 from configs.scenes import siglip
 
 

@@ -4,15 +4,15 @@ that every image must not choose.
   python -m vlc_jax.main --config configs/scenes/negclip.py --workdir runs/negclip
   python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations
 
-Arguments: those of configs/finetuning.py; hard_images: half of the images are hard images, here the
-scene of another one with two objects (.7) or two colours (.3) exchanged. Captions alone do not
-teach relations. The run with hard images has two stages, of which the first
+Arguments: those of configs/common/finetuning.py; hard_images: half of the images are hard images,
+here the scene of another one with two objects (.7) or two colours (.3) exchanged. Captions alone do
+not teach relations. The run with hard images has two stages, of which the first
 (configs/scenes/hard_images.py) has nothing but pairs that differ in a relation.
 """
 
 from ml_collections import ConfigDict
 
-from configs import finetuning
+from configs.common import finetuning
 from configs.scenes import hard_images
 
 

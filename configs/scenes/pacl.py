@@ -6,13 +6,13 @@
   python -m vlc_jax.main --config configs/scenes/pacl.py:rope=qk_2d,image_tower=unlocked \\
     --workdir runs/pacl_qk
 
-Arguments: those of configs/heads.py (and vlc_jax/models/pacl.py). configs/llava/pacl.py is its
-recipe.
+Arguments: those of configs/common/heads.py (and vlc_jax/models/pacl.py). configs/llava/pacl.py is
+its recipe.
 """
 
 from ml_collections import ConfigDict
 
-from configs import heads
+from configs.common import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

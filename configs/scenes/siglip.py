@@ -8,7 +8,8 @@ Arguments: steps=N; world as in clip.py. Scale and bias start as in Zhai et al. 
 
 from ml_collections import ConfigDict
 
-from configs import arguments, default
+from configs import default
+from configs.common import arguments
 from configs.scenes import clip
 
 

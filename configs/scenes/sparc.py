@@ -2,13 +2,13 @@
 
   python -m vlc_jax.main --config configs/scenes/sparc.py --workdir runs/sparc
 
-Arguments: those of configs/heads.py; scoring=local|global; text_tokens=real, or all: padding counts
-in the mean of tokens, as in its code. configs/llava/sparc.py is its recipe.
+Arguments: those of configs/common/heads.py; scoring=local|global; text_tokens=real, or all: padding
+counts in the mean of tokens, as in its code. configs/llava/sparc.py is its recipe.
 """
 
 from ml_collections import ConfigDict
 
-from configs import heads
+from configs.common import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

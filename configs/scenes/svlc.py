@@ -3,17 +3,18 @@
   python -m vlc_jax.main --config configs/scenes/svlc.py --workdir runs/svlc
   python -m vlc_jax.main --config configs/scenes/svlc.py:lora --workdir runs/svlc_lora
 
-Arguments: those of configs/finetuning.py; in_batch (the negatives are further texts for every image
-of the batch as well: what the authors' code does on one GPU, but not on several); lora (only
-adapters of rank 4 are trained, as the authors do, for whom 250 steps at this rate are few).
+Arguments: those of configs/common/finetuning.py; in_batch (the negatives are further texts for
+every image of the batch as well: what the authors' code does on one GPU, but not on several); lora
+(only adapters of rank 4 are trained, as the authors do, for whom 250 steps at this rate are few).
 """
 
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import default
 from configs.coco import svlc
+from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -10,7 +10,8 @@ analogy loss, the authors' option).
 
 from ml_collections import ConfigDict
 
-from configs import default, finetuning
+from configs import default
+from configs.common import finetuning
 from configs.scenes import svlc
 
 

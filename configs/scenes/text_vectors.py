@@ -8,13 +8,13 @@
 
 Only the connector of the vectors is trained, and the head. Here another run's text tower gave them,
 which knows what is left of what; any file of such vectors will do (--model of the second command).
-Arguments: those of configs/heads.py; vectors=FILE; connector=linear|mlp2x_gelu|llm2clip|none
-(vlc_jax/models/vectors.py); head=clip|pacl.
+Arguments: those of configs/common/heads.py; vectors=FILE; connector=linear|mlp2x_gelu|llm2clip|none
+(vlc_jax/models/text_vectors.py); head=clip|pacl.
 """
 
 from ml_collections import ConfigDict
 
-from configs import heads
+from configs.common import heads
 
 TEMPERATURES = {"clip": 0.07, "pacl": 0.1}
 

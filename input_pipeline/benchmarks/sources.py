@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from input_pipeline import usable
+from input_pipeline import record_validation
 from input_pipeline.benchmarks.case import Benchmark, Case
 from input_pipeline.record import DataError
 
@@ -21,7 +21,7 @@ def retrieval(
     for index in range(_number(len(records), count)):
         record = records[index]
         try:
-            positions = usable.captions(record)
+            positions = record_validation.captions(record)
         except DataError as error:
             raise DataError(f"benchmark record {record.id}: {error}") from error
         cases.append(

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.scenes import contrast, grammar
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.grammar import Caption
 from input_pipeline.scenes.stream import Stream
 from input_pipeline.scenes.world import Scene
-from input_pipeline.text.generator import Generator
 
 VERSION = 1  # counts changes of what the generators make of a caption
 _ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from input_pipeline.record import Source
 from input_pipeline.sources.cc3m import Cc3mSource
-from input_pipeline.sources.contrasted import CrepeSource, SugarcrepeSource
+from input_pipeline.sources.crepe import CrepeSource, SugarcrepeSource
 from input_pipeline.sources.digits import DigitsSource
 from input_pipeline.sources.features import FeaturesSource
 from input_pipeline.sources.llava import LlavaSource

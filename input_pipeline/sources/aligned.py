@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from input_pipeline.record import DataError
-from input_pipeline.sources.rows import sha256
+from input_pipeline.sources.tables import sha256
 
 NOTHING = "None"  # what a line says where a caption has no such text
 

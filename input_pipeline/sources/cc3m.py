@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from input_pipeline.record import DataError
-from input_pipeline.sources import rows as tables
+from input_pipeline.sources import tables
 from input_pipeline.sources.named import NamedSource
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from input_pipeline.hard_texts import edit
 from input_pipeline.record import DataError
 from input_pipeline.sources import annotations as documents
-from input_pipeline.sources import rows as tables
+from input_pipeline.sources import tables
 from input_pipeline.sources.named import NamedSource
-from input_pipeline.text import edit
 
 ANSWERS = ("first", "each", "joined")
 

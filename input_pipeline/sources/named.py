@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import aligned
+from input_pipeline.sources import aligned, tables
 from input_pipeline.sources import annotations as documents
-from input_pipeline.sources import rows as tables
 from input_pipeline.sources.records import RecordsSource
 
 _KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/deepimagesent"

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import annotations, identity, ids
-from input_pipeline.sources import rows as tables
+from input_pipeline.sources import annotations, identity, ids, tables
 
 _LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
 _MANY = 5  # missing images of one folder, of those looked at, with none there: a missing folder

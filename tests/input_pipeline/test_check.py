@@ -9,11 +9,11 @@ from PIL import Image
 
 import input_pipeline
 from input_pipeline import check, quality
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.tokenizers import WordTokenizer
-from tests import generators
+from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from tests.support import generators
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 
 import input_pipeline
 from input_pipeline import batch as contract
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
-from input_pipeline.text import contrasts
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.tokenizers import BytesTokenizer, WordTokenizer
-from tests import generators, miniature
+from input_pipeline.tokenizers.tokenizers import BytesTokenizer, WordTokenizer
+from tests.support import generators, miniature
 
 WORDS = WordTokenizer(6, words=[f"n{i}" for i in range(30)])
 COUNT = 20
@@ -70,7 +70,7 @@ def assert_equal(got, expected):
 
 
 def made(side="negatives", kind="numbers", count=2, **options):
-    return contrasts.make(side, count=count, kinds={kind: 1.0}, table=TABLE, **options)
+    return sampling.make(side, count=count, kinds={kind: 1.0}, table=TABLE, **options)
 
 
 def test_hard_images_follow_their_record_without_repetition():

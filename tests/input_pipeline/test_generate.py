@@ -9,12 +9,12 @@ import pytest
 
 import input_pipeline
 from input_pipeline import generate, prepare, writer
+from input_pipeline.hard_texts import sampling, svlc
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.text import contrasts, svlc
-from input_pipeline.text.tokenizers import WordTokenizer
-from tests import generators, miniature
+from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from tests.support import generators, miniature
 
 
 class Words:
@@ -86,7 +86,7 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
             assert caption == "n0", "made again though it was prepared"
             return []
 
-    texts = contrasts.make("negatives", count=1, kinds={"reversal": 1.0}, table={"reversal": Never})
+    texts = sampling.make("negatives", count=1, kinds={"reversal": 1.0}, table={"reversal": Never})
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
     with input_pipeline.make_train(
         shards, tokenizer, ImageTransform(8), batch_size=12, seed=0, negatives=texts
@@ -161,7 +161,7 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
     def texts(prefix, **kinds):
         options = {} if kinds else {"prefix": {"prefix": prefix}}
         kinds, table = kinds or {"prefix": 1.0}, {"prefix": generators.Prefix}
-        return contrasts.make("negatives", count=1, kinds=kinds, options=options, table=table)
+        return sampling.make("negatives", count=1, kinds=kinds, options=options, table=table)
 
     message = "'prefix' was prepared with 'prefix n6 ', asked for is 'prefix n7 '.*prepare again"
     with pytest.raises(ValueError, match=message):
@@ -207,7 +207,9 @@ def test_numbers_that_do_not_fit_are_refused():
 
 
 def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("input_pipeline.text.negatives", reason="has no generator of negatives")
+    pytest.importorskip(
+        "input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
+    )
     miniature.write_coco(tmp_path / "coco")
     monkeypatch.chdir(tmp_path)
     command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]

@@ -11,7 +11,7 @@ from input_pipeline import leaks, make_source, prepare
 from input_pipeline.record import DataError
 from input_pipeline.sources.identity import identity
 from input_pipeline.sources.shards import ShardsSource
-from tests import miniature
+from tests.support import miniature
 
 BENCHMARKS = os.environ.get("VLC_BENCHMARK_DATA")
 published = pytest.mark.skipif(not BENCHMARKS, reason="VLC_BENCHMARK_DATA names no folder")

@@ -12,11 +12,11 @@ import pytest
 
 import input_pipeline
 from input_pipeline import batch as contract
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.tokenizers import WordTokenizer
-from tests import helpers
+from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from tests.support import helpers
 
 NUMBERS = [f"n{i}" for i in range(30)]
 WORDS = WordTokenizer(4, words=(*NUMBERS, "first", "second", "not", "same"))

@@ -14,10 +14,10 @@ import pytest
 
 import input_pipeline
 from input_pipeline import prepare, writer
+from input_pipeline.hard_texts.sampling import Texts
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.text.contrasts import Texts
-from input_pipeline.text.tokenizers import BytesTokenizer
-from tests import helpers, miniature
+from input_pipeline.tokenizers.tokenizers import BytesTokenizer
+from tests.support import helpers, miniature
 
 RECORDS = {  # name -> records and captions of its example on the miniature
     "coco": (12, 60),

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType
 
 from vlc_jax import losses, types
-from vlc_jax.losses import pairs
+from vlc_jax.losses import masks
 
 
 def unit(x):
@@ -105,7 +105,7 @@ def per_example():
 
     def call(name, batch, implementation="dense", duplicates="keep", **options):
         def values(batch):
-            members = pairs.members(contract(batch), duplicates)
+            members = masks.members(contract(batch), duplicates)
             return losses.LOSSES[name][implementation](outputs(batch), members, **options)
 
         return jit(values)(batch)
@@ -129,7 +129,7 @@ def slopes_of_scores():
     """slopes_of_scores(name, batch) -> Outputs of the sum's gradient by each of its arrays."""
 
     def call(name, batch):
-        members = pairs.members(contract(batch))
+        members = masks.members(contract(batch))
         loss = losses.LOSSES[name]["dense"]
         slopes = jax.grad(lambda o: loss(o, members).sum(), allow_int=True)  # masks are bool
         return jit(slopes)(outputs(batch))

@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from vlc_jax import errors
-from vlc_jax.losses import infonce, pairs
+from vlc_jax.losses import infonce, masks
 
 
 def oracle(scores, scale, mask):
@@ -25,7 +25,7 @@ def oracle(scores, scale, mask):
 
 
 def members(mask):
-    return pairs.members({"mask": mask})
+    return masks.members({"mask": mask})
 
 
 def dense(image, text, logit_scale, mask):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-from tests import helpers
 from tests.losses import gradients
+from tests.support import helpers
 
 pytestmark = pytest.mark.slow
 

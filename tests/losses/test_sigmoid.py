@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax.losses import pairs, sigmoid
+from vlc_jax.losses import masks, sigmoid
 
 
 def oracle(scores, scale, bias, mask):
@@ -21,7 +21,7 @@ def oracle(scores, scale, bias, mask):
 
 
 def members(mask):
-    return pairs.members({"mask": mask})
+    return masks.members({"mask": mask})
 
 
 def dense(image, text, logit_scale, logit_bias, mask):

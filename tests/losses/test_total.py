@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vlc_jax import errors, losses, types
-from vlc_jax.losses import infonce, pairs, sigmoid
+from vlc_jax.losses import infonce, masks, sigmoid
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def outputs(arrays):
 def test_total_is_the_weighted_sum_of_means_over_real_examples(arrays, outputs):
     config = {"infonce": {"weight": 0.5}, "sigmoid": {"weight": 2.0}}
     value, parts = losses.total(config, outputs, arrays)
-    scale, members = arrays["logit_scale"], pairs.members(arrays)
+    scale, members = arrays["logit_scale"], masks.members(arrays)
     softmax_sum = infonce.dense(outputs.scores, scale, members).sum()
     sigmoid_sum = sigmoid.dense(outputs.scores, scale, arrays["logit_bias"], members).sum()
     np.testing.assert_allclose(value, 0.5 * softmax_sum / 19 + 2 * sigmoid_sum / 19, rtol=1e-5)

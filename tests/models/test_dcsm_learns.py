@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from vlc_jax import models, types
-from vlc_jax.losses import infonce, pairs
+from vlc_jax.losses import infonce, masks
 
 KINDS, SETS = 6, 64  # colours, and shapes; pictures, each with its exchanged twin
 
@@ -64,7 +64,7 @@ def test_it_learns_bindings_that_the_cosine_cannot_see():
             return scores, module.outputs(image, text)["statistics"]
 
         scores, statistics = head.apply({"params": params}, image, text, method=both)
-        members = pairs.members({"mask": jnp.ones(len(scores), bool)})
+        members = masks.members({"mask": jnp.ones(len(scores), bool)})
         return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), statistics
 
     @jax.jit

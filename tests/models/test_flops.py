@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from vlc_jax import losses, models, types
-from vlc_jax.models import flops, map_network
+from vlc_jax.models import dcsm_network, flops
 
 # image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
 PROFILE = {
@@ -84,7 +84,7 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
 @pytest.mark.parametrize("frozen", [(), ("image", "text")])
 def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, size, frozen):
     # a loop is counted once, not per round
-    monkeypatch.setattr(map_network, "shifted", map_network.convolved)
+    monkeypatch.setattr(dcsm_network, "shifted", dcsm_network.convolved)
     one = {"depth": 1}
     model = models.build(name, "B/32", head=options, context_length=30, image=one, text=one)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))

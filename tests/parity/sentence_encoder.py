@@ -17,7 +17,7 @@ import transformers
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from input_pipeline.text import embed
+from input_pipeline.tokenizers import sentence_encoder
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -55,11 +55,11 @@ def expected(folder: Path, text: str) -> np.ndarray:
 
 def main(texts: list[str], out: Path) -> None:
     build(out, sorted({word for text in texts for word in text.split()}))
-    encoder = embed.SentenceEncoder(str(out / "model"), batch_size=2)
-    embed.write(out / "x.npy", texts, encoder, identity=encoder.identity)
+    encoder = sentence_encoder.SentenceEncoder(str(out / "model"), batch_size=2)
+    sentence_encoder.write(out / "x.npy", texts, encoder, identity=encoder.identity)
     np.save(out / "expected.npy", np.stack([expected(out, text) for text in texts]))
     try:
-        embed.SentenceEncoder(str(out / "no_model"))
+        sentence_encoder.SentenceEncoder(str(out / "no_model"))
     except ValueError as error:
         (out / "error.txt").write_text(str(error))
 

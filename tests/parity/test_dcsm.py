@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vlc_jax import models, types
-from vlc_jax.losses import infonce, pairs
+from vlc_jax.losses import infonce, masks
 from vlc_jax.weights import dcsm
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
 
     def loss(params):
         scores = head.apply({"params": params}, image, text, method=score)
-        members = pairs.members({"mask": jnp.ones(2, bool)})
+        members = masks.members({"mask": jnp.ones(2, bool)})
         return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), scores
 
     def init(key):

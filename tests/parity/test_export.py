@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from vlc_jax import models, pretrained, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import lora
-from vlc_jax.tools import check
+from vlc_jax.tools import verify_export
 from vlc_jax.weights import folder
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,9 @@ def test_an_exported_folder_gives_our_scores(python, tmp_path, case):
     params = random_params(model)
     out = tmp_path / "exported"
     write(out, case, model, params)
-    verdict = check.check(out, target, model, jax.tree.map(jnp.asarray, params), texts(), python)
+    verdict = verify_export.check(
+        out, target, model, jax.tree.map(jnp.asarray, params), texts(), python
+    )
     found = re.fullmatch(r"checked: .* gives the same scores, largest difference (.*)", verdict)
     assert float(found[1]) < 2e-5
 
@@ -120,11 +122,11 @@ def test_a_folder_with_other_numbers_is_noticed(python, tmp_path, case):
     params["image"]["projection"]["kernel"][0, 0] += 0.1
     params = jax.tree.map(jnp.asarray, params)
     with pytest.raises(WeightsError, match="computes other scores"):
-        check.check(tmp_path / "exported", target, model, params, texts(), python)
+        verify_export.check(tmp_path / "exported", target, model, params, texts(), python)
     (tmp_path / "exported/config.json").write_text("{")
     (tmp_path / "exported/open_clip_config.json").write_text("{")
     with pytest.raises(WeightsError, match="cannot load what was written"):
-        check.check(tmp_path / "exported", target, model, params, texts(), python)
+        verify_export.check(tmp_path / "exported", target, model, params, texts(), python)
 
 
 @pytest.mark.parametrize("dora", [False, True])
@@ -155,7 +157,7 @@ def test_an_adapter_gives_our_scores_in_peft(python, tmp_path, case, targets, do
     (out / "adapter_config.json").write_text(json.dumps(config))
 
     merged = lora.merge(params, trained, 6.0)
-    verdict = check.check(out, "peft", model, merged, texts(), python)
+    verdict = verify_export.check(out, "peft", model, merged, texts(), python)
     assert float(verdict.rpartition(" ")[2]) < 2e-5
     with pytest.raises(WeightsError, match="computes other scores"):  # the adapter does something
-        check.check(out, "peft", model, params, texts(), python)
+        verify_export.check(out, "peft", model, params, texts(), python)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from input_pipeline.text import edit, tables
+from input_pipeline.hard_texts import edit, word_tables
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_clean_texts_change_one_word_and_keep_the_rest(made):
         start, stop = spans[word]
         for fill in top[token] if token is not None else ():
             old = RAW[start:stop]
-            if fill.isalpha() and not tables.same_meaning(fill.lower(), old):
+            if fill.isalpha() and not word_tables.same_meaning(fill.lower(), old):
                 possible.add(edit.repaired(RAW, [(start, stop, fill)]))
     written = {text for texts in made["found"][f"clean: {RAW}"]["made"] for text in texts}
     assert written == possible

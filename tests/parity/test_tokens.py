@@ -12,10 +12,10 @@ import pytest
 import sentencepiece
 
 from input_pipeline import folder_vocabulary
-from input_pipeline.text import clean
-from input_pipeline.text.clip_bpe import ClipTokenizer
-from input_pipeline.text.tokenizers import siglip_tokenizer
-from tests import helpers
+from input_pipeline.tokenizers import clean
+from input_pipeline.tokenizers.clip_bpe import ClipTokenizer
+from input_pipeline.tokenizers.tokenizers import siglip_tokenizer
+from tests.support import helpers
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.report.pages import Page
 from vlc_jax import report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import compare, compare_page, compare_plot, plot, table, workdir
+from vlc_jax.report import compare, compare_page, compare_plot, plot, read_workdir, table
 
 
 def metric(low, high, value=None, **more):
@@ -154,7 +154,7 @@ def test_names_are_short_and_different(tmp_path, paths, names):
 
 
 def configured(tmp_path, *configs):
-    return [workdir.Run(tmp_path, config=config) for config in configs]
+    return [read_workdir.Run(tmp_path, config=config) for config in configs]
 
 
 def test_only_fields_that_differ_are_shown(tmp_path):
@@ -248,12 +248,12 @@ def compared(tmp_path_factory, write_workdir, write_json):
     folder = tmp_path_factory.mktemp("runs")
     first, second = write_workdir(folder / "clip"), write_workdir(folder / "hn")
     write_workdir(second / "pretrain", is_small=True)
-    config = workdir.read_config(first)
+    config = read_workdir.read_config(first)
     changed = {"steps": 150, "init_from": "runs/clip", "losses": {"svlc": {"weight": 1.0}}}
     write_json(second / "config.json", config | changed)
     name = "scenes_objects"
     file = second / "evals" / name / "512.json"
-    written = workdir.newest_results(second)
+    written = read_workdir.newest_results(second)
     written = next(one for one in written if one["benchmark"] == name)
     write_json(file, written | {"options": {"split": "test"}})
     failed = write_workdir(folder / "fail|ed", "failed", is_small=True)
@@ -356,11 +356,11 @@ def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, ca
 
 
 def test_what_ran_says_where_a_run_started_and_when_it_was_evaluated(tmp_path):
-    run = workdir.Run(tmp_path, config={"init_from": "runs/clip"})
+    run = read_workdir.Run(tmp_path, config={"init_from": "runs/clip"})
     found = compare_page.what_ran(run, {"b": result(), "c": result("c", step=1500)})
     assert found["Evaluated at step"] == "5, 1,500"
     assert found["Started from"] == "runs/clip"
-    runs = [workdir.Run(tmp_path / "a"), run]
+    runs = [read_workdir.Run(tmp_path / "a"), run]
     rows = dict(compare_page.make_context(runs)["facts"])
     assert list(rows) == ["Workdir", "Status", "Started from"]
     assert rows["Started from"] == ["", "runs/clip"]

@@ -10,7 +10,7 @@ from input_pipeline.benchmarks import Benchmark
 from tests.report.pages import Page
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import plot, workdir
+from vlc_jax.report import plot, read_workdir
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_a_missing_or_broken_file_is_noted_and_the_rest_shown(make_workdir, name
     assert name in text_of(path)[0][text_of(path)[0].index("Files that could not be used") :]
 
 
-@pytest.mark.parametrize("name", workdir.MARKS)
+@pytest.mark.parametrize("name", read_workdir.MARKS)
 def test_any_one_file_of_a_run_is_enough(tmp_path, name):
     (tmp_path / name).mkdir() if name == "evals" else (tmp_path / name).write_text("{}\n")
     report.write(tmp_path)

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.archives import Tensor
+from tests.support.archives import Tensor
 
 STORAGES = {np.dtype(np.float32): "FloatStorage", np.dtype(np.float16): "HalfStorage",
             np.dtype(np.int64): "LongStorage", np.dtype(ml_dtypes.bfloat16): "BFloat16Storage",

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from configs.scenes import dcsm as scenes
-from tests.archives import tensor
+from tests.support.archives import tensor
 from vlc_jax import build, consistency, models, pretrained
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
-from vlc_jax.models import map_network
+from vlc_jax.models import dcsm_network
 from vlc_jax.weights import dcsm
 
 PATCHES, LENGTH, HIDDEN = 10, 6, 64
@@ -31,7 +31,7 @@ def shapes(**options):
     """Of the parameters of a head of ours."""
     fields = {"network": "cnn", "standardise": "tensor", "words": 11, "hidden": HIDDEN, **options}
     made = models.HEADS["dcsm"](PATCHES, LENGTH, **fields)
-    layout = map_network.parameters(made.network, "flat", PATCHES, LENGTH, HIDDEN)
+    layout = dcsm_network.parameters(made.network, "flat", PATCHES, LENGTH, HIDDEN)
     found = {name: np.zeros(shape, np.float32) for name, (_, shape) in layout.items()}
     return found | ({"rows": np.zeros((made.words, PATCHES))} if made.words else {})
 
@@ -148,7 +148,7 @@ def run(save):
         ends = SimpleNamespace(pad_id=2, eos_id=2)
         made = task.model.head
         state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
-        for name, (_, shape) in map_network.parameters(
+        for name, (_, shape) in dcsm_network.parameters(
             "cnn", "flat", made.patches, made.length, 128
         ).items():
             theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.archives import Tensor, tensor
+from tests.support.archives import Tensor, tensor
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files, torch_archive
 

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import dac, infonce, pairs, sigmoid, sparc, svlc
+from vlc_jax.losses import dac, infonce, masks, sigmoid, sparc, svlc
 
 PerExample = Callable[..., Float[Array, "batch"]]
 
@@ -53,21 +53,21 @@ LOSSES: dict[str, dict[str, PerExample]] = {
     },
     "svlc_negative": {
         "dense": lambda o, m: svlc.negative(
-            o.own_scores, o.own_negative_scores, o.logit_scale, pairs.own_negatives(m)
+            o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
         ),
     },
     "analogy": {"dense": lambda o, m: svlc.analogy(*_analogy(o, m))},
     "analogy_symmetric": {"dense": lambda o, m: svlc.analogy_symmetric(*_analogy(o, m))},
     "dac_mil": {
-        "dense": lambda o, m: dac.mil(o.positive_scores, o.logit_scale, pairs.positives(m)),
+        "dense": lambda o, m: dac.mil(o.positive_scores, o.logit_scale, masks.positives(m)),
     },
     "dac_negative_bag": {
         "dense": lambda o, m: dac.negative_bag(
             o.own_positive_scores,
             o.own_negative_scores,
             o.logit_scale,
-            pairs.own_positives(m),
-            pairs.own_negatives(m),
+            masks.own_positives(m),
+            masks.own_negatives(m),
         ),
     },
     "sparc_local": {
@@ -102,7 +102,7 @@ def total(
 
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
-      absent) | "mask" (losses/pairs.py), "slots": (first, last + 1 or None) of an example's hard
+      absent) | "mask" (losses/masks.py), "slots": (first, last + 1 or None) of an example's hard
       negatives that the loss is about (all when absent)}.
     batch: its "mask" says which examples are real; each loss is a mean over those, or
       (`OF_OWN_TEXTS`) over those of them that have the hard negatives or positives it is about.
@@ -155,7 +155,7 @@ def _per_example(
             f"chunk, the images at a time, goes with implementation 'chunked' and with no other; "
             f"the loss {name} has implementation {implementation!r} and chunk {chunk}"
         )
-    members, options = pairs.members(batch, duplicates, slots), {}
+    members, options = masks.members(batch, duplicates, slots), {}
     if implementation == "chunked":
         options = {"chunk": chunk}
     if implementation == "ring":
@@ -165,10 +165,10 @@ def _per_example(
     return loss(outputs, members, **options), _counted(name, members)
 
 
-def _counted(name: str, members: pairs.Members) -> Bool[Array, "batch"]:
+def _counted(name: str, members: masks.Members) -> Bool[Array, "batch"]:
     counted = members.mask
     if name in OF_OWN_TEXTS:
-        own = {"negative": pairs.own_negatives, "positive": pairs.own_positives}
+        own = {"negative": masks.own_negatives, "positive": masks.own_positives}
         for text in TEXTS[name]:
             counted &= own[text](members).any(axis=1)
     return counted
@@ -178,12 +178,12 @@ def _embeddings(outputs: types.Outputs) -> tuple[jax.Array, jax.Array]:
     return outputs.image.pooled, outputs.text.pooled
 
 
-def _analogy(outputs: types.Outputs, members: pairs.Members) -> tuple[jax.Array, ...]:
+def _analogy(outputs: types.Outputs, members: masks.Members) -> tuple[jax.Array, ...]:
     """Captions and hard positives are compared by their embeddings, whatever the model's score."""
     text_scores = jnp.einsum(
         "ie,tpe->itp", outputs.text.pooled, outputs.positive_text.pooled, precision="highest"
     )
-    return outputs.positive_scores, text_scores, outputs.logit_scale, pairs.positives(members)
+    return outputs.positive_scores, text_scores, outputs.logit_scale, masks.positives(members)
 
 
 def _groups(outputs: types.Outputs) -> Float[Array, "batch length embed"]:

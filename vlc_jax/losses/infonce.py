@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from vlc_jax.losses import blocks, pairs
+from vlc_jax.losses import masks, tiles
 
 NOTHING = -1e30  # a logit that no sum of exponentials notices; finite, for the sake of gradients
 
@@ -27,15 +27,15 @@ NOTHING = -1e30  # a logit that no sum of exponentials notices; finite, for the 
 def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, "batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
     logits = logit_scale * scores.astype(jnp.float32)
-    rows, columns = _sums(logits, pairs.captions(members, members))
+    rows, columns = _sums(logits, masks.captions(members, members))
     if negative_scores is not None:
         more = logit_scale * negative_scores.astype(jnp.float32)
-        rows = jnp.logaddexp(rows, _negatives(more, pairs.negatives(members, members)))
+        rows = jnp.logaddexp(rows, _negatives(more, masks.negatives(members, members)))
     return jnp.where(members.mask, (rows + columns) / 2 - jnp.diag(logits), 0.0)
 
 
@@ -43,7 +43,7 @@ def chunked(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
@@ -52,7 +52,7 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
-    texts = blocks.Texts(text, negative_text, members)
+    texts = tiles.Texts(text, negative_text, members)
 
     @jax.checkpoint
     def body(columns: jax.Array, part: tuple) -> tuple[jax.Array, jax.Array]:
@@ -60,7 +60,7 @@ def chunked(
         return jnp.logaddexp(columns, more), rows
 
     start = jnp.full(len(text), NOTHING)
-    parts = blocks.split((image, members), chunk)
+    parts = tiles.split((image, members), chunk)
     columns, rows = jax.lax.scan(body, start, parts)
     rows = rows.reshape(-1)[: len(image)]
     return jnp.where(members.mask, (rows + columns) / 2 - _own(image, text, logit_scale), 0.0)
@@ -70,7 +70,7 @@ def ring(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh,
@@ -82,11 +82,11 @@ def ring(
     with their hard negatives and the logsumexp of their column, which is complete when they are
     home again.
     """
-    blocks.check_divisible(len(image), mesh, axes)
-    pass_on = functools.partial(blocks.pass_on, axes=axes, devices=blocks.count(mesh, axes))
+    tiles.check_divisible(len(image), mesh, axes)
+    pass_on = functools.partial(tiles.pass_on, axes=axes, devices=tiles.count(mesh, axes))
     block = jax.checkpoint(_block)
 
-    def local(image: jax.Array, texts: blocks.Texts, scale: jax.Array) -> jax.Array:
+    def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array) -> jax.Array:
         def hop(carry: tuple, _: None) -> tuple[tuple, None]:
             rows, visitor, columns = carry
             visitor, columns = pass_on((visitor, columns))
@@ -96,28 +96,28 @@ def ring(
 
         members = texts.members
         rows, columns = block(image, members, texts, scale)
-        hops = blocks.count(mesh, axes) - 1
+        hops = tiles.count(mesh, axes) - 1
         (rows, _, columns), _ = jax.lax.scan(hop, (rows, texts, columns), None, length=hops)
         columns = pass_on(columns)
         return jnp.where(members.mask, (rows + columns) / 2 - _own(image, texts.text, scale), 0.0)
 
     split, whole = PartitionSpec(axes), PartitionSpec()
     mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
-    return mapped(image, blocks.Texts(text, negative_text, members), logit_scale)
+    return mapped(image, tiles.Texts(text, negative_text, members), logit_scale)
 
 
 def _block(
     image: Float[Array, "images embed"],
-    members: pairs.Members,
-    texts: blocks.Texts,
+    members: masks.Members,
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
 ) -> tuple[Float[Array, "images"], Float[Array, "texts"]]:
     """The logsumexp of the rows and of the columns of one block of logits."""
-    logits = logit_scale * blocks.scores(image, texts.text)
-    rows, columns = _sums(logits, pairs.captions(members, texts.members))
+    logits = logit_scale * tiles.scores(image, texts.text)
+    rows, columns = _sums(logits, masks.captions(members, texts.members))
     if texts.negative_text is not None:
-        more = logit_scale * blocks.negative_scores(image, texts.negative_text)
-        rows = jnp.logaddexp(rows, _negatives(more, pairs.negatives(members, texts.members)))
+        more = logit_scale * tiles.negative_scores(image, texts.negative_text)
+        rows = jnp.logaddexp(rows, _negatives(more, masks.negatives(members, texts.members)))
     return rows, columns
 
 

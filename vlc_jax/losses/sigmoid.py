@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
-from vlc_jax.losses import blocks, pairs
+from vlc_jax.losses import masks, tiles
 
 
 def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, "batch"]:
     """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
@@ -39,7 +39,7 @@ def chunked(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
@@ -48,13 +48,13 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
-    texts = blocks.Texts(text, negative_text, members)
+    texts = tiles.Texts(text, negative_text, members)
 
     @jax.checkpoint
-    def body(part: tuple[jax.Array, pairs.Members]) -> jax.Array:
+    def body(part: tuple[jax.Array, masks.Members]) -> jax.Array:
         return _block(*part, texts, logit_scale, logit_bias)
 
-    rows = jax.lax.map(body, blocks.split((image, members), chunk))
+    rows = jax.lax.map(body, tiles.split((image, members), chunk))
     return rows.reshape(-1)[: len(image)]
 
 
@@ -63,7 +63,7 @@ def ring(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: pairs.Members,
+    members: masks.Members,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh,
@@ -74,54 +74,52 @@ def ring(
     Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
     their hard negatives.
     """
-    blocks.check_divisible(len(image), mesh, axes)
-    pass_on = functools.partial(blocks.pass_on, axes=axes, devices=blocks.count(mesh, axes))
+    tiles.check_divisible(len(image), mesh, axes)
+    pass_on = functools.partial(tiles.pass_on, axes=axes, devices=tiles.count(mesh, axes))
     block = jax.checkpoint(_block)
 
-    def local(
-        image: jax.Array, texts: blocks.Texts, scale: jax.Array, bias: jax.Array
-    ) -> jax.Array:
+    def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array, bias: jax.Array) -> jax.Array:
         def hop(carry: tuple, _: None) -> tuple[tuple, None]:
             rows, visitor = carry
             visitor = pass_on(visitor)
             return (rows + block(image, texts.members, visitor, scale, bias), visitor), None
 
         rows = block(image, texts.members, texts, scale, bias)
-        hops = blocks.count(mesh, axes) - 1
+        hops = tiles.count(mesh, axes) - 1
         (rows, _), _ = jax.lax.scan(hop, (rows, texts), None, length=hops)
         return rows
 
     split, whole = PartitionSpec(axes), PartitionSpec()
     mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split)
-    return mapped(image, blocks.Texts(text, negative_text, members), logit_scale, logit_bias)
+    return mapped(image, tiles.Texts(text, negative_text, members), logit_scale, logit_bias)
 
 
 def _block(
     image: Float[Array, "images embed"],
-    members: pairs.Members,
-    texts: blocks.Texts,
+    members: masks.Members,
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
 ) -> Float[Array, "images"]:
     """The loss of some images, summed over the texts of one block."""
-    logits = logit_scale * blocks.scores(image, texts.text) + logit_bias
+    logits = logit_scale * tiles.scores(image, texts.text) + logit_bias
     more = None
     if texts.negative_text is not None:
-        more = logit_scale * blocks.negative_scores(image, texts.negative_text) + logit_bias
+        more = logit_scale * tiles.negative_scores(image, texts.negative_text) + logit_bias
     return _rows(logits, more, members, texts.members)
 
 
 def _rows(
     logits: Float[Array, "images texts"],
     negative_logits: Float[Array, "images texts negatives"] | None,
-    rows: pairs.Members,
-    columns: pairs.Members,
+    rows: masks.Members,
+    columns: masks.Members,
 ) -> Float[Array, "images"]:
     """The loss summed over the texts that count, for each image."""
-    loss = jax.nn.softplus(jnp.where(pairs.is_own(rows, columns), -logits, logits))
-    value = jnp.sum(jnp.where(pairs.captions(rows, columns), loss, 0.0), axis=1)
+    loss = jax.nn.softplus(jnp.where(masks.is_own(rows, columns), -logits, logits))
+    value = jnp.sum(jnp.where(masks.captions(rows, columns), loss, 0.0), axis=1)
     if negative_logits is not None:
         loss = jax.nn.softplus(negative_logits)
-        counts = pairs.negatives(rows, columns)
+        counts = masks.negatives(rows, columns)
         value += jnp.sum(jnp.where(counts, loss, 0.0), axis=(1, 2))
     return value

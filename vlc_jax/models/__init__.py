@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from vlc_jax import errors
-from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, variants, vectors, vit
+from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, text_vectors, variants, vit
 
 # The head makes the model: what scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
@@ -34,7 +34,7 @@ CHOICES = {
     "rope": ("none", "qk_1d", "qk_2d"),
     "rope_layout": ("interleaved", "halves"),
     "dtype": ("float32", "bfloat16", "float16"),
-    "connector": vectors.CONNECTORS,
+    "connector": text_vectors.CONNECTORS,
 }
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
 
@@ -50,8 +50,8 @@ def build(
 
     name: of its head, a key of HEADS; "clip" for the dot product of pooled features, which is
     SigLIP's, too.   head: fields of that head.
-    vector_width: texts are vectors of this width (models.vectors), and `text` has the fields of
-    that tower; None: they are token ids.
+    vector_width: texts are vectors of this width (models.text_vectors), and `text` has the fields
+    of that tower; None: they are token ids.
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are float32 always.
@@ -74,7 +74,7 @@ def build(
     for part in ("image", "text"):  # after the short names: the more specific one wins
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    of_text = text.TextTower if vector_width is None else vectors.VectorTower
+    of_text = text.TextTower if vector_width is None else text_vectors.VectorTower
     words = _tower(of_text, "text", options["text"])
     _check_head(name, kind, head or {})
     made = _head(kind, head or {}, image, words)
@@ -97,7 +97,7 @@ def _of_vectors(
 
 
 def _check_vectors(
-    name: str, head: nn.Module, image: vit.ImageTower, words: vectors.VectorTower
+    name: str, head: nn.Module, image: vit.ImageTower, words: text_vectors.VectorTower
 ) -> None:
     """Raises UsageError where a head cannot score vectors of texts."""
     if head.wanted[1].tokens != "none":
@@ -127,7 +127,7 @@ def _head(
     kind: type[nn.Module],
     options: Mapping[str, Any],
     image: vit.ImageTower,
-    words: text.TextTower | vectors.VectorTower,
+    words: text.TextTower | text_vectors.VectorTower,
 ) -> nn.Module:
     """The head; what it must know of the towers is taken from them unless it is among `options`."""
     has_class_token = image.pooling == "cls"
@@ -144,7 +144,7 @@ def _head(
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     """A batch of zeros with the shapes that `model` takes, for init and eval_shape."""
     side, words = model.image.image_size, model.text
-    if isinstance(words, vectors.VectorTower):
+    if isinstance(words, text_vectors.VectorTower):
         text_ = jnp.zeros((size, words.width), jnp.float32)
     else:
         text_ = jnp.zeros((size, words.context_length), jnp.int32)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from vlc_jax import types
 from vlc_jax.models import heads
 from vlc_jax.models.text import real_tokens, unmarked
-from vlc_jax.models.vectors import is_vectors
+from vlc_jax.models.text_vectors import is_vectors
 
 
 class CLIP(nn.Module):

@@ -20,7 +20,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers, map_network
+from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
@@ -30,7 +30,7 @@ class DCSM(heads.Head):
 
     patches, length: tokens of an image and of a text; the network is made for these numbers.
     words: how many there are whose columns are vectors of their own; 0 for none. The tokenizer
-      marks them (input_pipeline/text/marks.py).
+      marks them (input_pipeline/tokenizers/functional_words.py).
     rows: replace (the column of the word) | insert (in front of it; the last ones fall off).
     train_rows: whether the vectors are trained; the authors' are not.
     standardise: tensor (mean and deviation of all maps that are scored together, as the authors do:
@@ -70,7 +70,7 @@ class DCSM(heads.Head):
             self.table = self.param("rows", _rows, (self.words, self._seen_patches))
         self.net = {
             name: self.param(name, init, shape)
-            for name, (init, shape) in map_network.parameters(
+            for name, (init, shape) in dcsm_network.parameters(
                 self.network, self.layout, self._seen_patches, self.length, self.hidden
             ).items()
         }
@@ -145,7 +145,7 @@ class DCSM(heads.Head):
                 for count, is_fixed in zip(tokens, work.is_fixed, strict=True)
             )
         is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
-        shapes = map_network.parameters(
+        shapes = dcsm_network.parameters(
             self.network, self.layout, patches, self.length, self.hidden
         )
         for _, shape in shapes.values():
@@ -269,19 +269,19 @@ class DCSM(heads.Head):
             drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
         if self.network == "cnn":
             is_grid = self.layout == "grid"
-            x = map_network.grid(x) if is_grid else x[None]
-            convolve = map_network.multiplied if is_grid else map_network.shifted
+            x = dcsm_network.grid(x) if is_grid else x[None]
+            convolve = dcsm_network.multiplied if is_grid else dcsm_network.shifted
             for name, of_layer in zip(("conv_0", "conv_1"), drop[:2], strict=True):
                 y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
                 x = jax.nn.relu(y)
-                x = map_network.dropped(x, self.dropout, of_layer, (len(x), 1, 1))
+                x = dcsm_network.dropped(x, self.dropout, of_layer, (len(x), 1, 1))
         x = x.reshape(-1, x.shape[-1]).T
         *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
         for name, of_layer in zip(inner, drop[2:], strict=False):
             x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
-            x = map_network.dropped(x, self.dropout, of_layer, x.shape[1:], maps=0)
+            x = dcsm_network.dropped(x, self.dropout, of_layer, x.shape[1:], maps=0)
         x = x @ net[last] + net[f"{last}_bias"][None]
-        x = map_network.dropped(x, self.dropout, drop[4], x.shape[1:], maps=0)
+        x = dcsm_network.dropped(x, self.dropout, drop[4], x.shape[1:], maps=0)
         return x.reshape(maps.shape[2:])
 
 

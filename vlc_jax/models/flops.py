@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from flax import linen as nn
 
-from vlc_jax.models import heads, layers, text, vectors, vit
+from vlc_jax.models import heads, layers, text, text_vectors, vit
 
 
 def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
@@ -36,12 +36,15 @@ def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
 
 
 def text_tower(
-    tower: text.TextTower | vectors.VectorTower, *, length: int | None = None, tokens: bool = False
+    tower: text.TextTower | text_vectors.VectorTower,
+    *,
+    length: int | None = None,
+    tokens: bool = False,
 ) -> int:
     """Forward FLOPs of one text of `length` tokens, by default the context length; or of one vector
     of a text.
     """
-    if isinstance(tower, vectors.VectorTower):
+    if isinstance(tower, text_vectors.VectorTower):
         return _connector(tower)
     return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
@@ -106,7 +109,7 @@ def _mlp(tower: layers.Tower) -> int:
     return matrices * tower.width * (tower.mlp_width or 4 * tower.width)
 
 
-def _connector(tower: vectors.VectorTower) -> int:
+def _connector(tower: text_vectors.VectorTower) -> int:
     width, embed = tower.width, tower.embed
     return (
         2

@@ -27,7 +27,7 @@ def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "b
 
 
 def unmarked(text: Int[Array, "*texts length"]) -> tuple[Array, Array]:
-    """Token ids, and the marks on them (input_pipeline/text/marks.py); 0 where there is none."""
+    """Token ids, and the marks on them (tokenizers/functional_words.py); 0 where there is none."""
     return text % MARK, text // MARK
 
 

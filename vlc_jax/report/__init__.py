@@ -12,8 +12,8 @@ from typing import Any
 import rich.console
 import rich.measure
 
-from vlc_jax.report import compare, compare_page, page, table, workdir
-from vlc_jax.report.workdir import NotAWorkdirError
+from vlc_jax.report import compare, compare_page, page, read_workdir, table
+from vlc_jax.report.read_workdir import NotAWorkdirError
 
 __all__ = [
     "NotAWorkdirError",
@@ -40,16 +40,16 @@ def write(path: Path, baseline: Path | None = None) -> Path:
       NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. OSError: the files
         cannot be written.
     """
-    run = workdir.read(path)
+    run = read_workdir.read(path)
     if baseline is not None:
-        run.default_config = workdir.read_config(baseline)
+        run.default_config = read_workdir.read_config(baseline)
     return page.write(run)
 
 
 def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
     """Prints the result table of evals/*.json contents, or of the newest ones in a workdir."""
     if isinstance(results, Path):
-        results = workdir.newest_results(results)
+        results = read_workdir.newest_results(results)
     rows = table.rows(results)
     if rows:
         rich.console.Console().print(table.to_rich(rows))
@@ -57,7 +57,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
 
 def print_mixtures(path: Path) -> None:
     """Prints the headlines of every mixture of weights in a workdir."""
-    rows = [row for rows in table.mixed(workdir.mixtures(path)) for row in rows]
+    rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
         rich.console.Console().print(table.to_rich(rows))
 
@@ -102,10 +102,10 @@ def print_comparison(paths: Sequence[Path]) -> None:
         console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
 
 
-def _read_all(paths: Sequence[Path]) -> list[workdir.Run]:
+def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:
     seen = set()
     for path in paths:
         if path.resolve() in seen:
             raise NotAWorkdirError(f"{path} is given twice; compare different workdirs")
         seen.add(path.resolve())
-    return [workdir.read(path) for path in paths]
+    return [read_workdir.read(path) for path in paths]

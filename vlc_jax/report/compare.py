@@ -11,8 +11,8 @@ import rich.box
 import rich.table
 import rich.text
 
-from vlc_jax.report import facts, table
-from vlc_jax.report.workdir import Run
+from vlc_jax.report import summary, table
+from vlc_jax.report.read_workdir import Run
 
 MARKS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
 
@@ -134,7 +134,7 @@ def other_cases(
     for benchmark in dict.fromkeys(name for of_run in results for name in of_run):
         places = [place for place, of_run in enumerate(results) if benchmark in of_run]
         columns = [_cases(results[place][benchmark]) for place in places]
-        for field, values in facts.differences(columns):
+        for field, values in summary.differences(columns):
             shown = [""] * len(results)
             for place, value in zip(places, values, strict=True):
                 shown[place] = value
@@ -163,12 +163,12 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     configs = [run.config for run in runs if run.config]
     whole = [config["pretrain"] for config in configs if config.get("pretrain")]
     if len(whole) == len(configs):
-        columns = [facts.flatten(config) for config in configs]
+        columns = [summary.flatten(config) for config in configs]
     else:
-        kept = {field for field, _ in facts.differences([facts.flatten(one) for one in whole])}
+        kept = {field for field, _ in summary.differences([summary.flatten(one) for one in whole])}
         columns = [_without_pretrain(config, kept) for config in configs]
     found = []
-    for field, values in facts.differences(columns):
+    for field, values in summary.differences(columns):
         left = iter(values)
         found.append((field, [next(left) if run.config else "" for run in runs]))
     return found
@@ -256,7 +256,7 @@ def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
-    return facts.flatten(parts) | {"cases": json.dumps(count)}
+    return summary.flatten(parts) | {"cases": json.dumps(count)}
 
 
 def _is_comparable(
@@ -269,7 +269,7 @@ def _is_comparable(
 
 def _without_pretrain(config: Mapping[str, Any], kept: set[str]) -> dict[str, str]:
     """A flat config in which config.pretrain is one field, and those in `kept`."""
-    inner = facts.flatten(config.get("pretrain") or {})
-    flat = facts.flatten({name: value for name, value in config.items() if name != "pretrain"})
+    inner = summary.flatten(config.get("pretrain") or {})
+    flat = summary.flatten({name: value for name, value in config.items() if name != "pretrain"})
     flat["pretrain"] = f"a config of {len(inner)} fields" if inner else "{}"
     return flat | {f"pretrain.{name}": inner[name] for name in inner if name in kept}

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.report import compare, compare_plot, facts, page, plot, table
+from vlc_jax.report import compare, compare_plot, page, plot, summary, table
 from vlc_jax.report.compare import Line
-from vlc_jax.report.workdir import Run
+from vlc_jax.report.read_workdir import Run
 
 
 def write(runs: Sequence[Run], folder: Path) -> Path:
@@ -24,7 +24,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "names": names,
         "styles": [compare_plot.run_style(place)[0] for place in range(len(runs))],
-        "statuses": [facts.status(run) for run in runs],
+        "statuses": [summary.status(run) for run in runs],
         "paths": [run.path for run in runs],
         "lines": lines,
         "groups": groups,
@@ -43,7 +43,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         },
         "config_diff": compare.config_differences(runs),
         "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
-        "facts": [(name, values) for name, values in facts.side_by_side(ran) if any(values)],
+        "facts": [(name, values) for name, values in summary.side_by_side(ran) if any(values)],
         "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
         "number": table.number,
         "interval": table.interval,
@@ -52,16 +52,16 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`facts.facts` and what only a comparison needs, by name; "" for what is not known."""
-    status = facts.status(run)
+    """`summary.facts` and what only a comparison needs, by name; "" for what is not known."""
+    status = summary.status(run)
     steps = sorted({result["step"] for result in results.values()})
     return {
         "Workdir": str(run.path),
         "Status": f"{status['word']}. {status['text']}",
         "Started from": str(run.config.get("init_from") or ""),
         "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
-        **dict(facts.facts(run)),
-        "Command": facts.command(run.env.get("command")),
+        **dict(summary.facts(run)),
+        "Command": summary.command(run.env.get("command")),
     }
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from vlc_jax.report.workdir import Example
+from vlc_jax.report.read_workdir import Example
 
 NUMBER = 4  # per benchmark, right and wrong ones mixed
 

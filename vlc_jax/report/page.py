@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from vlc_jax.report import examples, facts, maps, maps_plot, plot, table
-from vlc_jax.report.workdir import Evaluation, Example, Run
+from vlc_jax.report import examples, patch_maps, patch_maps_plot, plot, summary, table
+from vlc_jax.report.read_workdir import Evaluation, Example, Run
 
 MAX_EVENTS = 40  # listed; the rest are counted
 CARDS = 6
@@ -85,8 +85,8 @@ def make_context(run: Run) -> dict[str, Any]:
     pictures = [picture for _, _, some in shown for picture in some if picture]
     return {
         "name": run.path.resolve().name,
-        "status": facts.status(run),
-        "facts": facts.facts(run),
+        "status": summary.status(run),
+        "facts": summary.facts(run),
         "cards": cards(headlines),
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
@@ -110,13 +110,13 @@ def make_context(run: Run) -> dict[str, Any]:
         ],
         "map_words": list(dict.fromkeys(picture.title for picture in pictures)),
         "event_counts": Counter(str(row.get("event")) for row in run.events),
-        "events": facts.notable(run.events),
+        "events": summary.notable(run.events),
         "max_events": MAX_EVENTS,
-        "config": facts.flatten(run.config),
-        "config_diff": facts.config_diff(run.default_config, run.config),
+        "config": summary.flatten(run.config),
+        "config_diff": summary.config_diff(run.default_config, run.config),
         "has_default": bool(run.default_config),
-        "versions": facts.mapping(run.env.get("versions")),
-        "command": facts.command(run.env.get("command")),
+        "versions": summary.mapping(run.env.get("versions")),
+        "command": summary.command(run.env.get("command")),
         "commit": str(run.env.get("commit") or ""),
         "notes": run.notes,
     }
@@ -185,10 +185,10 @@ def example_maps(
     for k, (example, images) in enumerate(shown):
         picture = None
         try:
-            seen = example.maps and maps.read(example.maps, evaluation.newest["step"])
+            seen = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
             if seen:
                 name = f"maps_{evaluation.name}_{k}"
-                picture = maps_plot.draw(name, seen, maps.choose(seen, images))
+                picture = patch_maps_plot.draw(name, seen, patch_maps.choose(seen, images))
         except ValueError as error:
             run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
         pictures.append(picture)

@@ -25,7 +25,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from input_pipeline import features, progress, usable, writer
+from input_pipeline import features, progress, record_validation, writer
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax import build, main, pretrained
@@ -137,7 +137,7 @@ class Encoder:
         if isinstance(record, DataError):
             return record
         try:
-            usable.captions(record)
+            record_validation.captions(record)
             return self._transform(record.image, None)
         except DataError as error:
             return DataError(f"{record.id}: {error}")

@@ -8,7 +8,7 @@ Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --
 caption and stored hard negative or positive of the config's training records, and every text of
 its benchmarks. Encoder: --model, a model of sentence-transformers, the folder of one or the name of
 one that was downloaded before; or --run, the text tower of a workdir. Vectors of another encoder,
-such as LLM2Vec, are a file of the same form (input_pipeline/text/vectors.py).
+such as LLM2Vec, are a file of the same form (input_pipeline/tokenizers/text_vectors.py).
 
 The same command continues where it was stopped. Exit code 0: done; 2: wrong request; 3: bad data;
 30: the disk is full; 130: interrupted, what is computed stays.
@@ -25,11 +25,11 @@ from ml_collections import ConfigDict
 
 from input_pipeline import features, progress
 from input_pipeline.record import DataError, Record, Source
-from input_pipeline.text import embed, vectors
+from input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax import build, evaluate, main, pretrained, weights
 from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import saved_config
 from vlc_jax.tools import command, encode
-from vlc_jax.workdir import saved_config
 
 FLAGS = flags.FLAGS
 BLOCK = 1024  # texts between two writes
@@ -41,7 +41,7 @@ def define_flags() -> None:
     flags.DEFINE_string("texts", None, "file of texts, one per line")
     flags.DEFINE_string("model", None, "a sentence-transformers model")
     flags.DEFINE_string("run", None, "workdir whose text tower embeds")
-    flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(vectors.DTYPES)}")
+    flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(text_vectors.DTYPES)}")
     flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
 
 
@@ -102,14 +102,16 @@ def store() -> str:
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with build.usage_errors():
-        out = embed.new_file(FLAGS.out, FLAGS.dtype)
+        out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
         if FLAGS.model:
-            encoder = embed.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
+            encoder = sentence_encoder.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
         else:
             encoder = RunEncoder(Path(FLAGS.run))
-        texts = texts_of(main.config()) if has_config else vectors.read_texts(Path(FLAGS.texts))
+        texts = (
+            texts_of(main.config()) if has_config else text_vectors.read_texts(Path(FLAGS.texts))
+        )
         with progress.bar("embedding", len(texts)) as advance:
-            layout = embed.write(
+            layout = sentence_encoder.write(
                 *(out, texts, encoder),
                 identity=encoder.identity,
                 dtype=FLAGS.dtype,

@@ -30,13 +30,13 @@ import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import DataError
 from vlc_jax import build, pretrained, specification, weights
-from vlc_jax.checkpoint import CheckpointError
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
-from vlc_jax.tools import check
+from vlc_jax.run.checkpoint import CheckpointError
+from vlc_jax.run.workdir import saved_config
+from vlc_jax.tools import verify_export
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
-from vlc_jax.workdir import saved_config
 
 TARGETS = {  # --to -> kind of model -> format
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
@@ -124,7 +124,7 @@ def export(
         card = model_card(config, workdir, target, found.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = task.tokenizer(CHECKED_ON)
-        verdict = check.check(partial, target, task.model, found.params, text, python)
+        verdict = verify_export.check(partial, target, task.model, found.params, text, python)
         partial.chmod(0o755)
         partial.rename(out)
     except BaseException:

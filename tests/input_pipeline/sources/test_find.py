@@ -11,7 +11,7 @@ from input_pipeline import check, writer
 from input_pipeline.record import DataError, Findable
 from input_pipeline.sources import ids
 from input_pipeline.sources.shards import ShardsSource
-from tests import helpers, miniature
+from tests.support import helpers, miniature
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from PIL import Image
 from input_pipeline import image as images
 from input_pipeline import make_source
 from input_pipeline.record import DataError
-from tests import helpers, miniature
+from tests.support import helpers, miniature
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from input_pipeline import image as images
 from input_pipeline import make_source
 from input_pipeline.record import DataError
-from tests import miniature
+from tests.support import miniature
 
 LCS, MIX = "blip_laion_cc_sbu_558k.json", "llava_v1_5_mix665k.json"
 

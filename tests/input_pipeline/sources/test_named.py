@@ -10,7 +10,7 @@ import pytest
 from input_pipeline import image as images
 from input_pipeline import make_source
 from input_pipeline.record import DataError
-from tests import miniature
+from tests.support import miniature
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from PIL import Image
 
 from input_pipeline import image as images
 from input_pipeline.record import DataError
-from input_pipeline.sources import rows
+from input_pipeline.sources import tables
 from input_pipeline.sources.records import RecordsSource
 
 CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
@@ -339,7 +339,7 @@ def test_empty_and_foreign_json_files_are_data_errors(tmp_path):
         path = tmp_path / name
         path.write_text(content)
         with pytest.raises(DataError, match=name):
-            rows.open_rows(path)
+            tables.open_rows(path)
 
 
 def test_many_rows_are_found_by_their_positions_across_read_chunks(tmp_path, monkeypatch):
@@ -347,5 +347,5 @@ def test_many_rows_are_found_by_their_positions_across_read_chunks(tmp_path, mon
     path = tmp_path / "a.jsonl"
     expected = [{"n": i, "text": "x" * (i % 50)} for i in range(300)]
     write_jsonl(path, expected)
-    found = rows.open_rows(path)
+    found = tables.open_rows(path)
     assert [found[i] for i in range(len(found))] == expected

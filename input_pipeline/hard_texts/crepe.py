@@ -1,0 +1,231 @@
+"""CREPE-style hard negatives: one word replaced, two words exchanged, or something negated.
+
+After Ma et al., "CREPE: Can vision-language foundation models reason compositionally?" (CVPR
+2023), section 4.2, whose generator was never published: it takes the atoms of scene graphs, and
+its foils from WordNet, filtered by a language model. These take the atoms from tables of ours
+(`word_tables.CREPE_GROUPS`, longest match), so that they need nothing else; their output is not
+CREPE's.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from input_pipeline.hard_texts import edit, word_tables
+
+CLASSES = tuple(word_tables.CREPE_GROUPS)
+NEGATIONS = ("caption", "object", "attribute", "relation", "action")
+_ATTRIBUTES = ("color", "size", "material", "state")
+
+
+class Atom(NamedTuple):
+    """A word of the tables in a caption, and the words that would contradict it there.
+
+    kind: its class; of nouns in the plural "objects".
+    """
+
+    start: int
+    stop: int
+    kind: str
+    foils: tuple[str, ...]
+
+
+def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Word -> its class and all words of its groups that contradict it; nouns in the plural, too.
+
+    A word of two classes is of the first: "orange" the fruit.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for kind, groups in word_tables.CREPE_GROUPS.items():
+        for group in groups:
+            for word in group:
+                foils = tuple([each for each in group if not word_tables.same_meaning(each, word)])
+                _add(found, word, kind, foils)
+                if kind == "object":
+                    many = tuple([word_tables.plural(foil) for foil in foils])
+                    _add(found, word_tables.plural(word), "objects", many)
+    return found
+
+
+def _add(
+    found: dict[str, tuple[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
+) -> None:
+    known_kind, known = found.get(word, (kind, ()))
+    if known_kind == kind:
+        found[word] = kind, tuple(edit.distinct([*known, *foils], word))
+
+
+class _Crepe:
+    """What the three generators share."""
+
+    name: str
+
+    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
+        edit.check_known("word class", classes, CLASSES)
+        if not classes:
+            raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
+        self._classes = tuple(classes)
+        self._foils = _foils()
+        self._pattern = edit.whole(self._foils)
+        self.version = edit.version("1", classes=",".join(classes))
+
+    def atoms(self, caption: str) -> list[Atom]:
+        """The words of the tables, from left to right, the longest where several begin."""
+        found = []
+        for match in self._pattern.finditer(caption):
+            kind, foils = self._foils[match[0].lower()]
+            if kind in self._classes or (kind == "objects" and "object" in self._classes):
+                found.append(Atom(*match.span(), kind, foils))
+        return found
+
+
+class CrepeReplace(_Crepe):
+    """One word replaced by another that contradicts it: "a dog on a chair" -> "a dog under ..."."""
+
+    name = "crepe_replace"
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts, of different words of the caption as long as there are any."""
+        atoms = [atom for atom in self.atoms(caption) if atom.foils]
+        if not atoms:
+            return []
+        said = {caption[atom.start : atom.stop].lower() for atom in atoms}
+        texts: list[str] = []
+        order = list(rng.permutation(len(atoms)))
+        for place in range(count):
+            atom = atoms[order[place % len(order)]]
+            old = caption[atom.start : atom.stop]
+            foils = [foil for foil in atom.foils if foil not in said] or list(atom.foils)
+            new = edit.like(foils[int(rng.integers(len(foils)))], old)
+            texts.append(edit.repaired(caption, [(atom.start, atom.stop, new)]))
+        return edit.distinct(texts, caption)
+
+
+class CrepeSwap(_Crepe):
+    """Two words of one class exchanged: "a red car and a blue bus" -> "a blue car and a red bus".
+
+    Never two that "and", a list or "next to" joins, also by way of others of their class: that
+    would mean the same ("a man and a woman near a dog": neither man and woman nor man and dog).
+    """
+
+    name = "crepe_swap"
+
+    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
+        super().__init__(classes)
+        self.version = edit.version("2", classes=",".join(classes))
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts, drawn if there are more."""
+        atoms = self.atoms(caption)
+        pairs = [
+            (a, b)
+            for i, a in enumerate(atoms)
+            for b in atoms[i + 1 :]
+            if a.kind == b.kind
+            and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
+            and caption[a.stop : b.start].strip()  # no "lays down on a mat"
+            and not edit.are_alike(caption, _between(atoms, a, b))
+        ]
+        chosen = edit.choose(rng, pairs, count)
+        texts = [edit.exchange(caption, (a.start, a.stop), (b.start, b.stop)) for a, b in chosen]
+        return edit.distinct(texts, caption)
+
+
+def _between(atoms: Sequence[Atom], first: Atom, last: Atom) -> list[edit.Span]:
+    """The atoms of their class from the first to the last; nouns are one class in either number."""
+    kind = first.kind.removesuffix("s")
+    same = [each for each in atoms if each.kind.removesuffix("s") == kind]
+    return [(each.start, each.stop) for each in same if first.start <= each.start <= last.start]
+
+
+class CrepeNegate(_Crepe):
+    """Something negated by a template.
+
+    caption    "There is no <caption>", its first article left out
+    object     "a dog" -> "no dog"
+    attribute  "a red car" -> "a car that is not red" for the last attribute before its noun
+    relation   "on a chair" -> "not on a chair";   action  "sitting" -> "not sitting"
+    """
+
+    name = "crepe_negate"
+
+    def __init__(
+        self, negations: Sequence[str] = NEGATIONS, classes: Sequence[str] = CLASSES
+    ) -> None:
+        super().__init__(classes)
+        edit.check_known("negation", negations, NEGATIONS)
+        if not negations:
+            raise ValueError(f"negations is empty; name some of {', '.join(NEGATIONS)}")
+        self._negations = tuple(negations)
+        self.version += f" negations={','.join(negations)}"
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts, drawn if there are more; a kind of negation is drawn first."""
+        kinds: dict[str, list[str]] = {}
+        if "caption" in self._negations and any(map(str.isalpha, caption)):
+            kinds["caption"] = [_there_is_no(caption)]
+        atoms = self.atoms(caption)
+        for i, atom in enumerate(atoms):
+            kind = "attribute" if atom.kind in _ATTRIBUTES else atom.kind
+            after = atoms[i + 1] if i + 1 < len(atoms) else None
+            text = _negated(caption, atom, after, kind) if kind in self._negations else None
+            if text is not None:
+                kinds.setdefault(kind, []).append(text)
+        texts: list[str] = []
+        while kinds and len(texts) < count:
+            kind = list(kinds)[int(rng.integers(len(kinds)))]
+            texts.append(kinds[kind].pop(int(rng.integers(len(kinds[kind])))))
+            kinds = {each: rest for each, rest in kinds.items() if rest}
+        return edit.distinct(texts, caption)
+
+
+def _there_is_no(caption: str) -> str:
+    text = re.sub(r"^(?:there\s+(?:is|are)\s+)?(?:(?:an?|the|some)\s+)?", "", caption, flags=re.I)
+    opening = text.split()[0] if text.split() else ""
+    if opening[1:].islower() or len(opening) == 1:
+        text = text[:1].lower() + text[1:]
+    return f"There is no {text}" if caption[:1].isupper() else f"there is no {text}"
+
+
+def _negated(caption: str, atom: Atom, after: Atom | None, kind: str) -> str | None:
+    """None where the template does not fit."""
+    word = caption[atom.start : atom.stop]
+    if kind in ("relation", "action"):
+        if atom.start == 0 or caption[: atom.start].lower().endswith("not "):
+            return None
+        return edit.apply(caption, [(atom.start, atom.stop, f"not {word}")])
+    if kind == "object":
+        before = re.search(r"\b(an?|the)\s+$", caption[: atom.start], re.IGNORECASE)
+        if before is None:
+            return None
+        return edit.apply(caption, [(*before.span(1), edit.like("no", before[1]))])
+    if (
+        after is None
+        or after.kind not in ("object", "objects")
+        or caption[atom.stop : after.start].strip()
+    ):
+        return None
+    noun = caption[after.start : after.stop]
+    verb = "is" if after.kind == "object" else "are"
+    new = f"{noun} that {verb} not {word.lower()}"
+    return edit.repaired(caption, [(atom.start, after.stop, new)])

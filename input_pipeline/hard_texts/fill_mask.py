@@ -1,0 +1,153 @@
+"""Hard negatives of SVLC by a masked language model: a word replaced by one that it proposes.
+
+Doveh et al., "Teaching structured vision & language concepts to vision & language models"
+(CVPR 2023), section 3.1 ("LLM-based negatives") and the authors' code.
+"""
+
+import hashlib
+import importlib.util
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.hard_texts import edit, word_tables
+from input_pipeline.hard_texts.generator import Tagger, Token
+from input_pipeline.hard_texts.taggers import make_tagger
+
+PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
+_LONGEST = 512  # characters; the authors cut longer captions to _CUT
+_CUT = 100
+
+
+class SvlcFillMask:
+    """SVLC's second generator; needs the package transformers and torch.
+
+    model   folder of a masked language model of Hugging Face (the authors: distilroberta-base)
+    tagger  of the parts of speech (the authors: spacy:en_core_web_sm)
+    parts   universal parts of speech of the words that may be replaced
+    top     how many of the model's proposals a replacement is drawn from
+
+    Mode "authors" drops the punctuation of the caption and takes what the model writes. Mode
+    "clean" replaces just the word, keeps punctuation, case and articles right, and drops proposals
+    that are no whole word or do not contradict the old one. Neither knows synonyms well.
+    """
+
+    name = "svlc_fill_mask"
+
+    def __init__(
+        self,
+        model: str,
+        tagger: str = "spacy:en_core_web_sm",
+        parts: Sequence[str] = ("NOUN", "ADP", "ADJ", "VERB"),
+        top: int = 5,
+        mode: str = "authors",
+    ) -> None:
+        edit.check_mode(mode)
+        edit.check_known("part of speech", parts, PARTS)
+        if top < 1:
+            raise ValueError(f"top is {top}; take at least 1, the authors take 5")
+        missing = [p for p in ("transformers", "torch") if importlib.util.find_spec(p) is None]
+        if missing:
+            raise ValueError(f"svlc_fill_mask needs {missing[0]}: pip install transformers torch")
+        if not (Path(model) / "config.json").is_file():
+            raise ValueError(
+                f"model {model!r} is no folder with a config.json; download one, for example "
+                "distilbert/distilroberta-base, and name its folder"
+            )
+        self._model, self._parts, self._top = model, tuple(parts), top
+        self._is_clean = mode == "clean"
+        self._loaded: Any = None
+        self._tagger: Tagger = make_tagger(tagger)
+        tags = f"{self._tagger.name}@{self._tagger.version}"
+        self.version = edit.version(
+            "1", mode=mode, model=_fingerprint(Path(model)), parts=",".join(parts), top=top,
+            tagger=tags,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None}
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts, each of a draw of a word and of a proposal for it."""
+        make = self._clean if self._is_clean else self._authors
+        return edit.distinct(make(caption, rng, count), caption)
+
+    def _fill(self, text: str) -> list[dict[str, Any]]:
+        """The model's proposals for the one mask of the text, the likeliest first."""
+        return self._pipeline()(text, top_k=self._top)
+
+    def _pipeline(self) -> Any:
+        if self._loaded is None:
+            import transformers
+
+            self._loaded = transformers.pipeline("fill-mask", model=self._model)
+        return self._loaded
+
+    def _mask(self) -> str:
+        return self._pipeline().tokenizer.mask_token
+
+    def _authors(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
+        if len(caption) > _LONGEST:
+            caption = caption[:_CUT]
+        bare = caption.translate(str.maketrans("", "", string.punctuation)).split()
+        if not bare:
+            return []
+        tokens = self._tagger(" ".join(bare)).tokens
+        said = set(caption.split())
+        words = dict.fromkeys(t.text for t in tokens if t.pos in self._parts and t.text in said)
+        # A word that the tagger split off has no place of its own: the authors' code fails there.
+        words = [word for word in words if word in bare]
+        texts = []
+        for _ in range(count if words else 0):
+            word = words[int(rng.integers(len(words)))]
+            places = [i for i, each in enumerate(bare) if each == word]
+            place = places[int(rng.integers(len(places)))]
+            masked = [*bare[:place], self._mask(), *bare[place + 1 :]]
+            fills = self._fill(" ".join(masked))
+            fills = [fill for fill in fills if fill["token_str"].strip(" ") != word]
+            if fills:
+                texts.append(fills[int(rng.integers(len(fills)))]["sequence"])
+        return texts
+
+    def _clean(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
+        tokens = self._tagger(caption).tokens
+        tokens = [token for token in tokens if token.pos in self._parts and token.text.isalpha()]
+        texts: list[str] = []
+        for i in rng.permutation(len(tokens)):
+            if len(texts) == count:
+                break
+            token: Token = tokens[i]
+            masked = edit.apply(caption, [(token.start, token.stop, self._mask())])
+            old = token.text.lower()
+            fills = [fill["token_str"] for fill in self._fill(masked)]
+            if token.start > 0 and any(fill.startswith(" ") for fill in fills):
+                fills = [fill for fill in fills if fill.startswith(" ")]  # others end a word
+            fills = [fill.strip() for fill in fills]
+            fills = [
+                f for f in fills if f.isalpha() and not word_tables.same_meaning(f.lower(), old)
+            ]
+            if fills:
+                new = edit.like(fills[int(rng.integers(len(fills)))], token.text)
+                texts.append(edit.repaired(caption, [(token.start, token.stop, new)]))
+        return texts
+
+
+def _fingerprint(folder: Path) -> str:
+    """Of the files of the model, whatever their folder is called."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".txt", ".bin", ".safetensors"):
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+    return digest.hexdigest()[:12]

@@ -1,0 +1,191 @@
+"""Many questions to an OpenAI-compatible endpoint at a time, and its errors in plain words."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from input_pipeline.hard_texts.llm.prompts import Answer
+from input_pipeline.record import DataError
+
+if TYPE_CHECKING:
+    import openai
+
+_GRACE = 10.0  # seconds that questions under way have to end after one has failed
+_PASSING = (408, 409, 429)  # with 5xx: what the library tries again
+
+
+class EndpointError(Exception):
+    """The endpoint cannot be reached or is out of order; the same request may succeed later."""
+
+
+class Question(NamedTuple):
+    """A prompt, and the other fields of its request (max_tokens, temperature, seed, ...)."""
+
+    index: int
+    prompt: str
+    fields: Mapping[str, Any]
+
+
+class Endpoint(NamedTuple):
+    """Where to ask. key: None for servers that want none; timeout: seconds for each try."""
+
+    base_url: str
+    key: str | None
+    model: str
+    retries: int
+    timeout: float
+
+
+def check_library() -> None:
+    """Raises ValueError where the client library is not installed."""
+    try:
+        import openai  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"the client library openai cannot be imported ({error}); pip install openai"
+        ) from error
+
+
+async def ask_all(
+    endpoint: Endpoint,
+    questions: Iterator[Question],
+    concurrency: int,
+    store: Callable[[int, Answer], None],
+) -> None:
+    """Calls `store` with every answer as soon as it is there, in the order of arrival.
+
+    Passing failures (429, 5xx, time-outs, lost connections) are tried again by the library, after
+    0.5, 1, 2, 4, 8, 8, ... seconds or as long as the endpoint says. After another failure no
+    question is asked any more, and what is under way has ten seconds to end.
+
+    Raises EndpointError, ValueError where the endpoint refuses the key, the model or the request,
+    and DataError where it does not answer as the protocol says.
+    """
+    import openai
+
+    client = openai.AsyncOpenAI(
+        base_url=endpoint.base_url,
+        api_key=endpoint.key or "none",  # the library wants one; servers without keys ignore it
+        max_retries=endpoint.retries,
+        timeout=endpoint.timeout,
+    )
+    failed = asyncio.Event()
+
+    async def work() -> None:
+        for question in questions:
+            try:
+                answer = await _ask(client, endpoint, question)
+                store(question.index, answer)
+            except BaseException:
+                failed.set()
+                raise
+            if failed.is_set():
+                return
+
+    async with client:
+        await _check_reachable(client, endpoint)
+        tasks = [asyncio.create_task(work()) for _ in range(concurrency)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait(tasks, timeout=_GRACE)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ends:
+        if isinstance(error, Exception):  # a cancelled task ends with a BaseException
+            raise error
+
+
+async def _check_reachable(client: "openai.AsyncOpenAI", endpoint: Endpoint) -> None:
+    """Raises EndpointError where nobody listens, before a minute of retries; all else may pass."""
+    import openai
+
+    try:
+        await client.with_options(max_retries=0).models.with_raw_response.list()
+    except openai.APITimeoutError:
+        return
+    except openai.APIConnectionError as error:
+        raise _explained(error, endpoint, tries=1) from error
+    except openai.OpenAIError:
+        return
+
+
+async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Question) -> Answer:
+    import openai
+
+    try:
+        # Raw, since the library returns whatever was sent as if it were of its types.
+        sent = await client.chat.completions.with_raw_response.create(
+            model=endpoint.model,
+            messages=[{"role": "user", "content": question.prompt}],
+            extra_body=dict(question.fields),
+        )
+    except openai.OpenAIError as error:
+        if getattr(error, "code", None) == "content_filter":
+            return Answer(None, "content_filter", 0, 0, None)
+        raise _explained(error, endpoint, endpoint.retries + 1) from error
+    return _read(sent.text, endpoint)
+
+
+def _read(body: str, endpoint: Endpoint) -> Answer:
+    """The answer in a chat completion. Raises DataError for what is none."""
+    try:
+        completion = json.loads(body)
+        choice, usage = completion["choices"][0], completion.get("usage") or {}
+        answer = Answer(
+            choice["message"].get("content"),
+            choice.get("finish_reason"),
+            usage.get("prompt_tokens") or 0,
+            usage.get("completion_tokens") or 0,
+            completion.get("model"),
+        )
+        texts = answer.text, answer.finish, answer.model
+        counts = answer.prompt_tokens, answer.completion_tokens
+        if not all(isinstance(text, str | None) for text in texts):
+            raise TypeError(f"text is needed; got {texts}")
+        if not all(isinstance(count, int) for count in counts):
+            raise TypeError(f"numbers of tokens are needed; got {counts}")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{endpoint.base_url} does not answer with a chat completion but with "
+            f"{' '.join(body[:200].split())!r} ({error!r}); is it OpenAI-compatible, and is "
+            "--base-url right (it often ends with /v1)?"
+        ) from error
+    return answer
+
+
+def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> Exception:
+    """The same in our words: what was found, what to do."""
+    import openai
+
+    where, times = endpoint.base_url, f"after {tries} {'try' if tries == 1 else 'tries'}"
+    if isinstance(error, openai.APITimeoutError):
+        return EndpointError(f"{where} gives no answer within {endpoint.timeout:g} s {times}")
+    if isinstance(error, openai.APIConnectionError):
+        return EndpointError(f"cannot reach {where} {times}: {error.__cause__ or error}")
+    if not isinstance(error, openai.APIStatusError):
+        return DataError(f"{where} does not answer as the protocol says: {error}")
+    said = f"{error.status_code}: {_message(error)}"
+    if error.status_code in _PASSING or error.status_code >= 500:
+        return EndpointError(f"{where} is out of order {times} ({said})")
+    if error.status_code in (401, 403):
+        given = "a key that it refuses" if endpoint.key else "no key"
+        return ValueError(f"{where} got {given} ({said}); put one into OPENAI_API_KEY")
+    if error.status_code == 404:
+        return ValueError(
+            f"{where} knows no model {endpoint.model!r}, or is no such address ({said}); check "
+            "--model and --base-url (often ends with /v1)"
+        )
+    return ValueError(
+        f"{where} refuses the request ({said}); --option NAME=VALUE sets a field, --option "
+        "NAME=null leaves it out"
+    )
+
+
+def _message(error: "openai.APIStatusError") -> str:
+    """What the endpoint itself says, in one line."""
+    body = error.body
+    text = body.get("message") if isinstance(body, dict) else body
+    return " ".join(str(text or error.message).split())[:300]

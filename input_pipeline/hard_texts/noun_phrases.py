@@ -1,0 +1,51 @@
+"""Captions cut down to one of their noun phrases: "a picture of the brown dog."
+
+As the code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
+(ACL 2025; lst627/CLIP-Embeds) trains PACL and SPARC: half of the captions, drawn anew at each
+reading. What stands between the phrases of a caption, such as where things are, is lost.
+"""
+
+import numpy as np
+
+from input_pipeline.hard_texts import edit
+
+TEMPLATES = (
+    "a picture of {}.",
+    "itap of {}.",
+    "a photograph of {}.",
+    "this picture contains {}.",
+    "a good photo of {}.",
+)
+
+
+class NounPhrases:
+    """caption -> one of its noun phrases in small letters in one of TEMPLATES, or the caption.
+
+    share: of captions that are cut down; one without a noun phrase stays as it is.
+    tagger: finds the phrases (`taggers.make_tagger`); the authors' is spacy:en_core_web_sm. Tagging
+      takes milliseconds per caption; "precomputed:FILE" reads what was found once.
+    Raises ValueError for a share outside (0, 1] and for a tagger that is not there.
+    """
+
+    def __init__(self, share: float, tagger: str) -> None:
+        from input_pipeline.hard_texts import (
+            taggers,  # a command, which importing us must not import
+        )
+
+        if not 0 < share <= 1:
+            raise ValueError(f"noun_phrases: share is a number from 0 to 1; got {share}")
+        self._share, self._tagger = share, taggers.make_tagger(tagger)
+        named = f"{self._tagger.name}/{self._tagger.version}"
+        self.version = edit.version("1", share=share, tagger=named)
+
+    def __call__(self, caption: str, rng: np.random.Generator) -> str:
+        """Raises DataError for a caption that the tagger cannot tag."""
+        if rng.random() >= self._share:
+            return caption
+        tagged = self._tagger(caption)
+        if not tagged.noun_chunks:
+            return caption
+        first, stop = tagged.noun_chunks[int(rng.integers(len(tagged.noun_chunks)))]
+        tokens = tagged.tokens
+        phrase = caption[tokens[first].start : tokens[stop - 1].stop]
+        return TEMPLATES[int(rng.integers(len(TEMPLATES)))].format(phrase.lower())

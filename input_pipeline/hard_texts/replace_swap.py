@@ -1,0 +1,198 @@
+"""Hard positives by rules: other words or another order, the same meaning.
+
+Kamath et al., "The hard positive truth about vision-language compositionality" (ECCV 2024),
+section 3: REPLACE and SWAP. Their training texts were written by a language model; these are the
+rules of their benchmark, as far as the published captions show them.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.hard_texts import edit, word_tables
+from input_pipeline.hard_texts.generator import Tagged, Tagger
+from input_pipeline.hard_texts.taggers import make_tagger
+
+RELATIONS = ("spatial_relation", "action_relation")
+CATEGORIES = tuple(word_tables.REPLACE)
+
+_ATTRIBUTES = frozenset(
+    word
+    for kind in ("color", "size", "material", "state")
+    for word in (
+        *itertools.chain.from_iterable(word_tables.CREPE_GROUPS[kind]),
+        *(word_tables.SVLC_CLASSES[kind] if kind != "material" else ()),  # those are nouns
+    )
+).difference(*word_tables.CREPE_GROUPS["object"])
+
+_COLOR = "|".join(word_tables.CREPE_GROUPS["color"][0])
+# phrase -> what follows it where its replacement would say something else or nothing. Of "in":
+# places that "in front of" and the like name, clothes, colours that are worn, set phrases.
+_NOT_BEFORE = {
+    phrase: re.compile(rf"\s+(?:{after})\b", re.IGNORECASE)
+    for phrase, after in {
+        "in": rf"(?:the\s+)?(?:far\s+|very\s+)?(?:{'|'.join(word_tables.NOT_WITHIN)})"
+        rf"|(?:all\s+|bright\s+|dark\s+|light\s+)?(?:{_COLOR})"
+        rf"|(?:[\w'-]+\s+){{0,3}}(?:{'|'.join(word_tables.CLOTHES)})",
+        **word_tables.SET_PHRASES,
+    }.items()
+}
+# "ridden by" is not "ridden near", and "near by" has its "near".
+_NOT_BEFORE_BY = re.compile(
+    r"(?:\w{3}ed|\b(?:fed|led|made|near|close|side)|dden|[vk]en|[at]ten|wn)\s+$", re.IGNORECASE
+)
+
+_WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
+_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer ones are sentences
+_WHOLE_CLEAN = re.compile(rf"^\W*(?P<first>{_SIDE})\s+and\s+(?P<second>{_SIDE})\W*$", re.IGNORECASE)
+_RELATION = edit.whole(
+    [
+        *[phrase for group in word_tables.CREPE_GROUPS["relation"] for phrase in group],
+        *word_tables.SVLC_CLASSES["action"],
+        *("at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"),
+    ]
+)
+_COLORS = re.compile(rf"\b(?P<first>{_COLOR})\s+and\s+(?P<second>{_COLOR})\b", re.IGNORECASE)
+
+
+def replace(caption: str, table: Mapping[str, str], is_relation: bool) -> str | None:
+    """The caption with the table's first phrase that fits replaced, as the authors do it.
+
+    An attribute is replaced wherever its letters stand, also inside words ("covered" ->
+    "covecrimson"); a relation between spaces only, and then the whole caption is lower-cased.
+    None if no phrase is there.
+    """
+    for phrase, replacement in table.items():
+        old, new = (f" {phrase} ", f" {replacement} ") if is_relation else (phrase, replacement)
+        if old in caption:
+            text = caption.replace(old, new)
+            return text.lower() if is_relation else text
+    return None
+
+
+class Replace:
+    """REPLACE: a word or phrase replaced by one that means about the same.
+
+    categories  of `word_tables.REPLACE`: attributes (action, color, size, state) and relations
+                (spatial_relation, action_relation); each gives at most one text
+
+    Mode "authors" is `replace`. Mode "clean" replaces whole words in any case, the longest phrase
+    first, keeps case, puts articles right, and leaves alone what would say something else ("in
+    front of", "in white", "by far", "sitting room", "ridden by"); each phrase that a category
+    finds can give a text.
+    """
+
+    name = "replace"
+
+    def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "authors") -> None:
+        edit.check_mode(mode)
+        edit.check_known("category", categories, CATEGORIES)
+        if not categories:
+            raise ValueError(f"categories is empty; name some of {', '.join(CATEGORIES)}")
+        self._categories, self._is_clean = tuple(categories), mode == "clean"
+        self._tables = [word_tables.REPLACE[each] for each in categories]
+        self._patterns = [edit.whole(table) for table in self._tables]
+        number = "2" if self._is_clean else "1"
+        self.version = edit.version(number, mode=mode, categories=",".join(categories))
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts, drawn if there are more."""
+        texts: list[str] = []
+        for category, table, pattern in zip(
+            self._categories, self._tables, self._patterns, strict=True
+        ):
+            if self._is_clean:
+                texts += _clean(caption, table, pattern)
+                continue
+            text = replace(caption, table, category in RELATIONS)
+            texts += [] if text is None else [text]
+        return edit.choose(rng, edit.distinct(texts, caption), count)
+
+
+def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> list[str]:
+    """One text for each phrase of the table that the caption says, all its places replaced."""
+    places: dict[str, list[edit.Edit]] = {}
+    for match in pattern.finditer(caption):
+        phrase = match[0].lower()
+        other = _NOT_BEFORE.get(phrase)
+        if other is not None and other.match(caption, match.end()):
+            continue
+        if phrase == "by" and _NOT_BEFORE_BY.search(caption[: match.start()]):
+            continue
+        new = edit.like(table[phrase], match[0]) if match.start() == 0 else table[phrase]
+        places.setdefault(phrase, []).append((*match.span(), new))
+    return [edit.repaired(caption, edits) for edits in places.values()]
+
+
+class Swap:
+    """SWAP: the two sides of an "and" exchanged, which is its own inverse.
+
+    Mode "authors": "the A and the B" as the whole caption, nothing else. Mode "clean": also with
+    other articles, capitals and a period, if neither side holds a relation or another "and"; two
+    colours joined by "and"; and, with a tagger, any two noun phrases joined by "and". Not a side
+    that ends without its noun ("a big and a small dog", "a cat and a half").
+    """
+
+    name = "swap"
+
+    def __init__(self, mode: str = "authors", tagger: str | None = None) -> None:
+        edit.check_mode(mode)
+        if tagger is not None and mode == "authors":
+            raise ValueError(
+                "mode 'authors' of swap needs no tagger; say mode='clean' or no tagger"
+            )
+        self._is_clean = mode == "clean"
+        self._tagger: Tagger | None = None if tagger is None else make_tagger(tagger)
+        tags = "none" if self._tagger is None else f"{self._tagger.name}@{self._tagger.version}"
+        number = "2" if self._is_clean else "1"
+        self.version = edit.version(number, mode=mode, tagger=tags)
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` texts; with a tagger, raises DataError for what that cannot tag."""
+        if not self._is_clean:
+            match = _WHOLE_SWAP.match(caption)
+            texts = [f"the {match[2]} and the {match[1]}"] if match else []
+            return edit.distinct(texts, caption)[:count]
+        colors = [(m.span("first"), m.span("second")) for m in _COLORS.finditer(caption)]
+        pairs: list[tuple[edit.Span, edit.Span]] = []
+        if self._tagger is None:
+            match = _WHOLE_CLEAN.match(caption)
+            sides = (match["first"], match["second"]) if match else ()
+            if match and not any(_RELATION.search(side) for side in sides):
+                pairs.append((match.span("first"), match.span("second")))
+        else:
+            pairs = _joined_chunks(caption, self._tagger(caption))
+        pairs = [pair for pair in pairs if all(_has_noun(caption[slice(*side)]) for side in pair)]
+        texts = [edit.exchange(caption, *pair) for pair in (*colors, *pairs)]
+        return edit.choose(rng, edit.distinct(texts, caption), count)
+
+
+def _has_noun(side: str) -> bool:
+    last = side.split()[-1].lower()
+    return last != "half" and last not in _ATTRIBUTES
+
+
+def _joined_chunks(caption: str, tagged: Tagged) -> list[tuple[edit.Span, edit.Span]]:
+    """Neighbouring noun phrases with nothing but "and" between them."""
+    tokens = tagged.tokens
+    spans = [(tokens[a].start, tokens[b - 1].stop) for a, b in tagged.noun_chunks]
+    return [
+        (first, second)
+        for first, second in itertools.pairwise(spans)
+        if caption[first[1] : second[0]].strip().lower() == "and"
+    ]

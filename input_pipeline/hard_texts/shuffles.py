@@ -1,0 +1,142 @@
+"""The order perturbations of ARO: words of a caption in another order.
+
+Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
+section 3.2. Mode "authors" joins tokens with single spaces and may return the caption's own words
+in their order. Mode "clean" moves words alone, leaves spaces and punctuation where they are and
+never returns the same words in the same order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.hard_texts import edit
+from input_pipeline.hard_texts.generator import Tagger
+from input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
+
+TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
+_TRIES = 20  # of a draw that may not leave the words as they are
+
+
+class TaggedShuffle:
+    """Shuffles that need parts of speech.
+
+    shuffle_nouns_and_adjectives          nouns change places with nouns, adjectives with adjectives
+    shuffle_all_but_nouns_and_adjectives  every other token changes places, these stay
+    """
+
+    def __init__(
+        self, name: str, tagger: str = "spacy:en_core_web_sm", mode: str = "authors"
+    ) -> None:
+        edit.check_known("shuffle", [name], TAGGED_SHUFFLES)
+        edit.check_mode(mode)
+        self.name, self._is_clean = name, mode == "clean"
+        self._tagger: Tagger = make_tagger(tagger)
+        tags = f"{self._tagger.name}@{self._tagger.version}"
+        self.version = edit.version("1", mode=mode, tagger=tags)
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Raises DataError for a caption that the tagger cannot tag."""
+        tokens = self._tagger(caption).tokens
+        words = [token.text for token in tokens]
+        spans = [(token.start, token.stop) for token in tokens]
+        nouns = [i for i, token in enumerate(tokens) if token.tag in NOUN_TAGS]
+        adjectives = [i for i, token in enumerate(tokens) if token.tag in ADJECTIVE_TAGS]
+        groups = [nouns, adjectives]
+        if self.name == "shuffle_all_but_nouns_and_adjectives":
+            stay = {*nouns, *adjectives}
+            if self._is_clean:
+                stay |= {i for i, word in enumerate(words) if not any(map(str.isalnum, word))}
+            groups = [[i for i in range(len(tokens)) if i not in stay]]
+
+        def draw() -> list[int]:
+            return _within(len(words), groups, rng)
+
+        if self._is_clean:
+            return _clean(caption, spans, draw, count)
+        return _joined(words, draw, count)
+
+
+class PlainShuffle:
+    """Shuffles that need words only.
+
+    shuffle_within_trigrams  words move inside consecutive groups of three
+    shuffle_trigrams         the groups of three change places
+    shuffle_words            all words, split at spaces, change places
+    """
+
+    def __init__(self, name: str, mode: str = "authors") -> None:
+        edit.check_known("shuffle", [name], _ORDERS)
+        edit.check_mode(mode)
+        self.name, self._is_clean = name, mode == "clean"
+        self.version = edit.version("1", mode=mode)
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        """Up to `count` orders."""
+        order = _ORDERS[self.name]
+        if self._is_clean:
+            spans = edit.spans(caption)
+            return _clean(caption, spans, lambda: order(len(spans), rng), count)
+        words = caption.split() if self.name == "shuffle_words" else edit.treebank(caption)
+        return _joined(words, lambda: order(len(words), rng), count)
+
+
+def _within(size: int, groups: Sequence[Sequence[int]], rng: np.random.Generator) -> list[int]:
+    """An order in which the members of each group have changed places."""
+    order = list(range(size))
+    for group in groups:
+        for place, index in zip(group, rng.permutation(len(group)), strict=True):
+            order[place] = group[index]
+    return order
+
+
+def _trigrams(size: int) -> list[list[int]]:
+    return [list(range(size))[i : i + 3] for i in range(0, size, 3)]
+
+
+def _trigram_order(size: int, rng: np.random.Generator) -> list[int]:
+    groups = _trigrams(size)
+    return [i for k in rng.permutation(len(groups)) for i in groups[k]]
+
+
+_ORDERS: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
+    "shuffle_within_trigrams": lambda size, rng: _within(size, _trigrams(size), rng),
+    "shuffle_trigrams": _trigram_order,
+    "shuffle_words": lambda size, rng: _within(size, [range(size)], rng),
+}
+
+
+def _joined(words: Sequence[str], draw: Callable[[], list[int]], count: int) -> list[str]:
+    """The authors' text of each draw; equal draws count once."""
+    return edit.distinct(" ".join([words[i] for i in draw()]) for _ in range(count))
+
+
+def _clean(
+    caption: str, spans: Sequence[edit.Span], draw: Callable[[], list[int]], count: int
+) -> list[str]:
+    """Different texts whose words are not in the caption's order; fewer if draws find no more."""
+    words = [caption[start:stop] for start, stop in spans]
+    lowered = [word.lower() for word in words]
+    found: dict[str, None] = {}
+    for _ in range(_TRIES * count):
+        if len(found) == count:
+            break
+        order = draw()
+        if [lowered[i] for i in order] == lowered:
+            continue
+        edits = [(*span, words[i]) for span, i in zip(spans, order, strict=True)]
+        found[edit.apply(caption, edits)] = None
+    return list(found)

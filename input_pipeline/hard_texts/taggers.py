@@ -1,0 +1,277 @@
+"""Taggers: parts of speech and noun phrases of captions.
+
+`make_tagger("spacy:en_core_web_sm")` builds one from KIND:ARGUMENT. None replaces another: one
+that cannot run says why.
+
+A file for the tagger "precomputed:FILE" is written by
+
+  python -m input_pipeline.hard_texts.taggers spacy:en_core_web_sm captions.json tags.jsonl
+
+from a JSON list of captions, or from all captions of a folder that input_pipeline.prepare wrote.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.hard_texts.generator import Tagged, Tagger, Token
+from input_pipeline.record import DataError
+from input_pipeline.scenes import grammar
+from input_pipeline.scenes import world as worlds
+from input_pipeline.sources import shards
+
+NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
+ADJECTIVE_TAGS = ("JJ", "JJR", "JJS")
+NAME_TAGS = ("NNP", "NNPS")
+
+_PENN = {
+    "DET": "DT", "ADJ": "JJ", "NOUN": "NN", "ADP": "IN", "CCONJ": "CC", "NUM": "CD",
+    "PRON": "PRP", "VERB": "VBP",
+}  # fmt: skip
+
+
+def make_tagger(spec: str) -> Tagger:
+    """The tagger KIND:ARGUMENT: "spacy:PIPELINE", "precomputed:FILE" or "scenes:WORLD".
+
+    Raises ValueError for one that is not known or not installed, DataError for a broken file.
+    """
+    kind, _, argument = spec.partition(":")
+    worlds.check_known("tagger", [kind], TAGGERS)
+    if not argument:
+        raise ValueError(f"tagger {spec!r} names nothing after its kind; write {_FORMS[kind]}")
+    return TAGGERS[kind](argument)
+
+
+class SpacyTagger:
+    """A spaCy pipeline, by its package's name or its folder; loaded when it is first used."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.name = f"spacy:{pipeline}"
+        self._pipeline = pipeline
+        self._loaded: Any = None
+        if importlib.util.find_spec("spacy") is None:
+            raise ValueError(
+                f"tagger {self.name!r} needs spaCy: pip install spacy, then "
+                f"python -m spacy download {pipeline}; or use precomputed:FILE"
+            )
+        meta = Path(pipeline) / "meta.json"
+        try:
+            if meta.is_file():
+                found = json.loads(meta.read_text("utf-8"))["version"]
+            else:
+                found = importlib.metadata.version(pipeline)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ValueError(
+                f"spaCy's pipeline {pipeline!r} is not installed and no folder with a meta.json: "
+                f"python -m spacy download {pipeline}; or use precomputed:FILE"
+            ) from error
+        self.version = f"{importlib.metadata.version('spacy')}/{found}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None}
+
+    def __call__(self, caption: str) -> Tagged:
+        """Raises ValueError if the pipeline finds no tags or no noun phrases."""
+        if self._loaded is None:
+            import spacy
+
+            self._loaded = spacy.load(self._pipeline, exclude=["ner", "lemmatizer"])
+        found = self._loaded(caption)
+        for what, component in (("TAG", "tagger"), ("POS", "attribute_ruler"), ("DEP", "parser")):
+            if len(found) and not found.has_annotation(what):
+                raise ValueError(
+                    f"spaCy's pipeline {self._pipeline!r} gives no {what}: it has no {component}; "
+                    f"its components are {self._loaded.pipe_names}"
+                )
+        kept = [token for token in found if not token.is_space]
+        place = {token.i: i for i, token in enumerate(kept)}
+        tokens = [
+            Token(each.text, each.tag_, each.pos_, each.idx, each.idx + len(each)) for each in kept
+        ]
+        chunks = [
+            [place[each.i] for each in chunk if each.i in place] for chunk in found.noun_chunks
+        ]
+        return Tagged(tuple(tokens), tuple((each[0], each[-1] + 1) for each in chunks if each))
+
+
+class ScenesTagger:
+    """The exact parts of speech of captions of the embedded scenes, from their grammar."""
+
+    def __init__(self, world: str) -> None:
+        worlds.check_known("world", [world], worlds.WORLDS)
+        self.name, self.version = f"scenes:{world}", "1"
+        self._world = worlds.named(world, depth=0.5)  # with the words for depth, whoever says them
+
+    def __call__(self, caption: str) -> Tagged:
+        """Raises DataError for a caption that the grammar of the world cannot say."""
+        parsed = grammar.parse(caption, self._world)
+        if parsed is None or parsed.text != caption:
+            raise DataError(
+                f"the grammar of {self._world.name!r} cannot say the caption {caption!r}; "
+                "tag captions of other sources with spacy:... or precomputed:..."
+            )
+        tokens, start = [], 0
+        for word, pos in grammar.tags(parsed):
+            is_plural = pos == "NOUN" and parsed.kind == "count" and parsed.link != "one"
+            tokens.append(
+                Token(word, "NNS" if is_plural else _PENN[pos], pos, start, start + len(word))
+            )
+            start += len(word) + 1
+        return Tagged(tuple(tokens), tuple(_noun_runs(tokens)))
+
+
+def _noun_runs(tokens: list[Token]) -> Iterable[tuple[int, int]]:
+    """Runs of determiner or number, adjectives, noun: the only noun phrases of the grammar."""
+    start = 0
+    for i, token in enumerate(tokens):
+        if token.pos in ("DET", "NUM"):
+            start = i
+        elif token.pos == "NOUN":
+            yield start, i + 1
+
+
+class PrecomputedTagger:
+    """Tags from a file of JSON lines that `write_tags` wrote; captions that it lacks are refused.
+
+    Its first line is {"tagger": name, "version": version}, every other one {"caption", "tokens":
+    [{"text", "tag", "pos", "start", "stop"}], "noun_chunks": [[first token, last + 1]]}. Only an
+    index is held in memory (16 bytes per caption); a row is read when it is asked for.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        keys, offsets, digest, offset = [], [], hashlib.sha256(), 0
+        try:
+            with self._path.open("rb") as file:
+                for row, line in enumerate(file):
+                    digest.update(line)
+                    if row == 0:
+                        head = self._parse(line, 0, ("tagger", "version"))
+                    else:
+                        keys.append(_key(self._parse(line, row, ("caption",))["caption"]))
+                        offsets.append(offset)
+                    offset += len(line)
+        except OSError as error:
+            raise DataError(
+                f"file of tags {path} cannot be read ({error.strerror}); it is written by "
+                "python -m input_pipeline.hard_texts.taggers"
+            ) from error
+        if not offsets:
+            raise DataError(f"file of tags {path} holds no caption")
+        order = np.argsort(np.array(keys, np.uint64), kind="stable")
+        self._keys = np.array(keys, np.uint64)[order]
+        self._offsets = np.array(offsets, np.int64)[order]
+        self.name = f"precomputed:{head['tagger']}"
+        self.version = f"{head['version']}/{digest.hexdigest()[:12]}"
+
+    def __call__(self, caption: str) -> Tagged:
+        """Raises DataError for a caption that the file lacks, and for a broken row."""
+        place = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
+        if place < len(self._keys) and self._keys[place] == np.uint64(_key(caption)):
+            with self._path.open("rb") as file:
+                file.seek(int(self._offsets[place]))
+                line = file.readline()
+            row = self._parse(line, None, ("caption", "tokens", "noun_chunks"))
+            if row["caption"] == caption:
+                return self._tagged(row)
+        raise DataError(
+            f"file of tags {self._path} has no caption {caption!r}; write it again with all "
+            "captions (python -m input_pipeline.hard_texts.taggers)"
+        )
+
+    def _parse(self, line: bytes, row: int | None, fields: tuple[str, ...]) -> dict[str, Any]:
+        where = f"file of tags {self._path}" + ("" if row is None else f", line {row + 1}")
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{where}: no JSON ({error})") from error
+        missing = [each for each in fields if not isinstance(found, dict) or each not in found]
+        if missing:
+            raise DataError(f"{where}: no field {missing[0]!r}")
+        return found
+
+    def _tagged(self, row: dict[str, Any]) -> Tagged:
+        caption = row["caption"]
+        try:
+            tokens = tuple([Token(**each) for each in row["tokens"]])
+            chunks = tuple([(int(start), int(stop)) for start, stop in row["noun_chunks"]])
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"file of tags {self._path}, caption {caption!r}: a token has the fields "
+                f"{Token._fields}, a noun chunk two numbers ({error})"
+            ) from error
+        for token in tokens:
+            if caption[token.start : token.stop] != token.text:
+                raise DataError(
+                    f"file of tags {self._path}, caption {caption!r}: {token} is not at its place"
+                )
+        return Tagged(tokens, chunks)
+
+
+def _key(caption: str) -> int:
+    return int.from_bytes(hashlib.blake2b(caption.encode(), digest_size=8).digest(), "little")
+
+
+def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
+    """Writes the file that "precomputed:PATH" reads: every caption once, in their order."""
+    with path.open("w", encoding="utf-8") as file:
+        head = {"tagger": tagger.name, "version": tagger.version}
+        file.write(json.dumps(head) + "\n")
+        for caption in dict.fromkeys(captions):
+            tagged = tagger(caption)
+            row = {
+                "caption": caption,
+                "tokens": [token._asdict() for token in tagged.tokens],
+                "noun_chunks": tagged.noun_chunks,
+            }
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _captions(path: Path) -> Iterable[str]:
+    if path.is_dir():
+        source = shards.ShardsSource(path=path)
+        return (caption for index in range(len(source)) for caption in source[index].captions)
+    texts = json.loads(path.read_text("utf-8"))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{path} holds no JSON list of captions")
+    return texts
+
+
+TAGGERS: dict[str, Callable[[str], Tagger]] = {
+    "spacy": SpacyTagger,
+    "precomputed": PrecomputedTagger,
+    "scenes": ScenesTagger,
+}
+_FORMS = {
+    "spacy": "spacy:en_core_web_sm",
+    "precomputed": "precomputed:tags.jsonl",
+    "scenes": "scenes:scenes-mini",
+}
+
+
+def main() -> int:
+    """Runs the command; the exit code is 0, 2 for wrong arguments or 3 for unusable data."""
+    if len(sys.argv) != 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    spec, captions, out = sys.argv[1:]
+    try:
+        write_tags(Path(out), make_tagger(spec), _captions(Path(captions)))
+    except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

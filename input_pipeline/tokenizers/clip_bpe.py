@@ -1,0 +1,177 @@
+"""CLIP's byte-level BPE, exact, from any of the forms in which its vocabulary is published."""
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.tokenizers import clean as cleaning
+from input_pipeline.tokenizers import tokenizers as common
+
+GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
+IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
+PACKAGES = ("open_clip", "clip")  # which bring it; found, never imported
+START, END = "<|startoftext|>", "<|endoftext|>"
+# OpenAI's merges, one "first second" per line; that of its gzipped file is 924691ac...6804a.
+SHA256 = "d308b7377a8ceaa9707a21614fe8c831b9196e197b7aeb69833359362907af02"
+
+_LETTERS = 2 * 256  # ids of the bytes, alone and at the end of a word
+_MERGES = 49_408 - _LETTERS - 2
+
+
+class ClipTokenizer:
+    """CLIP's byte-level BPE: 49,408 ids, start 49406, EOS 49407, pad 0.
+
+    `path` is `bpe_simple_vocab_16e6.txt.gz`, a `tokenizer.json`, `merges.txt` with its
+    `vocab.json`, or a folder with one of them; "" finds the first in an installed open_clip or
+    clip. All forms hold the same merges, whose sha256 is `fingerprint` and must be OpenAI's, or
+    `sha256` for another vocabulary of the same form. Ids equal those of the reference tokenizers,
+    but for the names of the special tokens written out in a caption, which are ordinary text here.
+    """
+
+    vocab_size = 49_408
+    sot_id = 49_406
+    eos_id = 49_407
+    pad_id = 0
+
+    # CLIP's split: contractions, runs of letters, single digits, runs of anything else
+    _PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+
+    def __init__(
+        self, context_length: int = 77, path: str | Path = "", sha256: str = SHA256
+    ) -> None:
+        path = _find(path)
+        merges, ids = _read(path)
+        self.context_length = common.check_length(context_length, special=2)
+        self.fingerprint = sha256_of(merges)
+        if self.fingerprint != sha256:
+            whose = "OpenAI's" if sha256 == SHA256 else "the expected"
+            raise ValueError(
+                f"{path} is not {whose} CLIP vocabulary: its merges have sha256 "
+                f"{self.fingerprint}, not {sha256}; give that file, or, if the weights were "
+                f"trained with this one, sha256='{self.fingerprint}'"
+            )
+        names = _names(merges)
+        self._merges, self._vocabulary = merges, {name: i for i, name in enumerate(names)}
+        if ids is not None and any(ids.get(name) != i for name, i in self.vocabulary().items()):
+            raise ValueError(f"{path} numbers its tokens otherwise than CLIP; use tokenizer 'hf'")
+        try:
+            self._tokenizer = self._build()
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"{path} is not CLIP's list of merges: {error}") from error
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        encodings = self._tokenizer.encode_batch_fast([cleaning.clip(text) for text in texts])
+        rows = [[self.sot_id, *encoding.ids] for encoding in encodings]
+        return common.pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Token -> id, bytes in GPT-2's alphabet."""
+        return self._vocabulary | {START: self.sot_id, END: self.eos_id}
+
+    def files(self) -> dict[str, str]:
+        """The same tokenizer as the files of Hugging Face's CLIPTokenizer, name -> content."""
+        settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": self.context_length}
+        tokens = {"bos_token": START, "eos_token": END, "unk_token": END, "pad_token": END}
+        return {
+            "vocab.json": json.dumps(self.vocabulary()),
+            "merges.txt": "#version: 0.2\n" + _lines(self._merges),
+            "tokenizer_config.json": json.dumps(settings | tokens, indent=2) + "\n",
+        }
+
+    def _build(self):
+        import tokenizers
+        from tokenizers import models, pre_tokenizers
+
+        model = models.BPE(
+            vocab=self._vocabulary,
+            merges=self._merges,
+            end_of_word_suffix="</w>",
+        )
+        tokenizer = tokenizers.Tokenizer(model)
+        split = pre_tokenizers.Split(tokenizers.Regex(self._PATTERN), "removed", invert=True)
+        to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+        return tokenizer
+
+
+Merges = list[tuple[str, str]]
+
+
+def sha256_of(merges: Merges) -> str:
+    """The hash by which a vocabulary is known, the same for every form of its file."""
+    return hashlib.sha256(_lines(merges).encode()).hexdigest()
+
+
+def _lines(merges: Merges) -> str:
+    return "".join(f"{first} {second}\n" for first, second in merges)
+
+
+def _find(path: str | Path) -> Path:
+    """The file that `path` means; of an installed package if it is empty."""
+    if not str(path):
+        found = [file for folder in _installed() if (file := folder / GZIPPED).exists()]
+        if not found:
+            raise ValueError(
+                "no CLIP vocabulary is installed (looked into the packages "
+                f"{', '.join(PACKAGES)}): give `path`, a file {GZIPPED} or a folder with "
+                f"{' or '.join(IN_FOLDER[:2])}, as Hugging Face has beside CLIP's weights"
+            )
+        return found[0]
+    path = Path(path)
+    if path.is_dir():
+        found = [path / name for name in IN_FOLDER if (path / name).exists()]
+        if not found:
+            raise ValueError(f"{path} holds no CLIP vocabulary; looked for {', '.join(IN_FOLDER)}")
+        return found[0]
+    return path.with_name("merges.txt") if path.name == "vocab.json" else path
+
+
+def _installed() -> list[Path]:
+    specs = [importlib.util.find_spec(name) for name in PACKAGES]
+    return [Path(p) for spec in specs if spec for p in spec.submodule_search_locations or ()]
+
+
+def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
+    """The merges of a file and, where the file numbers its tokens, the ids."""
+    data = common.read(path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)")
+    numbers = b"null"
+    if path.suffix == ".txt":
+        numbers = common.read(path.with_name("vocab.json"), "file that belongs to merges.txt,")
+    try:
+        if path.suffix == ".json":
+            model = json.loads(data)["model"]
+            merges, ids = model["merges"], model["vocab"]
+        elif path.suffix == ".txt":
+            lines = data.decode("utf-8").split("\n")
+            merges, ids = lines[lines[0].startswith("#version") :], json.loads(numbers)
+        else:
+            merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None  # a header
+        pairs = [tuple(m.split() if isinstance(m, str) else m) for m in merges[:_MERGES]]
+        ids = None if ids is None else dict(ids)
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not CLIP's list of merges: {error!r}") from error
+    if len(pairs) != _MERGES or any(len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            f"{path} is not CLIP's list of merges: {_MERGES} lines of two tokens are expected"
+        )
+    return pairs, ids  # type: ignore[return-value]
+
+
+def _names(merges: Merges) -> list[str]:
+    """The tokens in the order of their ids: bytes, bytes that end a word, merges."""
+    letters = byte_letters()
+    names = letters + [letter + "</w>" for letter in letters]
+    return names + [first + second for first, second in merges]
+
+
+def byte_letters() -> list[str]:
+    """One printable letter per byte, in the order of CLIP's ids (GPT-2's byte alphabet)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = 256 - len(printable)
+    return [chr(code) for code in printable] + [chr(256 + extra) for extra in range(others)]

@@ -1,0 +1,38 @@
+"""What a folder of weights holds of its tokenizer."""
+
+import json
+from pathlib import Path
+
+from input_pipeline.tokenizers import tokenizers
+
+VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
+OTHERS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def vocabulary(folder: str | Path) -> dict[str, int] | None:
+    """Token -> id of the first tokenizer file in a folder; None where there is none.
+
+    Raises ValueError for a damaged file.
+    """
+    for path in (Path(folder) / name for name in VOCABULARIES):
+        if not path.exists():
+            continue
+        if path.name == "tokenizer.json":
+            return tokenizers.open_hf(path)[0].get_vocab(with_added_tokens=True)
+        if path.suffix == ".model":
+            return tokenizers.pieces(tokenizers.open_sentencepiece(path)[0])
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is not a JSON object of token ids: {error}") from error
+    return None
+
+
+def files(path: str | Path) -> list[Path]:
+    """The files of the tokenizer at `path`: a file alone, or all that go with it in a folder."""
+    path = Path(path)
+    names = (*VOCABULARIES, *OTHERS)
+    if not path.is_dir() and path.name not in names:
+        return [path]
+    folder = path if path.is_dir() else path.parent
+    return [folder / name for name in names if (folder / name).exists()]

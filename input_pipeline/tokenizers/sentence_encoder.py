@@ -1,0 +1,154 @@
+"""Writes files of text vectors (text_vectors.py) with any sentence encoder; resumable."""
+
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.record import DataError
+from input_pipeline.tokenizers import text_vectors
+
+Encode = Callable[[Sequence[str]], np.ndarray]
+
+
+class SentenceEncoder:
+    """A model of sentence-transformers, its folder or the name of one that is there already: texts
+    -> float32 (texts, width), pooled and scaled as the model says.
+
+    Nothing is downloaded. Raises ValueError where the package or the model is not there.
+    """
+
+    def __init__(self, model: str, batch_size: int = 64) -> None:
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise ValueError(
+                "--model needs the package sentence-transformers: pip install sentence-transformers"
+            )
+        import sentence_transformers
+
+        try:
+            self._model = sentence_transformers.SentenceTransformer(model, local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"no sentence-transformers model at {model!r}: {str(error).splitlines()[0]}; name "
+                "the folder of one, nothing is downloaded"
+            ) from error
+        self._batch_size = batch_size
+        self.identity = {"model": model, "files": _files(Path(model))}
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        found = self._model.encode(
+            list(texts), batch_size=self._batch_size, show_progress_bar=False
+        )
+        return np.asarray(found, np.float32)
+
+
+def _files(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of a model's files: enough to see that it was exchanged."""
+    if not folder.is_dir():
+        return []
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    facts = [(str(path.relative_to(folder)), path.stat()) for path in paths]
+    return [(name, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
+
+
+def write(
+    path: str | Path,
+    texts: Sequence[str],
+    encode: Encode,
+    *,
+    identity: Any,
+    dtype: str = "float32",
+    block: int = 1024,
+    advance: Callable[[int], None] = lambda done: None,
+) -> text_vectors.Layout:
+    """Writes the vectors of `texts` to `path`, and the texts beside it.
+
+    All or nothing: the rows grow in `path`.partial, `block` texts at a time, and move to `path`
+    when they are all there. An interrupted call of the same request goes on behind them.
+
+    Raises ValueError for a path that exists, a file of other texts beside it, one that was begun
+    with another request (texts, dtype, `identity` of the encoder), or a path that cannot hold
+    `dtype`, DataError for vectors that are not finite or not one per text.
+    """
+    path = new_file(path, dtype)
+    texts = list(dict.fromkeys(text for text in texts if text))
+    if not texts:
+        raise DataError("there are no texts to embed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside, lines = path.with_suffix(".jsonl"), "".join(json.dumps(text) + "\n" for text in texts)
+    if beside.exists() and beside.read_text("utf-8") != lines:
+        raise ValueError(f"{beside} exists and holds other texts; name a new file")
+    partial = path.with_name(f"{path.name}.partial")
+    request = path.with_name(f"{path.name}.request.json")
+    asked = [identity, dtype, hashlib.sha256(lines.encode()).hexdigest()]
+    first = _encoded(encode, texts[:block], None)
+    layout = _begin(partial, request, json.dumps(asked), len(texts), first.shape[1], dtype, path)
+    done = (partial.stat().st_size - layout.start) // layout.row_bytes
+    with partial.open("r+b") as file:
+        file.truncate(layout.start + done * layout.row_bytes)  # half a row of a killed run
+        file.seek(0, os.SEEK_END)
+        while done < len(texts):
+            part = texts[done : done + block]
+            rows = first if done == 0 else _encoded(encode, part, layout.width)
+            file.write(_rounded(rows, part, dtype).tobytes())
+            file.flush()
+            done += len(part)
+            advance(done)
+        os.fsync(file.fileno())
+    beside.write_text(lines, "utf-8")
+    partial.replace(path)
+    request.unlink()
+    return layout
+
+
+def new_file(path: str | Path, dtype: str) -> Path:
+    """Raises ValueError for a path that exists, or cannot hold vectors of `dtype`."""
+    path = text_vectors.checked_path(path)
+    if path.exists():
+        raise ValueError(f"{path} exists already; name a new file")
+    if dtype not in text_vectors.DTYPES:
+        raise ValueError(f"dtype is one of {', '.join(text_vectors.DTYPES)}; got {dtype!r}")
+    text_vectors.header(path, 1, 1, dtype)  # or refuses
+    return path
+
+
+def _begin(
+    partial: Path, request: Path, asked: str, texts: int, width: int, dtype: str, path: Path
+) -> text_vectors.Layout:
+    """The file that grows: that of the same request, or a new one with nothing but its header."""
+    header = text_vectors.header(path, texts, width, dtype)
+    if partial.exists() and request.exists() and request.read_text() != asked:
+        raise ValueError(
+            f"{partial} was begun with other texts, another dtype or another encoder: go on with "
+            "these, name a new file, or remove it"
+        )
+    is_begun = partial.exists() and request.exists()
+    if is_begun:
+        with partial.open("rb") as file:
+            is_begun = file.read(len(header)) == header
+    if not is_begun:
+        partial.write_bytes(header)
+        request.write_text(asked)
+    return text_vectors.Layout(len(header), texts, width, dtype)
+
+
+def _encoded(encode: Encode, texts: Sequence[str], width: int | None) -> np.ndarray:
+    rows = encode(texts)
+    if rows.ndim != 2 or len(rows) != len(texts) or width not in (None, rows.shape[1]):
+        raise DataError(f"the encoder gave vectors {rows.shape} for {len(texts)} texts")
+    return rows
+
+
+def _rounded(rows: np.ndarray, texts: Sequence[str], dtype: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        rounded = rows.astype(text_vectors.number(dtype))
+    is_finite = np.isfinite(rounded.astype(np.float32)).all(axis=1)
+    if not is_finite.all():
+        text = texts[int(np.argmin(is_finite))]
+        raise DataError(f"the vector of {text!r} is not finite in {dtype}; take another dtype")
+    return rounded

@@ -1,0 +1,151 @@
+"""What hard negatives and hard positives cost: a training step with more texts, and the generators.
+
+  python speed/negatives.py --model mini --batch 128
+
+Steps of one image with 1, 2 and 3 texts each are compiled in one process and timed in turn, round
+by round; beside the ratio to plain CLIP stands the ratio of their FLOPs. The generators make texts
+of captions of the embedded scenes on one core, in a table of captions per second.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from ml_collections import ConfigDict  # noqa: E402
+
+from configs import default  # noqa: E402
+from input_pipeline.hard_texts import sampling  # noqa: E402
+from input_pipeline.sources.scenes import ScenesSource  # noqa: E402
+from vlc_jax import build, models, sharding, train_step  # noqa: E402
+
+STEPS = {  # what is timed -> hard negatives, hard positives, losses
+    "CLIP": (0, 0, ("infonce",)),
+    "NegCLIP, 1 negative": (1, 0, ("negclip",)),
+    "SVLC, 1 negative": (1, 0, ("infonce", "svlc_negative")),
+    "NegCLIP, 2 negatives": (2, 0, ("negclip",)),
+    "HP+HN, 1 negative, 1 positive": (1, 1, ("infonce", "svlc_negative", "analogy")),
+}
+TAGGED = ("negclip", "shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
+
+
+def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float], int]:
+    """A function that takes one step and returns its seconds, and the FLOPs of an example."""
+    negatives, positives, losses = STEPS[name]
+    config = default.get_config()
+    with config.unlocked():
+        config.batch_size = args.batch
+        config.input.negatives.count, config.input.positives.count = negatives, positives
+        config.losses = ConfigDict({loss: default.loss(weight=1.0) for loss in losses})
+    model = models.build(variant=args.model)
+    size, length = model.image.image_size, model.text.context_length
+    mesh = sharding.make_mesh(batch_size=args.batch)
+    task = build.Task(mesh, None, model, build.normaliser("clip"))
+    state = jax.jit(build.init_state(config, model, config.steps, {}))({})
+    rng = np.random.default_rng(0)
+
+    def texts(*shape: int) -> np.ndarray:
+        tokens = rng.integers(3, model.text.vocab_size - 2, (*shape, length), dtype=np.int32)
+        tokens[..., -1] = model.text.eos_id
+        return tokens
+
+    batch = {
+        "image": rng.integers(0, 256, (args.batch, size, size, 3), dtype=np.uint8),
+        "text": texts(args.batch),
+        "id": rng.integers(0, 2**32, (args.batch, 2), dtype=np.uint32),
+        "mask": np.ones(args.batch, bool),
+        "stop": np.zeros(args.batch, bool),
+    }
+    for kind, count in (("negative", negatives), ("positive", positives)):
+        if count:
+            batch[f"{kind}_text"] = texts(args.batch, count)
+            batch[f"{kind}_mask"] = np.ones((args.batch, count), bool)
+    batch = sharding.put_batch(mesh, batch)
+    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
+
+    def step() -> float:
+        nonlocal state
+        start = time.perf_counter()
+        state, metrics = compiled(state, {}, batch)
+        jax.block_until_ready((state, metrics))
+        return time.perf_counter() - start
+
+    return step, build.flops_per_example(config, model)
+
+
+def time_steps(args: argparse.Namespace) -> None:
+    made = {name: make_step(args, name) for name in STEPS}
+    seconds: dict[str, list[float]] = {name: [] for name in STEPS}
+    for round_ in range(args.rounds + 1):
+        for name, (step, _) in made.items():
+            step()  # what ran before left its own data in the caches
+            taken = min(step() for _ in range(args.steps))
+            if round_:  # the first touches memory
+                seconds[name].append(taken)
+    plain, plain_flops = seconds["CLIP"], made["CLIP"][1]
+    print(
+        f"{args.model}, batch {args.batch}, jax {jax.__version__}, {jax.devices()[0].device_kind}"
+    )
+    print(f"{'step':32}{'ms':>8}{'x CLIP':>9}{'range':>14}{'x FLOPs':>9}{'measured / FLOPs':>18}")
+    for name, (_, flops) in made.items():
+        ratios = [mine / other for mine, other in zip(seconds[name], plain, strict=True)]
+        ratio, of_flops = statistics.median(ratios), flops / plain_flops
+        span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        print(
+            f"{name:32}{1e3 * statistics.median(seconds[name]):8.0f}{ratio:9.2f}{span:>14}"
+            f"{of_flops:9.2f}{ratio / of_flops:18.2f}"
+        )
+
+
+def time_generators(args: argparse.Namespace) -> None:
+    source = ScenesSource(count=args.captions, captions=1, caption_options={"relation": 0.5})
+    records = [source[i] for i in range(args.captions)]
+    captions = [(record.captions[0], record.meta["scene"]) for record in records]
+    print(f"\n{'generator':40}{'captions/s':>12}{'with a text':>13}")
+    for side in ("negatives", "positives"):
+        for name, make in sampling.generators(side).items():
+            if name == "svlc_fill_mask":
+                continue  # it is as fast as its language model
+            generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
+            rates = list(_rates(generator, captions, args.rounds))
+            share = sum(rate[1] for rate in rates) / len(rates)
+            print(f"{name:40}{statistics.median(rate[0] for rate in rates):12,.0f}{share:13.0%}")
+
+
+def _rates(
+    generator: Callable, captions: Sequence[tuple[str, dict]], rounds: int
+) -> Iterator[tuple[float, float]]:
+    for seed in range(rounds):
+        rng = np.random.default_rng(seed)
+        start = time.perf_counter()
+        made = sum(bool(generator(caption, rng, 1, scene)) for caption, scene in captions)
+        yield len(captions) / (time.perf_counter() - start), made / len(captions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="mini", help="a variant of vlc_jax/models/variants.py")
+    parser.add_argument("--batch", type=int, default=128, help="images per step")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=2, help="per round, of which the best counts")
+    parser.add_argument("--captions", type=int, default=2000, help="for the generators")
+    args = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    sharding.connect(None, None, None)  # as vlc_jax.main does
+    time_steps(args)
+    time_generators(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Training steps per second, ours and open_clip's in torch, interleaved in one run.
+
+  python speed/step.py --model B/32 --batch 16
+  python speed/step.py --model B/32 --batch 16 --context 32
+  python speed/step.py --model mini --batch 256 --no-torch
+
+Each side lives in a process of its own and waits while the other one works, so both meet the same
+machine; each round times one step of each, and a matrix product for the peak. Printed: examples/s
+(median over rounds), the ratio and its range over rounds, MFU against the peak measured in the same
+run, compile time and peak memory.
+
+--context is our context length: captions that fit into 32 tokens have the same embedding with 32
+as with 77, so a user may cut it; open_clip pads them to 77. torch and open_clip are in the
+environment that `make parity` builds; --torch-python names its interpreter.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OPEN_CLIP = {"S/16": "ViT-S-16", "B/32": "ViT-B-32-quickgelu", "B/16": "ViT-B-16-quickgelu"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="B/32", help="a variant of vlc_jax/models/variants.py")
+    parser.add_argument("--batch", type=int, default=16, help="pairs per step")
+    parser.add_argument("--context", type=int, default=None, help="text tokens; the variant's")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--no-torch", action="store_true", help="only ours")
+    parser.add_argument("--torch-python", default=sys.executable)
+    parser.add_argument("--worker", choices=sorted(WORKERS), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        work(WORKERS[args.worker], args)
+        return
+    ours = Worker(sys.executable, "jax", args)
+    theirs = None if args.no_torch else Worker(args.torch_python, "torch", args)
+    peaks, our_seconds, their_seconds = [], [], []
+    for _ in range(args.rounds):
+        peaks.append(ours.ask("peak")["flops"])
+        our_seconds.append(ours.ask("step")["seconds"])
+        if theirs:
+            their_seconds.append(theirs.ask("step")["seconds"])
+    report(args, ours.facts | ours.ask("memory"), peaks, our_seconds)
+    if theirs:
+        facts = theirs.facts | theirs.ask("memory")
+        ratios = [b / a for a, b in zip(our_seconds, their_seconds, strict=True)]
+        rate = args.batch / statistics.median(their_seconds)
+        print(f"{facts['name']}: {rate:.2f} examples/s, peak memory {facts['memory_gb']:.2f} GB")
+        print(
+            f"ours / torch, round by round: {statistics.median(ratios):.2f} x "
+            f"(min {min(ratios):.2f}, max {max(ratios):.2f})"
+        )
+        theirs.close()
+    ours.close()
+
+
+def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: list[float]) -> None:
+    rate, peak = args.batch / statistics.median(seconds), max(peaks)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(
+        f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
+        f"{facts['dtype']}"
+    )
+    print(
+        f"ours: {rate:.2f} examples/s (steps of {statistics.median(seconds) * 1e3:.0f} ms), "
+        f"MFU {rate * facts['train_flops'] / peak:.2f} of {peak / 1e9:.0f} GFLOP/s, "
+        f"compile {facts['compile_s']:.1f} s, peak memory {facts['memory_gb']:.2f} GB"
+    )
+
+
+class Worker:
+    """A process that builds its step, then takes one step each time it is asked."""
+
+    def __init__(self, python: str, name: str, args: argparse.Namespace):
+        command = [python, __file__, "--worker", name, "--model", args.model]
+        if args.context:
+            command += ["--context", str(args.context)]
+        self.process = subprocess.Popen(
+            [*command, "--batch", str(args.batch)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            text=True,
+        )
+        self.facts = self._read()
+
+    def ask(self, question: str) -> dict:
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the {self.process.args[3]} side ended; its error is above")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+Build = Callable[[str, int, int | None], tuple[dict, Callable, Callable]]
+
+
+def work(build: Build, args: argparse.Namespace) -> None:
+    """Answers questions from stdin with JSON lines; whatever libraries print goes to stderr."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    facts, step, peak = build(args.model, args.batch, args.context)
+    step()  # the first touches memory
+    print(json.dumps(facts), file=answers, flush=True)
+    for question in sys.stdin:
+        start = time.perf_counter()
+        if question.strip() == "step":
+            step()  # after a wait the first one finds cold caches; training never waits
+            start = time.perf_counter()
+            step()
+            answer = {"seconds": time.perf_counter() - start}
+        elif question.strip() == "peak":
+            answer = {"flops": peak()}
+        else:
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            answer = {"memory_gb": memory * 1024 / 1e9}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def build_jax(
+    variant: str, batch_size: int, context: int | None
+) -> tuple[dict, Callable, Callable]:
+    import jax
+    import numpy as np
+
+    from configs import default
+    from vlc_jax import build, models, sharding, train_step
+    from vlc_jax.models import flops
+
+    sharding.connect(None, None, None)  # as vlc_jax.main does
+    config = default.get_config()
+    config.batch_size = batch_size
+    model = models.build(variant=variant, **({"context_length": context} if context else {}))
+    mesh = sharding.make_mesh(batch_size=batch_size)
+    size, length = model.image.image_size, model.text.context_length
+    config.input.image_size, config.text.context_length = size, length
+    task = build.Task(mesh, None, model, build.normaliser("clip"))
+    state = jax.jit(build.init_state(config, model, config.steps, {}))({})
+    rng = np.random.default_rng(0)
+    text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
+    batch = {
+        "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
+        "text": text.astype(np.int32),
+        "mask": np.ones(batch_size, bool),
+        "stop": np.zeros(batch_size, bool),
+    }
+    batch = sharding.put_batch(mesh, batch)
+    start = time.perf_counter()
+    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
+    seconds = time.perf_counter() - start
+
+    def step() -> None:
+        nonlocal state
+        state, metrics = compiled(state, {}, batch)
+        jax.block_until_ready((state, metrics))
+
+    facts = {
+        "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
+        "dtype": config.model.dtype,
+        "train_flops": flops.train_step(model),
+        "context": length,
+        "compile_s": seconds,
+    }
+    return facts, step, lambda: sharding.peak_flops()[0] * jax.device_count()
+
+
+def build_torch(
+    variant: str, batch_size: int, context: int | None
+) -> tuple[dict, Callable, Callable]:
+    from tests.parity.reference import without_torchvision
+
+    without_torchvision()
+    import numpy as np
+    import open_clip
+    import torch
+
+    torch.manual_seed(0)
+    model = open_clip.create_model(OPEN_CLIP[variant], pretrained=None)
+    loss = open_clip.ClipLoss()
+    parameters = list(model.named_parameters())
+    groups = [
+        {"params": [p for _, p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for _, p in parameters if p.ndim >= 2], "weight_decay": 0.1},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), eps=1e-6)
+    size = model.visual.image_size
+    size = size if isinstance(size, int) else size[0]
+    image = torch.rand(batch_size, 3, size, size)
+    length = context or model.context_length
+    text = captions(batch_size, length, model.vocab_size, model.vocab_size - 1)
+    text = np.pad(text, ((0, 0), (0, model.context_length - length)))
+    text = torch.from_numpy(text.astype(np.int64))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(*model(image, text)).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            model.logit_scale.clamp_(0, 4.6052)
+
+    version = importlib.metadata.version("open_clip_torch")
+    return {"name": f"open_clip {version}, torch {torch.__version__}"}, step, lambda: 0.0
+
+
+def captions(count: int, length: int, vocabulary: int, eos: int):
+    """Random token ids that fill the context, the last one EOS."""
+    import numpy as np
+
+    text = np.random.default_rng(0).integers(3, vocabulary - 2, (count, length))
+    text[:, -1] = eos
+    return text
+
+
+WORKERS = {"jax": build_jax, "torch": build_torch}
+
+if __name__ == "__main__":
+    main()

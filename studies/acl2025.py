@@ -1,0 +1,276 @@
+"""The tables of the ACL 2025 paper on what CLIP sees, as one sweep: every row a run, then a table.
+
+  python studies/acl2025.py --miniature --out runs/acl2025
+  python studies/acl2025.py --out runs/full --clip weights=ViT-L-14-336px.pt,path=prepared/llava \\
+      --siglip weights=FOLDER,path=prepared/llava --dry-run
+
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
+finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP where
+things are. --miniature runs the rows on the embedded scenes, from CLIP or from the model that knows
+relations (--base); without it they are the configs of configs/llava, and --clip and --siglip are
+the arguments that each of them gets beside its own; paths in them are absolute, or start in the
+folder of this project. --vectors names the vectors of all texts for the row of a stronger text
+encoder, which is left out without; of the scenes those of
+
+  python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
+    --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
+
+Writes OUT/acl2025.md: the paper's numbers beside what the runs found on the benchmarks that they
+were judged on. Rows that are DONE are not trained again, so the same command goes on where it
+stopped. --dry-run prints the commands and starts none. Further flags (--config....) go to all.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from studies import study, study_page  # noqa: E402
+
+# Columns of the paper: What'sUp, two-way, individual and pairs, in percent.
+PAPER = ("A left/right", "A on/under", "B left/right", "B front/behind")
+CHANCE = "50.0 25.0"
+IMAGES = {"A": 412, "B": 408}  # of What'sUp; a column has half of them, in pairs
+# Of the benchmarks of the scenes, those that the table shows.
+SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
+SIGLIP = "family=siglip"
+OWN = "pooling=own_caption"
+UNIFORM = "pooling=uniform,eval_pooling=uniform"
+VECTORS = "text_encoder={vectors}"
+QK = "image_tower=unlocked"
+
+
+class Row(NamedTuple):
+    """name: of its run. config: of configs/llava; "" for what is not trained. paper: what it prints
+    in each of PAPER, "" for what it has not; none for rows that are ours.
+    """
+
+    name: str
+    label: str
+    config: str = ""
+    arguments: str = ""
+    paper: tuple[str, ...] = ()
+
+
+ROWS = (
+    Row("clip", "CLIP", paper=("49.0 1.9", "61.7 23.3", "54.9 10.8", "51.5 7.8")),
+    Row("ft", "CLIP + finetuning", "clip_ft", "", ("50.5 1.9", "", "53.9 5.9", "")),
+    Row(
+        *("ft_negatives", "CLIP + finetuning + left/right negatives"),
+        *("clip_ft", "negatives=leftright", ("50.5 1.0", "", "50.5 1.0", "")),
+    ),
+    Row("siglip", "SigLIP", paper=("50.0 1.9", "", "51.5 5.9", "")),
+    Row("siglip_ft", "SigLIP + finetuning", "clip_ft", SIGLIP, ("49.0 1.0", "", "51.0 3.9", "")),
+    Row(
+        *("siglip_ft_negatives", "SigLIP + finetuning + left/right negatives"),
+        *("clip_ft", f"{SIGLIP},negatives=leftright", ("50.0 0.0", "", "50.0 0.0", "")),
+    ),
+    Row(
+        *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN),
+        ("47.6 9.7", "52.9 10.7", "52.9 9.8", "51.5 6.9"),
+    ),
+    Row(
+        *("pacl_feature_1d", "PACL + RoPE", "pacl", f"{OWN},rope=feature_1d"),
+        ("54.9 22.3", "46.1 13.6", "52.0 20.6", "45.6 12.7"),
+    ),
+    Row(
+        *("sparc_feature_1d", "SPARC + RoPE: multiple text tokens"),
+        *("sparc", "text_tokens=all,rope=feature_1d"),
+        ("48.1 0.0", "50.0 2.9", "50.0 6.9", "48.0 7.8"),
+    ),
+    Row(
+        *("pacl_vectors", "PACL + RoPE + stronger text encoder"),
+        *("pacl", f"{OWN},rope=feature_1d,{VECTORS}"),
+        ("50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"),
+    ),
+    # ours
+    Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
+    Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
+    Row("pacl_feature_2d", "PACL + RoPE by row and column", "pacl", f"{OWN},rope=feature_2d"),
+    Row("pacl_unlocked", "PACL, image tower trained", "pacl", f"{OWN},{QK}"),
+    Row("pacl_qk_1d", "PACL + RoPE inside the tower", "pacl", f"{OWN},{QK},rope=qk_1d"),
+    Row("pacl_qk_2d", "PACL + RoPE inside the tower, 2-D", "pacl", f"{OWN},{QK},rope=qk_2d"),
+    Row("pacl_negatives", "PACL + left/right negatives", "pacl", f"{OWN},negatives=leftright"),
+    Row("sparc", "SPARC", "sparc", "text_tokens=real"),
+)
+
+
+def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
+    """The rows on the scenes, behind what they start from; no SigLIP, and no hard images. vectors:
+    a file of those of all texts, for the row that needs it.
+    """
+    bases = [study.Run("clip", "clip:pooling=mean")]
+    if base == "relations":
+        bases.append(study.Run("hard_images", "hard_images:pooling=mean", "clip"))
+        more = "negclip:hard_images,pooling=mean"
+        bases.append(study.Run("relations", more, "hard_images"))
+    found = []
+    for row in rows:
+        if not row.config or SIGLIP in row.arguments or (VECTORS in row.arguments and not vectors):
+            continue
+        if row.config == "clip_ft":
+            own = ("pooling=mean", row.arguments or "negatives=none")
+            config = f"leftright:{','.join(own)}"
+        else:
+            config = f"{row.config}:hard_images=0,{row.arguments.format(vectors=vectors)}"
+        found.append(study.Run(f"{row.name}-of-{base}", config, base))
+    return [*bases, *found]
+
+
+def at_full_size(rows: Sequence[Row], given: Mapping[str, str]) -> list[study.Run]:
+    """The rows of the families whose arguments are given ("clip", "siglip"), and that of text
+    vectors if their file is ("vectors").
+    """
+    found = []
+    for row in rows:
+        arguments = given["siglip" if SIGLIP in row.arguments else "clip"]
+        if VECTORS in row.arguments:
+            arguments = given["vectors"] and f"{arguments},noun_phrases=0"
+        if row.config and arguments:
+            filled = row.arguments.format(vectors=given["vectors"])
+            own = ",".join(filter(None, (filled, arguments)))
+            found.append(study.Run(row.name, f"llava/{row.config}:{own}"))
+    return found
+
+
+def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
+    """Every run with every seed, what is started from first."""
+    return [
+        run._replace(name=f"{run.name}-{seed}", base=run.base and f"{run.base}-{seed}", seed=seed)
+        for run in todo
+        for seed in range(seeds)
+    ]
+
+
+def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Results) -> str:
+    """Markdown: what the paper prints and, of runs that are done, the benchmarks they share.
+
+    names: row -> its run.
+    """
+    done = {row: run for row, run in names.items() if results.has(run)}
+    columns = shared_columns(results, [*done.values()])
+    titles = [column.title for column in columns]
+    lines = [
+        _line("", *(f"paper: {title}" for title in PAPER), *titles),
+        "|" + "---|" * (1 + len(PAPER) + len(columns)),
+        _line("chance", *[CHANCE] * len(PAPER), *(_percent(column.chance) for column in columns)),
+    ]
+    for row in rows:
+        cells = ["–"] * len(columns)
+        if row.name in done:
+            values = [results.value(done[row.name], c.benchmark, c.metric) for c in columns]
+            cells = [f"{_percent(value.mean)} ±{_percent(value.half)}" for value in values]
+        printed = row.paper or ("",) * len(PAPER)
+        lines.append(_line(row.label, *(value or "–" for value in printed), *cells))
+    return "\n".join(lines)
+
+
+def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[study_page.Column]:
+    """What result tables show of the benchmarks that all of these runs were judged on."""
+    found: dict[tuple[str, str], float] | None = None
+    for run in runs:
+        own = {}
+        for folder in sorted((results.out / f"{run}-0" / "evals").iterdir()):
+            if folder.name.startswith("scenes_") and folder.name not in SHOWN:
+                continue
+            newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+            judged = json.loads(newest.read_text())
+            for metric in judged["summary"]:
+                own[folder.name, metric] = judged["metrics"][metric]["chance"]
+        found = own if found is None else {key: own[key] for key in found if key in own}
+    return [
+        study_page.Column(f"{benchmark} {metric}", benchmark, metric, chance)
+        for (benchmark, metric), chance in (found or {}).items()
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
+    """OUT/acl2025.md from the runs that are done."""
+    page = out / "acl2025.md"
+    sizes = " and ".join(f"{count // 2} images of {part}" for part, count in IMAGES.items())
+    intro = (
+        f"What'sUp: individual and pair accuracy (of the paper: {sizes} in each column); ± half of "
+        "a 95 % interval, over seeds, of one seed over cases. –: not in the paper, or not run.\n\n"
+    )
+    page.write_text(intro + table(rows, names, study_page.Results(out, seeds)) + "\n")
+    return page
+
+
+def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and the flags that all runs get."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/acl2025"), help="folder of all runs")
+    parser.add_argument("--miniature", action="store_true", help="on the embedded scenes")
+    parser.add_argument("--base", choices=("clip", "relations"), default="clip")
+    parser.add_argument("--clip", default="", help="arguments of the configs of CLIP's rows")
+    parser.add_argument("--siglip", default="", help="arguments of the configs of SigLIP's rows")
+    parser.add_argument("--vectors", default="", help="file of text vectors, for the row of these")
+    parser.add_argument("--rows", help="some of them, by name; default: all")
+    parser.add_argument("--seeds", type=int, default=1, help="of each row; default: 1")
+    parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
+    args, more = parser.parse_known_args(arguments)
+    known = [row.name for row in ROWS]
+    args.rows = args.rows.split(",") if args.rows else known
+    args.vectors = args.vectors and str(Path(args.vectors).absolute())
+    strange = [flag for flag in more if not flag.startswith("--config.")]
+    strange += [name for name in args.rows if name not in known]
+    if strange or args.seeds < 1 or args.jobs < 1:
+        parser.error(
+            f"--rows are some of {', '.join(known)}, --seeds and --jobs at least 1, further flags "
+            f"begin with --config.; got {strange or (args.seeds, args.jobs)}"
+        )
+    if args.miniature == bool(args.clip or args.siglip):
+        parser.error("say --miniature, or --clip and --siglip: the arguments of the configs")
+    return args, more
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args, more = parsed(arguments)
+    rows, out = [row for row in ROWS if row.name in args.rows], args.out.absolute()
+    names = {row.name: row.name for row in rows}
+    if args.miniature:
+        runs = miniature(rows, args.base, args.vectors)
+        names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
+    else:
+        given = {"clip": args.clip, "siglip": args.siglip, "vectors": args.vectors}
+        runs = at_full_size(rows, given)
+    todo = of_seeds(runs, args.seeds)
+    if args.dry_run:
+        for run in todo:
+            print(shlex.join(study.command(run, out, more)))
+        return 0
+    try:
+        study.check(todo, out, more)
+        failed = study.Study(todo, out, min(args.jobs, os.cpu_count() or 1), more).run()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+    print(f"results: {write(out, rows, names, args.seeds)}")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

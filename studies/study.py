@@ -1,0 +1,348 @@
+"""The papers in miniature: every run of docs/results.md, its tables and its plots, in one command.
+
+  python studies/study.py --out runs/study
+
+trains CLIP on the embedded scenes and what the methods make of it, three seeds of each, judges all
+of them on the test split and writes OUT/results.md with its figures in OUT/images; `--docs docs`
+writes them there. `--parts d` trains one part alone, and the sections of other parts stay in the
+page as they are. A run that is DONE is not trained again, so the same command goes on where it
+stopped; one that was asked for otherwise, or started from a run that is no longer there, is
+refused. What a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from studies import study_page  # noqa: E402
+
+WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
+PAIRS = "pairs=24000"  # of pictures whose features are stored
+HEADS = {  # config, with what it stores -> run -> further arguments
+    "dcsm:": {
+        "dcsm": "layout=flat",
+        "dcsm_grid": "layout=grid",
+        "dcsm_no_rows": "functional=none",
+    },
+    "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
+    "pacl:": {
+        "pacl": "steps=500",
+        "pacl_feature_1d": "rope=feature_1d,steps=500",
+        "pacl_feature_2d": "rope=feature_2d,steps=500",
+    },
+    "sparc:": {"sparc": "steps=500"},
+}
+UNLOCKED = {  # run -> further arguments of PACL
+    "pacl_unlocked": "",
+    "pacl_qk_1d": ",rope=qk_1d",
+    "pacl_qk_2d": ",rope=qk_2d",
+}
+# Benchmarks of heads -> cases: what their table shows.
+JUDGED = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
+ASKED = "asked.json"  # in the folder of a run
+FEATURES, VECTORS = "features", "vectors.npy"  # below the folder of a run that stores them
+PARTS = {
+    "a": "the bag of words, and what cures it",
+    "b": "hard positives, from CLIP and from a model that knows relations",
+    "c": "the same with ten colours that are hard to tell apart",
+    "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
+}
+
+
+class Run(NamedTuple):
+    """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run that it
+    starts from, its seed.
+
+    features: the run whose stored features it trains on.   vectors: the run whose vectors of texts.
+    tool: train | features | vectors, which store those of `base`.   is_head: whether JUDGED alone
+    judges it, not all that its config names.
+    """
+
+    name: str
+    config: str
+    base: str = ""
+    seed: int = 0
+    features: str = ""
+    vectors: str = ""
+    tool: str = "train"
+    is_head: bool = False
+
+    @property
+    def needed(self) -> list[str]:
+        """Names of the runs that must be done before it."""
+        return [name for name in (self.base, self.features, self.vectors) if name]
+
+
+def runs(part: str) -> list[Run]:
+    """The runs of a part, before seeds; what a run starts from comes before it."""
+    clip = Run("clip", "clip")
+    relations = [
+        Run("hard_images", "hard_images", "clip"),
+        Run("relations", "negclip:hard_images", "hard_images"),
+    ]
+    if part == "a":
+        return [
+            *(clip, Run("clip_ft_400", "clip_ft:steps=400", "clip")),
+            *(Run("negclip", "negclip:steps=400", "clip"), *relations),
+            Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
+        ]
+    if part == "b":
+        return [
+            *(clip, *relations),
+            *_hard_positives("", "clip"),
+            *_hard_positives("_relations", "relations"),
+        ]
+    if part == "d":
+        return _heads()
+    bases = {"clip": "", "clip_ft": "clip_hues", "hn": "clip_hues", "hp_hn": "clip_hues"}
+    return [Run(f"{name}_hues", f"{name}:world=scenes-hues", base) for name, base in bases.items()]
+
+
+def _hard_positives(suffix: str, base: str) -> list[Run]:
+    configs = {
+        "clip_ft": "clip_ft",
+        "hn": "hn",
+        "hp_hn": "hp_hn",
+        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS},
+        "hp_hn_swap_only": "hp_hn_swap_only",
+        "hp_hn_replace_only": "hp_hn_replace_only",
+    }
+    return [Run(name + suffix, config, base) for name, config in configs.items()]
+
+
+def _heads() -> list[Run]:
+    """Towers with mean pooling, which trains their patch tokens; what heads take of them, stored;
+    heads trained on that. RoPE inside the image tower needs that tower trained, too. Vectors of
+    texts are those of the model that knows relations.
+    """
+    found = [
+        Run("clip_mean", "clip:pooling=mean"),
+        Run("hard_images_mean", "hard_images:pooling=mean", "clip_mean"),
+        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
+    ]
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        for head, variants in HEADS.items():
+            stored = f"features_{next(iter(variants))}{suffix}"
+            found.append(Run(stored, f"{head}{PAIRS}", base, tool="features"))
+            for name, arguments in variants.items():
+                config = f"{head}{arguments}"
+                found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
+    found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        config = "text_vectors:connector=mlp2x_gelu,steps=400"
+        found.append(Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True))
+    for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
+        for name, arguments in UNLOCKED.items():
+            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
+            found.append(Run(f"{name}{suffix}", config, base, is_head=True))
+    return found
+
+
+def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """Every run of every seed, once; what is started from is never behind what starts from it."""
+    chosen = {run.name: run for part in parts for run in runs(part)}
+    return [
+        run._replace(
+            name=f"{run.name}-{seed}",
+            base=run.base and f"{run.base}-{seed}",
+            features=run.features and f"{run.features}-{seed}",
+            vectors=run.vectors and f"{run.vectors}-{seed}",
+            seed=seed,
+        )
+        for run in chosen.values()
+        for seed in seeds
+    ]
+
+
+def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
+    """What makes a run."""
+    name, _, arguments = run.config.partition(":")
+    if "/" not in name:
+        name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
+    flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
+    base, folder = str(out / run.base), out / run.name
+    if run.tool == "vectors":
+        made = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
+    else:
+        flags += [f"--config.init_from={base}"] if run.base else []
+        made = ["vlc_jax.main", "--workdir", str(folder)]
+    if run.tool == "features":
+        made = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
+    if run.features:
+        flags += ["--config.input.source=features"]
+        flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
+    if run.vectors:
+        flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
+    if run.is_head:
+        evals = {name: {"split": "test", "count": count} for name, count in JUDGED.items()}
+        flags += [f"--config.evals={evals}"]
+    return [sys.executable, "-m", *made, *flags, *more]
+
+
+def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
+    """Raises ValueError for a run in `out` that was not asked for as it is now."""
+    for run in todo:
+        path = out / run.name / ASKED
+        if not path.exists():
+            continue
+        before, now = json.loads(path.read_text()), asked(run, out, more)
+        differing = [key for key in now if key != "id" and before.get(key) != now[key]]
+        if differing:
+            raise ValueError(
+                f"{path.parent} was asked for otherwise: "
+                + "; ".join(f"{key} {before.get(key)}, now {now[key]}" for key in differing)
+                + "; remove that folder or choose another --out"
+            )
+
+
+def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
+    """What makes a run what it is; `id` tells it from another one of the same name."""
+    return {
+        "config": run.config,
+        "seed": run.seed,
+        "base": run.base,
+        "id of the base": _id(run.base, out),
+        "flags": list(more),
+        "id": uuid.uuid4().hex,
+        **({"id of the features": _id(run.features, out)} if run.features else {}),
+        **({"id of the vectors": _id(run.vectors, out)} if run.vectors else {}),
+    }
+
+
+def _id(name: str, out: Path) -> str | None:
+    path = out / name / ASKED
+    return json.loads(path.read_text())["id"] if name and path.exists() else None
+
+
+class Study:
+    """Trains runs, some at a time, each on its share of the cores, until all are done."""
+
+    def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
+        self.todo, self.out, self.more = list(todo), out, more
+        self.total, self.failed = len(self.todo), list[str]()
+        self.changed, self.started = threading.Condition(), time.monotonic()
+        cores = sorted(os.sched_getaffinity(0))
+        self.shares = [cores[i::jobs] for i in range(jobs)]
+        self.finished = 0
+
+    def run(self) -> list[str]:
+        """Names of the runs that failed, and of those that would have started from them."""
+        workers = [threading.Thread(target=self._work, args=(share,)) for share in self.shares]
+        for worker in workers:
+            worker.start()
+        try:
+            for worker in workers:
+                worker.join()
+        except KeyboardInterrupt:  # the runs were interrupted, too: they save their state and end
+            with self.changed:
+                self.todo.clear()
+                self.changed.notify_all()
+            raise
+        return self.failed
+
+    def _work(self, cores: Sequence[int]) -> None:
+        while (run := self._next()) is not None:
+            try:
+                is_done = train(run, self.out, cores, self.more)
+            except OSError as error:  # a full disk, a folder that cannot be written
+                print(f"{run.name}: {error}", file=sys.stderr)
+                is_done = False
+            with self.changed:
+                self.finished += 1
+                if not is_done:
+                    self.failed.append(run.name)
+                self._say(run, "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt")
+                self.changed.notify_all()
+
+    def _next(self) -> Run | None:
+        """A run whose base is done; waits for one if there will be one."""
+        with self.changed:
+            while True:
+                for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
+                    self.todo.remove(run)
+                    self.failed.append(run.name)
+                if not self.todo:
+                    return None
+                for run in self.todo:
+                    if all((self.out / name / "DONE").exists() for name in run.needed):
+                        self.todo.remove(run)
+                        return run
+                self.changed.wait()
+
+    def _say(self, run: Run, how: str) -> None:
+        minutes = (time.monotonic() - self.started) / 60
+        left = minutes / self.finished * (self.total - self.finished)
+        print(
+            f"{self.finished}/{self.total} {run.name}: {how}; {minutes:.0f} min, "
+            f"about {left:.0f} to go",
+            flush=True,
+        )
+
+
+def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> bool:
+    """Whether the run is done; nothing is started if it was before."""
+    folder = out / run.name
+    if (folder / "DONE").exists():
+        return True
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ASKED).exists():
+        (folder / ASKED).write_text(json.dumps(asked(run, out, more)))
+    with (folder / "log.txt").open("ab") as log:
+        process = subprocess.Popen(command(run, out, more), cwd=ROOT, stdout=log, stderr=log)
+        with contextlib.suppress(ProcessLookupError):  # it is over already
+            os.sched_setaffinity(process.pid, cores)  # before it starts threads
+        code = process.wait()
+    if run.tool != "train" and code == 0:
+        (folder / "DONE").touch()
+    return code == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
+    parser.add_argument("--docs", type=Path, help="where results.md is written; default: OUT")
+    parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
+    parser.add_argument("--seeds", type=int, default=3, help="of each run; default: 3")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    args, more = parser.parse_known_args()
+    strange = [part for part in args.parts if part not in PARTS]
+    strange += [flag for flag in more if not flag.startswith("--config.")]
+    if strange or args.seeds < 1 or args.jobs < 1:
+        parser.error(
+            f"--parts are some of {''.join(PARTS)}, --seeds and --jobs at least 1, further flags "
+            f"begin with --config.; got {strange or (args.seeds, args.jobs)}"
+        )
+    out = args.out.absolute()
+    todo = plan(args.parts, range(args.seeds))
+    try:
+        check(todo, out, more)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+    page = study_page.write(out, args.docs or out, args.seeds, args.parts)
+    print(f"results: {page}")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""What a user types wrong ends in one line that says the rule, the value and the cure."""
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from input_pipeline.sources.records import RecordsSource
+from tests.support import helpers
+from vlc_jax import main
+from vlc_jax.errors import ExitCode
+
+pytestmark = pytest.mark.slow
+
+
+def records(path, folder, *arguments):
+    extra = "".join(f",{argument}" for argument in arguments)
+    return f"configs/records.py:path={path},image_folder={folder},batch=8,steps=2{extra}"
+
+
+def assert_refused(done, code, *words):
+    assert done.returncode == code, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "words"),
+    [
+        (helpers.TINY, ["--config.stepz=3"], ["stepz", 'Did you mean "steps"']),
+        (helpers.TINY, ["--config.steps=many"], ["--config.steps=many"]),
+        (helpers.TINY, ["--confg=x"], ["confg", "Did you mean"]),
+        ("configs/scenes/clip.py:stps=3", [], ["'stps'", "did you mean 'steps'"]),
+        ("configs/none.py", [], ["configs/none.py"]),
+        (helpers.TINY, ["--config.batch_size=30"], ["30 is not divisible by 8", "24 or 32"]),
+        (helpers.TINY, ["--config.model.vocab_size=10"], ["tokenizer has", "model embeds 10"]),
+        (helpers.TINY, ["--config.model.variant=B/23"], ["B/23", "B/32"]),
+        (helpers.TINY, ["--config.input.source=scene"], ["'scene'", "did you mean 'scenes'"]),
+        (helpers.TINY, ["--config.input.scenes.world=moon"], ["moon", "scenes-mini"]),
+        (helpers.TINY, ["--config.platform=tpu"], ["'tpu'", "'cpu'"]),
+        (helpers.TINY, ["--config.epochs=2.0"], ["exactly one of"]),
+        (helpers.TINY, ["--config.batch_size=0"], ["config.batch_size must be at least 1"]),
+        (helpers.TINY, ["--config.log_every=0"], ["config.log_every must be at least 1"]),
+        (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
+        (helpers.TINY, ["--coordinator=here:1"], ["--coordinator=here:1", "processes must be"]),
+        (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_exit_2(tmp_path, config, flags, words):
+    done = helpers.run(config, tmp_path / "run", *flags, devices=8)
+    assert_refused(done, 2, *words)
+    assert len(done.stderr.strip().splitlines()) <= 3, done.stderr
+
+
+def test_an_unwritable_workdir_is_exit_2(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = helpers.run(helpers.TINY, tmp_path / "file" / "run")
+    assert_refused(done, 2, "cannot write to workdir")
+
+
+def test_a_missing_table_or_folder_is_exit_2(tmp_path):
+    names = helpers.write_photos(tmp_path / "photos")
+    path = helpers.write_jsonl(tmp_path, names)
+    done = helpers.run(records(path, tmp_path / "fotos"), tmp_path / "run")
+    assert_refused(done, 2, "fotos", "image_folder")
+    done = helpers.run(records(tmp_path / "no.jsonl", tmp_path / "photos"), tmp_path / "run")
+    assert_refused(done, 2, "no.jsonl")
+
+
+def test_a_wrong_column_names_those_that_are_there(tmp_path):
+    names = helpers.write_photos(tmp_path / "photos")
+    path = helpers.write_jsonl(tmp_path, names, column="captoin")
+    done = helpers.run(records(path, tmp_path / "photos"), tmp_path / "run")
+    assert done.returncode in (2, 3)
+    assert_refused(done, done.returncode, "captoin", "'caption'")
+
+
+def test_a_truncated_jpeg_is_exit_3_and_named(tmp_path):
+    names = helpers.write_photos(tmp_path / "photos")
+    bad = tmp_path / "photos" / names[3]
+    bad.write_bytes(bad.read_bytes()[:200])
+    path = helpers.write_jsonl(tmp_path, names)
+    done = helpers.run(records(path, tmp_path / "photos", "holdout=0"), tmp_path / "run")
+    assert_refused(done, 3, names[3])
+    assert json.loads((tmp_path / "run" / "FAILED").read_text())["exit_code"] == 3
+
+
+def test_a_truncated_validation_jpeg_is_exit_3_before_training(tmp_path):
+    names = helpers.write_photos(tmp_path / "photos")
+    path = helpers.write_jsonl(tmp_path, names)
+    options = {"path": path, "image_folder": tmp_path / "photos", "holdout": 0.3}
+    bad = Path(RecordsSource("validation", **options)[0].image)
+    bad.write_bytes(bad.read_bytes()[:200])
+    done = helpers.run(records(path, tmp_path / "photos", "holdout=0.3"), tmp_path / "run")
+    assert_refused(done, 3, "benchmark retrieval", bad.name)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_divergence_stops_with_exit_10_and_names_batch_and_checkpoint(tmp_path):
+    workdir = tmp_path / "run"
+    flags = ("--config.optimizer.learning_rate=1e38", "--config.checkpoint.every=1")
+    done = helpers.run(helpers.TINY, workdir, *flags)
+    assert_refused(done, 10, "is not finite", "scenes-mini", "Last good checkpoint: step")
+    step = json.loads((workdir / "FAILED").read_text())
+    assert step["exit_code"] == 10
+    event = next(r for r in helpers.rows(workdir / "events.jsonl") if r["event"] == "nonfinite")
+    assert len(event["ids"]) == 16
+    saved = [int(path.name) for path in (workdir / "checkpoints").glob("[0-9]*")]
+    assert max(saved) == event["step"] - 1
+    assert helpers.run(helpers.TINY, workdir, *flags).returncode == 10
+
+
+def test_help_lists_the_flags(tmp_path):
+    done = helpers.run(helpers.TINY, tmp_path / "run", "--help")
+    assert "--workdir" in done.stdout
+    assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_or_broken_disk_is_for_the_supervisor(number):
+    assert main.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
+    assert main.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None

@@ -1,0 +1,108 @@
+"""The same run on one device, on eight, sharded, and on two processes: same data, same losses."""
+
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from tests.support import helpers
+
+pytestmark = pytest.mark.slow
+
+STEPS = "tests/support/tiny.py:steps=6"
+
+
+def losses(workdir):
+    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
+
+
+def assert_same_losses(workdir, reference):
+    """The first step to 1e-6; later ones, which follow from it, to 1e-6 of their value."""
+    ours, theirs = losses(workdir), losses(reference)
+    assert len(ours) == len(theirs) == 6
+    assert abs(ours[0] - theirs[0]) <= 1e-6
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=0)
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("one") / "run"
+    done = helpers.run(STEPS, workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--config.mesh.data=2", "--config.mesh.fsdp=4"),
+        ("--config.losses.infonce.implementation=ring",),
+        ("--config.losses.infonce.implementation=chunked", "--config.losses.infonce.chunk=5"),
+        ("--config.model.remat=True", "--config.mesh.fsdp=8"),
+    ],
+    ids=["data", "fsdp", "ring", "chunked", "remat"],
+)
+def test_eight_devices_equal_one(tmp_path, one_device, flags):
+    done = helpers.run(STEPS, tmp_path / "run", *flags, devices=8)
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(tmp_path / "run", one_device)
+
+
+def start_pair(workdir, *flags):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pair = (f"--coordinator=127.0.0.1:{port}", "--num_processes=2")
+    return [
+        helpers.start(STEPS, workdir, *pair, f"--process_id={index}", *flags, devices=4)
+        for index in range(2)
+    ]
+
+
+def finish(jobs: list[subprocess.Popen]) -> list[str]:
+    errors = [job.communicate(timeout=300)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], errors
+    return errors
+
+
+def test_two_processes_of_four_devices_equal_one_device(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    finish(start_pair(workdir))
+    assert_same_losses(workdir, one_device)
+    for name in ("scenes_retrieval", "scenes_attribute_swap"):
+        path = f"evals/{name}/6.scores.jsonl"
+        ours, theirs = helpers.rows(workdir / path), helpers.rows(one_device / path)
+        assert [row["id"] for row in ours] == [row["id"] for row in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-4)
+
+
+def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    jobs = start_pair(workdir)
+    events = workdir / "events.jsonl"
+    while not (events.exists() and '"start"' in events.read_text()):
+        assert [job.poll() for job in jobs] == [None, None]
+        time.sleep(0.05)
+    jobs[1].send_signal(signal.SIGTERM)
+    errors = [job.communicate(timeout=300)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [75, 75], errors
+    assert not (workdir / "DONE").exists()
+    finish(start_pair(workdir))
+    assert_same_losses(workdir, one_device)
+
+
+def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, one_device):
+    workdir = tmp_path / "run"
+    flags = ("--config.checkpoint.every=2",)
+    with helpers.start(STEPS, workdir, *flags, devices=8) as job:
+        while job.poll() is None and not (workdir / "checkpoints" / "2").exists():
+            pass
+        job.kill()
+    done = helpers.run(STEPS, workdir, *flags, "--config.mesh.fsdp=2", devices=2)
+    assert done.returncode == 0, done.stderr
+    assert_same_losses(workdir, one_device)

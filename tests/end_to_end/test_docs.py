@@ -1,0 +1,227 @@
+"""Every command in README and docs is run, shrunken, in the order in which it is written."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from configs import default
+from configs.coco import hp_hn
+from configs.scenes import clip
+from input_pipeline import generate, prepare
+from input_pipeline.hard_texts import sampling
+from input_pipeline.sources import shards
+from input_pipeline.tokenizers import clip_bpe
+from tests.support import helpers, miniature
+from vlc_jax import build, models, pretrained, weights
+
+PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
+MADE_BY_CI = ("make demo", "make test", "make recipes")
+
+SHORT = (
+    "--config.steps=2",
+    "--config.batch_size=8",
+    "--config.optimizer.warmup_steps=1",
+    "--config.eval.batch_size=8",
+    "--config.input.scenes.count=32",
+    "--config.input.preview=4",
+)
+SCENES = (*SHORT, *(f"--config.evals.{name}.count=8" for name in clip.evaluations()))
+SHRINK = {  # start of a command -> what is added to it, the last match
+    "python -m vlc_jax.main --config configs/scenes": SCENES,
+    # this one trains CLIP first
+    "python -m vlc_jax.main --config configs/scenes/hp_hn.py --workdir": (
+        *SCENES,
+        *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
+    ),
+    "python -m vlc_jax.tools.cache_features --config configs/scenes": SHORT,
+    "python -m vlc_jax.tools.embed_text --config configs/scenes": SCENES,
+    "python -m vlc_jax.main --config configs/digits.py": SHORT,
+    "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
+    "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
+    "python -m vlc_jax.main --config configs/records.py": SHORT,
+    "python -m input_pipeline.hard_texts.llm.positives": ("--dry-run",),
+    "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
+    "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
+    "python speed/heads.py": ("--batches", "4", "--rounds=1"),
+    "python speed/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
+}
+
+
+def commands(page: str) -> list[str]:
+    """The lines of every bash block of a page."""
+    text = (helpers.ROOT / page).read_text()
+    return [
+        line
+        for block in re.findall(r"```bash\n(.*?)```", text, re.S)
+        for line in block.splitlines()
+    ]
+
+
+def shrunken(command: str, sha256: str) -> list[str]:
+    words = shlex.split(command)
+    assert words[0] == "python", f"no test knows how to run {command!r}"
+    if "weights=my_weights" in command:  # the vocabulary of the test is not OpenAI's
+        words.append(f"--config.text.clip.sha256={sha256}")
+    extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
+    return [sys.executable, *words[1:], *(extra[-1] if extra else ())]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the checkout as its reader sees it, with photos, both tables and all datasets."""
+    miniature.write(tmp_path)
+    for name in ("configs", "vlc_jax", "input_pipeline", "benchmarks"):
+        os.symlink(helpers.ROOT / name, tmp_path / name)
+    photos = tmp_path / "my_photos"
+    names = helpers.write_photos(photos, 24)
+    helpers.write_jsonl(photos, names)
+    images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
+    annotations = [
+        {"id": 100 * i + k, "image_id": i, "caption": f"picture {i}, caption {k}"}
+        for i in range(len(names))
+        for k in range(2)
+    ]
+    (photos / "captions_coco.json").write_text(
+        json.dumps({"images": images, "annotations": annotations})
+    )
+    return tmp_path
+
+
+def write_weights(folder):
+    """Random numbers of the size of ViT-B/32 and a tokenizer as Hugging Face writes them; returns
+    the sha256 of its merges.
+    """
+    model = models.build("clip", "B/32")
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)
+    folder.mkdir()
+    arrays = weights.save(params, "hf_clip", pretrained.architecture(model))
+    save_file(arrays, folder / "model.safetensors")
+    tower = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+    config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
+    (folder / "config.json").write_text(json.dumps(config))
+    sha256 = helpers.write_clip_vocabulary(folder / "gz")
+    for name, content in clip_bpe.ClipTokenizer(path=folder / "gz", sha256=sha256).files().items():
+        (folder / name).write_text(content, "utf-8")
+    return sha256
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_runs(page, folder):
+    sha256 = write_weights(folder / "my_weights") if page == "docs/weights.md" else ""
+    for command in commands(page):
+        if command in MADE_BY_CI:
+            continue
+        done = subprocess.run(
+            shrunken(command, sha256),
+            cwd=folder,
+            env=helpers.environment() | {"PYTHONPATH": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def indented(page: str, start: str) -> list[str]:
+    """The words of the one command of a page that is no bash block and starts like this."""
+    text = (helpers.ROOT / page).read_text().replace("\\\n", " ")
+    (line,) = [line for line in text.splitlines() if line.startswith(f"    {start} ")]
+    return shlex.split(line)
+
+
+def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for():
+    words = indented("docs/methods.md", "python -m input_pipeline.prepare")
+    named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
+    options = json.loads(words[words.index("--generator-options") + 1])
+    made = generate.make(*(names.split(",") for names in named.values()), options)
+    texts = build.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
+    assert {side: [*texts[side].generators] for side in named} == {
+        side: names.split(",") for side, names in named.items()
+    }
+    sampling.check_stored({side: texts[side].generators for side in named}, versions(made))
+
+
+def versions(made):
+    return {side: {k: each.version for k, each in made[side].items()} for side in made}
+
+
+def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeypatch):
+    miniature.write_coco(tmp_path / "coco")
+    monkeypatch.chdir(tmp_path)
+    captions = json.loads(Path("coco/annotations/captions_train2017.json").read_text())
+    lines = [json.dumps(f"other {each['caption']}") for each in captions["annotations"]]
+    for kind in ("replace", "swap"):
+        Path(f"{kind}_hp.jsonl").write_text("\n".join([*lines[:-1], '"None"']) + "\n")
+    words = indented("docs/data.md", "python -m input_pipeline.prepare --source coco")
+    assert prepare.main(words[3:]) == 0
+    source = shards.ShardsSource("train", path="prepared/coco_hp")
+    record = source[0]
+    assert record.positives == [[f"other {text}"] * 2 for text in record.captions]
+    assert record.positive_kinds == [["replace", "swap"]] * len(record.captions)
+    assert source.text_versions == {}  # no generator made them
+    kinds = [kind for i in range(len(source)) for each in source[i].positive_kinds for kind in each]
+    assert len(kinds) == 2 * (len(lines) - 1)
+
+
+def test_ci_runs_what_the_readme_asks_for():
+    script = (helpers.ROOT / ".ci/run").read_text()
+    for command in MADE_BY_CI:
+        assert command in commands("README.md")
+        assert command in script
+
+
+def test_the_makefile_runs_the_documented_demo():
+    recipe = subprocess.run(
+        ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    recipe = " ".join(recipe.replace("\\\n", " ").split())
+    runs = ("clip.py:quickstart --workdir runs/demo/clip", "hn.py:steps=150 --workdir runs/demo/hn")
+    for run in (*runs, "hp_hn.py:steps=150 --workdir runs/demo/hp_hn"):
+        assert f"vlc_jax.main --config configs/scenes/{run}" in recipe
+    assert recipe.count("--config.init_from=runs/demo/clip") == 2
+    compared = "runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo"
+    assert f"vlc_jax.report {compared}" in recipe
+    assert "`runs/demo/comparison.html`" in (helpers.ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_and_named_file_is_there(page):
+    text = (helpers.ROOT / page).read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert ((helpers.ROOT / page).parent / link).exists(), link
+    for path in re.findall(
+        r"`((?:configs|vlc_jax|input_pipeline|tests|benchmarks|docs)/[\w/.]+)`", text
+    ):
+        assert (helpers.ROOT / path).exists() or "NAME" in path, path
+
+
+def test_every_config_field_that_is_named_exists():
+    known = default.get_config()
+    folders = [helpers.ROOT / name for name in ("docs", "configs", "vlc_jax", "input_pipeline")]
+    files = [helpers.ROOT / "README.md"]
+    files += [path for one in folders for path in one.rglob("*") if path.suffix in (".md", ".py")]
+    named = {
+        (path.name, field)
+        for path in files
+        for field in re.findall(r"--config((?:\.[a-z_0-9]+)+)", path.read_text())
+        if not field.startswith(".evals.")  # those are the run's own
+    }
+    assert len(named) > 5
+    for file, field in named:
+        node = known
+        for key in field[1:].split("."):
+            assert key in node, f"{file} names --config{field}"
+            node = node.get(key)

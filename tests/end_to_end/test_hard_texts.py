@@ -1,0 +1,88 @@
+"""A run with hard images, given negatives and made ones; the same with another generator."""
+
+import json
+
+import pytest
+
+from input_pipeline import prepare
+from tests.support import helpers
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+from configs import records
+
+
+def get_config(argument=None):
+    config = records.get_config("path={path},holdout=0,steps=2,batch=8")
+    with config.unlocked():
+        config.input.records.id_column = "id"
+        config.input.records.negatives_column = "negatives"
+        config.input.records.hard_images_column = "near"
+        config.input.hard_images = 1
+        config.input.negatives.update({{"count": 2, "kinds": {kinds}}})
+        config.evals = {{}}
+        config.checkpoint.every = 1
+    return config
+"""
+
+
+def write(tmp_path, **kinds):
+    config = tmp_path / "config.py"
+    config.write_text(CONFIG.format(path=tmp_path / "captions.jsonl", kinds=kinds))
+    return str(config)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    names = helpers.write_photos(tmp_path, 8)
+    rows = [
+        {"image": name, "caption": f"one {i} picture", "id": f"p{i}"}
+        | {"negatives": [f"picture {i} one"], "near": [f"p{(i + 1) % 8}"] if i else []}
+        for i, name in enumerate(names)
+    ]
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_given_texts_and_hard_images_train(photos):
+    done = helpers.run(write(photos, given=1.0), photos / "run")
+    assert done.returncode == 0, done.stderr
+    events = {row["event"]: row for row in helpers.rows(photos / "run" / "events.jsonl")}
+    assert events["start"]["steps"] == 2
+    assert events["hard_images_missing"]["rows"] == 1  # of the eight records of the two batches
+
+
+def test_a_run_is_not_resumed_with_another_generator(photos):
+    pytest.importorskip(
+        "input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
+    )
+    config = write(photos, given=1.0, shuffle_words=1.0)
+    done = helpers.run(config, photos / "run")
+    assert done.returncode == 0, done.stderr
+    path = photos / "run" / "env.json"
+    facts = json.loads(path.read_text())
+    assert "negatives/shuffle_words" in facts["input"]
+    facts["input"]["negatives/shuffle_words"] += " of another kind"
+    path.write_text(json.dumps(facts))
+    again = helpers.run(config, photos / "run")
+    assert again.returncode == 2
+    assert "negatives/shuffle_words" in again.stderr
+
+
+def test_texts_of_another_version_than_the_config_asks_for_end_the_run(photos):
+    shards = photos / "shards"
+    words = ["--source", "records", "--split", "train", "--size", "32", "--out", str(shards)]
+    for option in (f"path={photos / 'captions.jsonl'}", f"image_folder={photos}"):
+        words += ["--option", option]
+    assert prepare.main([*words, "--negatives", "left_right"]) == 0
+    config = write(photos, left_right=1.0)
+    made = (photos / "config.py").read_text()
+    clean = 'config.input.negatives.options = {"left_right": {"mode": "clean"}}'
+    made = made.replace("config.evals = {}", f"config.evals = {{}}\n        {clean}")
+    (photos / "config.py").write_text(made)
+    flags = ["--config.input.source=shards", f"--config.input.shards.path={shards}"]
+    refused = helpers.run(config, photos / "run", *flags, "--config.input.hard_images=0")
+    assert refused.returncode == 2
+    assert "'left_right' was prepared with '1 mode=authors" in refused.stderr
+    assert "Traceback" not in refused.stderr

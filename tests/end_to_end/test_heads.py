@@ -1,0 +1,133 @@
+"""Heads on frozen towers: what is saved, where it starts from, and stored features."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.support import helpers
+from vlc_jax import errors
+from vlc_jax.tools import export
+
+pytestmark = pytest.mark.slow
+
+DCSM = "configs/scenes/dcsm.py"
+SMALL = (
+    *("--config.batch_size=16", "--config.blocks=2", "--config.optimizer.warmup_steps=1"),
+    *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),
+    *("--config.eval.batch_size=16", "--config.checkpoint.every=2"),
+    "--config.evals={'scenes_attribute_swap': {'split': 'validation', 'count': 16}}",
+)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """Workdirs of towers, and of others."""
+    folder = tmp_path_factory.mktemp("clip")
+    for seed in (0, 1):
+        flags = (f"--config.seed={seed}", *(flag for flag in SMALL if "blocks" not in flag))
+        config = "configs/scenes/clip.py:pooling=mean,steps=2"
+        done = helpers.run(config, folder / str(seed), *flags)
+        assert done.returncode == 0, done.stderr
+    return folder / "0", folder / "1"
+
+
+def train(workdir, towers, *flags, steps=4, devices=1):
+    flags = (f"--config.init_from={towers}", *SMALL, *flags)
+    return helpers.run(f"{DCSM}:steps={steps}", workdir, *flags, devices=devices)
+
+
+@pytest.fixture(scope="module")
+def live(clip, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("live") / "run"
+    done = train(workdir, clip[0])
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def losses(workdir):
+    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize("head", ["pacl", "sparc"])
+def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_path, head):
+    flags = (f"--config.init_from={clip[0]}", *(flag for flag in SMALL if "blocks" not in flag))
+    done = helpers.run(f"configs/scenes/{head}.py:steps=2", tmp_path, *flags)
+    assert done.returncode == 0, done.stderr
+    for workdir, scale in ((tmp_path, "weight of the patch"), (live, "similarity"), (clip[0], "")):
+        page = (workdir / "report.html").read_text()
+        folder = workdir / "evals/scenes_attribute_swap"
+        assert page.count('<div class="example ') == 4
+        assert page.count(' with-map"') == (4 if scale else 0)
+        assert page.count(f'aria-label="The {scale}') == (4 if scale else 0)
+        images, maps = (len(list(folder.glob(name))) for name in ("images/*", "maps/*"))
+        assert (images, maps) == (6, 6 if scale else 0)
+
+
+def test_eight_devices_train_the_same_head(live, clip, tmp_path):
+    done = train(tmp_path / "run", clip[0], devices=8)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)
+
+
+def test_only_the_head_is_saved_and_its_steps_are_counted(live):
+    state = ocp.StandardCheckpointer().restore(live / "checkpoints/4/state")
+    params = state["params"] if isinstance(state, dict) else state.params
+    assert set(params) == {"head", "logit_scale"}
+    assert params["head"]["steps"] == 4
+
+
+def test_a_head_is_not_exported_as_if_it_were_clips(live, tmp_path):
+    with pytest.raises(errors.UsageError, match="scores with the head dcsm, which no format of hf"):
+        export.export(live, "hf", tmp_path / "out")
+
+
+def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):
+    towers, workdir = tmp_path / "towers", tmp_path / "run"
+    shutil.copytree(clip[0], towers)
+    done = train(workdir, towers, steps=2)
+    assert done.returncode == 0, done.stderr
+    done = train(workdir, towers, "--allow_config_change")
+    assert done.returncode == 0, done.stderr
+    assert len(losses(workdir)) == 4
+    shutil.rmtree(towers)
+    shutil.copytree(clip[1], towers)
+    done = train(workdir, towers)
+    assert done.returncode == 2
+    assert "weights" in done.stderr
+
+
+def test_stored_features_train_the_same_head_and_those_of_others_are_refused(live, clip, tmp_path):
+    out = tmp_path / "features"
+    command = [
+        *(sys.executable, "-m", "vlc_jax.tools.cache_features", "--config", DCSM),
+        *(f"--config.init_from={clip[0]}", *SMALL, "--out", str(out), "--dtype", "float32"),
+    ]
+    done = subprocess.run(
+        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "manifest.json").read_text())["count"] == 48  # and hard images
+    stored = ("--config.input.source=features", f"--config.input.features.path={out}")
+    done = train(tmp_path / "run", clip[0], *stored)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)
+    done = train(tmp_path / "other", clip[1], *stored)
+    assert done.returncode == 2
+    assert "weights" in done.stderr
+    done = helpers.run(DCSM, tmp_path / "none", *SMALL, *stored)  # would train towers first
+    assert done.returncode == 2
+    assert "set config.init_from to the same towers" in done.stderr
+    assert not (tmp_path / "none" / "pretrain").exists()
+    done = train(
+        tmp_path / "more",
+        clip[0],
+        *stored,
+        "--config.input.negatives.count=1",
+        "--config.input.negatives.kinds={'scenes_swap': 1.0}",
+    )
+    assert done.returncode == 3
+    assert "no features of" in done.stderr

@@ -1,0 +1,144 @@
+"""The recipes of heads in configs/coco and configs/llava, from files of the published form."""
+
+import importlib
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+from tests.support import helpers, recipes
+from vlc_jax import losses, train, types
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+
+TAGGER = "tagger=scenes:scenes-mini"
+TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
+SWITCHES = "negatives=leftright,temperature=learned"
+RECIPES = {  # its config, arguments, what is trained of the towers
+    "dcsm": ("coco.dcsm", "path={pairs},image_folder={images},blocks=2", ()),
+    "dcsm_text": (
+        "coco.dcsm",
+        "path={negclip},image_folder={coco},opposite=text,mode=clean,blocks=2",
+        (),
+    ),
+    "coco_pacl": ("coco.pacl", "path={captions},image_folder={images}," + TAGGER, ()),
+    "coco_sparc": ("coco.sparc", "path={captions},image_folder={images}," + TAGGER, ()),
+    "llava_pacl": ("llava.pacl", f"{TALKS},{TAGGER},rope=feature_1d", ()),
+    "llava_pacl_unlocked": (
+        "llava.pacl",
+        f"{TALKS},{TAGGER},pooling=pairwise,rope=qk_2d,image_tower=unlocked,{SWITCHES}",
+        ("image",),
+    ),
+    "llava_sparc": ("llava.sparc", f"{TALKS},{TAGGER},rope=feature_2d,{SWITCHES}", ()),
+    "llava_clip_ft": ("llava.clip_ft", TALKS, ("text", "image")),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Name in RECIPES -> path, and weights with the fields of their towers."""
+    folder = tmp_path_factory.mktemp("start")
+    coco = recipes.write_coco(folder / "coco")
+    document = json.loads((coco / "captions_train2014.json").read_text())
+    captions = [row["caption"] for row in document["annotations"]]
+    pairs, web, mixed = [], [], []
+    for number, image in enumerate(document["images"]):
+        name, texts = image["file_name"], captions[5 * number : 5 * number + 5]
+        other = str(number ^ 1)
+        pairs.append({"id": str(number), "image": name, "caption": texts, "hard_images": [other]})
+        turns = [("human", "<image>\nWhat is there?"), ("gpt", texts[0])]
+        talk = [{"from": speaker, "value": text} for speaker, text in turns]
+        web.append({"id": name, "image": name, "conversations": talk})
+        more = [("human", "And what else?"), ("gpt", texts[1])]
+        talk += [{"from": speaker, "value": text} for speaker, text in more]
+        mixed.append({"id": number, "image": f"train2014/{name}", "conversations": talk})
+    (coco / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    (coco / "web.json").write_text(json.dumps(web))
+    (coco / "mixed.json").write_text(json.dumps(mixed))
+    files = {
+        **{name: coco / f"{name}.json" for name in ("web", "mixed")},
+        "coco": coco,
+        "images": coco / "train2014",
+        "pairs": coco / "pairs.jsonl",
+        "negclip": coco / "train_neg_clip.tsv",
+        "captions": coco / "captions_train2014.json",
+    }
+    return files, recipes.write_clip(folder / "clip")
+
+
+def test_every_recipe_of_llava_is_run():
+    there = {path.stem for path in (helpers.ROOT / "configs/llava").glob("*.py")} - {"__init__"}
+    run = {name for name, _, _ in RECIPES.values()}
+    assert there == {name.removeprefix("llava.") for name in run if name.startswith("llava")}
+
+
+@pytest.mark.parametrize("opposite", ["image", "text"])
+def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
+    """16 x 16 with pictures of the opposites; else 8 images choose among 16 captions, 8 captions
+    among 8 images.
+    """
+    config = importlib.import_module("configs.coco.dcsm").get_config(f"opposite={opposite}")
+    rng = np.random.default_rng(0)
+    rows = config.batch_size // config.blocks
+    scores = rng.normal(size=(rows, rows)).astype(np.float32)
+    wrong = rng.normal(size=(rows, rows)).astype(np.float32)
+    features = types.ImageFeatures(jnp.zeros((rows, 1)))
+    outputs = types.Outputs(
+        image=features,
+        text=types.TextFeatures(features.pooled),
+        scores=jnp.asarray(scores),
+        logit_scale=jnp.float32(config.model.logit_scale_init),
+        negative_scores=jnp.asarray(wrong[..., None]),
+    )
+    batch = {"mask": jnp.ones(rows, bool), "negative_text": jnp.zeros((rows, 1, 3), jnp.int32)}
+    batch["negative_mask"] = jnp.ones((rows, 1), bool)
+    value, _ = losses.total(config.losses.to_dict(), outputs, batch)
+    choices = scores if opposite == "image" else np.concatenate([scores, wrong], axis=1)
+    own = np.arange(rows)
+    of_images = scipy.special.log_softmax(choices, axis=1)[own, own]
+    of_captions = scipy.special.log_softmax(scores, axis=0)[own, own]
+    assert choices.shape == {"image": (16, 16), "text": (8, 16)}[opposite]
+    assert float(value) == pytest.approx(-of_images.mean() - of_captions.mean(), rel=1e-5)
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path):
+    files, (weights, small) = data
+    name, given, towers = RECIPES[recipe]
+    arguments = f"{weights},{given.format(**files)},variant=B/32,size=64"
+    arguments += "" if "dcsm" in name else ",batch=8"
+    is_judged = recipe in ("dcsm", "llava_pacl", "llava_sparc")
+    arguments += f",validation={files['captions']}" if is_judged else ""
+    config = importlib.import_module(f"configs.{name}").get_config(arguments)
+    with config.unlocked():
+        for part in ("image", "text"):
+            config.model[part].update(small[part])
+        config.update_from_flattened_dict(small["fields"])
+        config.model.activation = None  # of B/32
+        config.epochs, config.steps = None, 2
+        config.log_every, config.eval.batch_size, config.optimizer.warmup_steps = 1, 8, 0
+        for options in config.evals.values():
+            options.image_folder = str(files["images"])
+        config.input.max_bad_share = 0.1
+    workdir = Workdir(tmp_path / "run")
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+
+    rows = helpers.rows(workdir.path / "metrics.jsonl")
+    assert len(rows) == 2
+    for loss in config.losses:
+        assert all(row[f"train/{loss}"] > 0 for row in rows), loss
+    assert (workdir.path / "evals/retrieval/2.json").exists() == is_judged
+    env = json.loads((workdir.path / "env.json").read_text())
+    parts = env["parameters"]
+    expected = sum(parts[tower] for tower in towers) + parts.get("head", 0)
+    expected -= parts["image"] if name == "llava.clip_ft" else 0  # by a rate of 0
+    if name == "llava.clip_ft" or "learned" in given:
+        expected += 1  # the temperature
+    assert parts["trained"] == expected
+    assert ("noun_phrases" in env["input"]) == ("tagger" in given)

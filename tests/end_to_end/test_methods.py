@@ -1,0 +1,141 @@
+"""Every method of configs/coco on a miniature of COCO, from published files to an exported folder.
+
+Data and weights are shared, and each method is one process (tests/support/chain.py): trained from
+imported weights, stopped by SIGTERM, gone on with, judged, exported.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import helpers, recipes
+from tests.support.recipes import PARTS
+
+GENERATED = (
+    *("--negatives", "negclip,crepe_swap,crepe_replace,crepe_negate,svlc_rule,left_right"),
+    *("--positives", "replace,swap", "--texts-per-kind", "2"),
+    "--generator-options",
+    json.dumps(
+        {
+            "negclip": {"tagger": "scenes:scenes-mini"},
+            "replace": {"mode": "clean"},
+            "swap": {"mode": "clean"},
+        }
+    ),
+)
+METHODS = {  # -> its recipe, and the arguments that name its data
+    "negclip": ("negclip", "path={negclip}"),
+    "negclip_generated": (
+        "negclip",
+        "path={texts},hard_images=0,negatives=negclip,tagger=scenes:scenes-mini",
+    ),
+    "crepe_swap": ("crepe_swap", "path={texts}"),
+    "crepe_replace": ("crepe_replace", "path={captions},image_folder={images}"),
+    "crepe_negate": ("crepe_negate", "path={texts}"),
+    "hn": ("hn", "path={texts}"),
+    "hp_hn": (
+        "hp_hn",
+        "path={captions},image_folder={coco},replace_hp={replace},swap_hp={swap},hn_weight=0.5",
+    ),
+    "hp_hn_swap_only": ("hp_hn_swap_only", "path={texts}"),
+    "hp_hn_replace_only": ("hp_hn_replace_only", "path={texts}"),
+    "svlc": ("svlc", "path={texts},in_batch"),
+    "svlc_pos": ("svlc_pos", "path={dense}"),
+    "dac": ("dac", "path={dense},negatives=rule,bag=3"),
+    "leftright": ("leftright", "path={texts},variant=B/32,size=224"),
+    "leftright_siglip": ("leftright", "path={llava},image_folder={images},family=siglip"),
+}
+FLAGS = (
+    *("--config.optimizer.warmup_steps=2", "--config.log_every=1", "--config.eval.batch_size=8"),
+    *("--config.checkpoint.every=1000", "--config.optimizer.learning_rate=1e-3"),
+    *("--config.input.max_bad_share=0.1", "--config.epochs=3"),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Name in `METHODS` -> path of a published file, or of a folder prepared from some."""
+    folder = tmp_path_factory.mktemp("start")
+    coco = recipes.write_coco(folder / "coco")
+    own = "captions_train2014.json"
+    recipes.prepare(coco, folder / "negclip", "negclip", "train_neg_clip.tsv")
+    recipes.prepare(coco, folder / "texts", "coco", own, "--split", "train", *GENERATED)
+    recipes.prepare(coco, folder / "test", "coco", "dataset_coco.json", "--split", "test")
+    write_texts(coco)
+    files = {
+        **{name: folder / name for name in ("negclip", "texts", "test", "coco")},
+        "captions": coco / own,
+        "images": coco / "train2014",
+        **{name: coco / f"{name}_hp.jsonl" for name in ("replace", "swap")},
+        "dense": coco / "dense.jsonl",
+        "llava": coco / "llava.json",
+    }
+    clip, siglip = recipes.write_clip(folder / "clip"), recipes.write_siglip(folder / "siglip")
+    return {name: str(path) for name, path in files.items()}, clip, siglip
+
+
+def write_texts(coco):
+    """Hard positives line by line, a table of dense captions, and conversations."""
+    document = json.loads((coco / "captions_train2014.json").read_text())
+    captions = [row["caption"] for row in document["annotations"]]
+    sides = [text.split(" and ") for text in captions]
+    swapped = [" and ".join(reversed(two)) if len(two) == 2 else "None" for two in sides]
+    for name, texts in (("replace", [f"one {text}" for text in captions]), ("swap", swapped)):
+        lines = [json.dumps(text) + "\n" for text in texts]
+        (coco / f"{name}_hp.jsonl").write_text("".join(lines))
+    dense, talks = [], []
+    for number, image in enumerate(document["images"]):
+        name, (first, *others) = image["file_name"], captions[5 * number : 5 * number + 5]
+        dense.append({"image": f"train2014/{name}", "caption": first, "positives": others})
+        turns = [{"from": "human", "value": "<image>"}, {"from": "gpt", "value": first}]
+        talks.append({"id": str(number), "image": name, "conversations": turns})
+    (coco / "dense.jsonl").write_text("".join(json.dumps(row) + "\n" for row in dense))
+    (coco / "llava.json").write_text(json.dumps(talks))
+
+
+def test_every_recipe_is_run():
+    controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes_end_to_end.py
+    heads = {"dcsm", "pacl", "sparc"}  # in test_heads_recipes.py
+    there = {path.stem for path in (helpers.ROOT / "configs/coco").glob("*.py")} - {"__init__"}
+    assert there == controls | heads | {recipe for recipe, _ in METHODS.values()}
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, tmp_path):
+    files, clip, siglip = data
+    recipe, given = METHODS[method]
+    weights, small = siglip if "siglip" in method else clip
+    config = recipes.wrapper(tmp_path, "coco", recipe, small)
+    arguments = f"{weights},{given.format(**files)},validation={files['test']},batch=8"
+    workdir = tmp_path / "run"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.support.chain", tmp_path / "exported"),
+            *("--config", f"{config}:{arguments}", "--workdir", workdir, *FLAGS),
+        ],
+        cwd=helpers.ROOT,
+        env=helpers.environment(),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [75, 0, 0, 0], done.stderr
+
+    events = [row["event"] for row in helpers.rows(workdir / "events.jsonl")]
+    assert {"preempted", "resume", "done"} <= set(events)
+    rows = helpers.rows(workdir / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 3 * PARTS["train"] // 8 + 1))
+    saved = json.loads((workdir / "config.json").read_text())
+    for loss in saved["losses"]:
+        assert max(row[f"train/{loss}"] for row in rows) > 0, loss
+    assert (workdir / f"evals/retrieval/{rows[-1]['step']}.json").exists()
+    counts = json.loads((workdir / "env.json").read_text())["parameters"]
+    assert (counts["trained"] < counts["total"]) == (
+        recipe in ("svlc", "svlc_pos", "dac", "leftright")
+    )
+    assert (tmp_path / "exported/model.safetensors").exists()

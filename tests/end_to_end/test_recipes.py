@@ -1,0 +1,109 @@
+"""The controls on a miniature of COCO as a user runs them: prepare, train, resume, judge, export.
+
+The methods are in test_methods_end_to_end.py.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.support import helpers, recipes
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def coco(tmp_path_factory):
+    return recipes.write_coco(tmp_path_factory.mktemp("start") / "coco")
+
+
+RECIPES = {  # recipe -> its weights, dataset, annotations, options of prepare
+    "clip_ft": (recipes.write_clip, "negclip", "train_neg_clip.tsv", ()),
+    "clip_coco": (recipes.write_clip, "coco", "captions_train2014.json", ("--split", "train")),
+    "siglip_ft": (recipes.write_siglip, "coco", "dataset_coco.json", ("--split", "train+restval")),
+}
+
+
+def train_with_a_stop(config, workdir, flags):
+    """SIGTERM after two steps, then the same command to the end."""
+    job = helpers.start(config, workdir, *flags)
+    metrics = workdir / "metrics.jsonl"
+    deadline = time.monotonic() + 240
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 2):
+        assert job.poll() is None, job.stderr.read()
+        assert time.monotonic() < deadline
+    job.send_signal(signal.SIGTERM)
+    _, stderr = job.communicate(timeout=120)
+    assert job.returncode == 75, stderr
+    done = helpers.run(config, workdir, *flags)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path, recipe):
+    write, dataset, annotations, options = RECIPES[recipe]
+    recipes.prepare(coco, tmp_path / "train", dataset, annotations, *options)
+    recipes.prepare(coco, tmp_path / "test", "coco", "dataset_coco.json", "--split", "test")
+    arguments, small = write(tmp_path / "weights")
+    data = f"path={tmp_path / 'train'},validation={tmp_path / 'test'},batch=8"
+    config = f"{recipes.wrapper(tmp_path, 'coco', recipe, small)}:{arguments},{data}"
+    flags = (
+        *(
+            "--config.optimizer.warmup_steps=2",
+            "--config.log_every=1",
+            "--config.eval.batch_size=8",
+        ),
+        *("--config.checkpoint.every=1000", "--config.optimizer.learning_rate=1e-3"),
+        *("--config.input.max_bad_share=0.1", "--config.epochs=5"),
+    )
+
+    workdir = tmp_path / "run"
+    train_with_a_stop(config, workdir, flags)
+    events = [row["event"] for row in helpers.rows(workdir / "events.jsonl")]
+    assert {"weights", "preempted", "resume", "done"} <= set(events)
+    metrics = workdir / "metrics.jsonl"
+    steps = [row["step"] for row in helpers.rows(metrics)]
+    count = recipes.PARTS["train"] + recipes.PARTS["restval"] * (recipe == "siglip_ft")
+    assert steps == list(range(1, 5 * count // 8 + 1))
+    losses = [row["train/loss"] for row in helpers.rows(metrics)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+    trained = results(workdir, steps[-1])
+    again = helpers.run(config, workdir, "--mode=eval", *flags)
+    assert again.returncode == 0, again.stderr
+    assert results(workdir, steps[-1]) == trained
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "vlc_jax.tools.export", "--workdir", workdir, "--to", "hf"),
+            *("--out", tmp_path / "exported"),
+        ],
+        cwd=helpers.ROOT,
+        env=helpers.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    zero_shot = recipes.wrapper(tmp_path, "eval", "zero_shot", small)
+    family, variant, size = (
+        ("siglip", "SigLIP-L/16-256", 64) if "siglip" in recipe else ("clip", "B/32", 224)
+    )
+    arguments = f"weights={tmp_path / 'exported'},family={family},variant={variant},size={size}"
+    done = helpers.run(
+        f"{zero_shot}:{arguments},path={tmp_path / 'test'}",
+        tmp_path / "zero_shot",
+        *("--mode=eval", "--config.eval.batch_size=8"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path / "zero_shot", 0) == trained
+
+
+def results(workdir, step):
+    row = json.loads((workdir / f"evals/retrieval/{step}.json").read_text())
+    return {name: metric["value"] for name, metric in row["metrics"].items()}

@@ -1,0 +1,241 @@
+"""Whole runs from the command line: they end the same whatever happens to them on the way."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.support import helpers
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The run all others are compared with."""
+    workdir = tmp_path_factory.mktemp("unbroken") / "run"
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def saved_state(workdir: Path, step: int = 12) -> dict:
+    path = workdir / "checkpoints" / str(step) / "state"
+    return ocp.StandardCheckpointer().restore(path)
+
+
+def assert_same_end(workdir: Path, unbroken: Path) -> None:
+    """Rule R of every fault: same parameters and moments bit for bit, each step logged once."""
+    same = jax.tree.map(np.array_equal, saved_state(workdir), saved_state(unbroken))
+    assert all(jax.tree.leaves(same))
+    assert [row["step"] for row in helpers.rows(workdir / "metrics.jsonl")] == list(range(1, 13))
+    losses = [
+        [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")]
+        for w in (workdir, unbroken)
+    ]
+    assert losses[0] == losses[1]
+    for name in ("scenes_retrieval", "scenes_attribute_swap"):
+        for step in (6, 12):
+            a, b = (
+                json.loads((w / f"evals/{name}/{step}.json").read_text())
+                for w in (workdir, unbroken)
+            )
+            assert a["metrics"] == b["metrics"]
+    assert (workdir / "DONE").exists()
+    assert not (workdir / "FAILED").exists()
+
+
+def wait_for(condition, job: subprocess.Popen, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.005)
+
+
+def event_names(workdir: Path) -> list[str]:
+    path = workdir / "events.jsonl"
+    return [row["event"] for row in helpers.rows(path)] if path.exists() else []
+
+
+def steps_logged(workdir: Path) -> int:
+    path = workdir / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_run_leaves_everything_a_user_looks_for(unbroken):
+    for name in ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "logs/host_000.log"):
+        assert (unbroken / name).stat().st_size > 0
+    for name in ("report.html", "report.md", "DONE", "evals/scenes_retrieval/12.scores.jsonl"):
+        assert (unbroken / name).exists()
+    assert list((unbroken / "evals/scenes_retrieval/images").glob("*.png"))
+    assert list((unbroken / "tensorboard").iterdir())
+    row = helpers.rows(unbroken / "metrics.jsonl")[-1]
+    assert {"train/loss", "perf/mfu", "perf/data_wait_fraction", "perf/memory_gb"} <= row.keys()
+
+
+def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbroken):
+    before = saved_state(unbroken)
+    done = helpers.run(helpers.TINY, unbroken)
+    assert done.returncode == 0, done.stderr
+    assert "scenes_attribute_swap" in done.stdout
+    assert "report.html" in done.stdout
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
+
+
+def test_eval_mode_needs_only_the_workdir_and_computes_anew(unbroken):
+    path = unbroken / "evals/scenes_retrieval/12.json"
+    found = json.loads(path.read_text())
+    path.write_text(path.read_text().replace('"count": 32', '"count": 5'))
+    done = subprocess.run(
+        [*helpers.command("", unbroken)[:3], "--mode", "eval", "--workdir", str(unbroken)],
+        cwd=helpers.ROOT,
+        env=helpers.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scenes_retrieval" in done.stdout
+    assert json.loads(path.read_text())["metrics"] == found["metrics"]
+
+
+def test_five_kills_at_random_steps_change_nothing(tmp_path, unbroken):
+    workdir, rng = tmp_path / "run", np.random.default_rng(7)
+    for goal in sorted(rng.integers(0, 12, size=5)):
+        with helpers.start(helpers.TINY, workdir) as job:
+            wait_for(lambda g=goal: steps_logged(workdir) >= g, job)
+            job.kill()
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(workdir, unbroken)
+
+
+@pytest.mark.parametrize("moment", ["compile", "step", "evaluation"])
+def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken, moment):
+    workdir = tmp_path / "run"
+    reached = {
+        "compile": lambda: "start" in event_names(workdir),
+        "step": lambda: steps_logged(workdir) >= 2,
+        "evaluation": lambda: "evaluation" in event_names(workdir),
+    }[moment]
+    with helpers.start(helpers.TINY, workdir) as job:
+        wait_for(reached, job)
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 75, errors
+    assert "preempted" in event_names(workdir)
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(workdir, unbroken)
+
+
+def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
+    """A picture that never arrives is a named pipe nobody writes to."""
+    names = helpers.write_photos(tmp_path, count=12)
+    table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
+    config = f"configs/records.py:path={table},batch=4,steps=9,holdout=0"
+    flags = ("--config.input.preview=4", "--config.evals.retrieval.split=all")
+    stuck = tmp_path / names[-1]
+    photo = stuck.read_bytes()
+    stuck.unlink()
+    os.mkfifo(stuck)
+    with helpers.start(config, workdir, *flags) as job:
+        writer = None
+        while writer is None:
+            assert job.poll() is None, job.stderr.read()
+            with contextlib.suppress(OSError):  # until somebody reads
+                writer = os.open(stuck, os.O_WRONLY | os.O_NONBLOCK)
+            time.sleep(0.1)
+        time.sleep(15)  # the step before, if there is one, and its compilation
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 75, errors
+    os.close(writer)
+    stuck.unlink()
+    stuck.write_bytes(photo)
+    done = helpers.run(config, workdir, *flags)
+    assert done.returncode == 0, done.stderr
+    assert helpers.rows(workdir / "metrics.jsonl")[-1]["step"] == 9
+
+
+def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tmp_path, unbroken):
+    workdir = tmp_path / "run"
+    with helpers.start(helpers.TINY, workdir) as job:
+        wait_for(lambda: (workdir / "checkpoints" / "8").exists(), job)
+        job.kill()
+    newest = max((workdir / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
+    file = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    done = helpers.run(helpers.TINY, workdir)
+    assert done.returncode == 0, done.stderr
+    assert "corrupt_checkpoint" in event_names(workdir)
+    assert "does not match its sha256" in done.stderr + (workdir / "logs/host_000.log").read_text()
+    assert_same_end(workdir, unbroken)
+
+
+def test_another_learning_rate_is_refused_with_the_difference(unbroken):
+    done = helpers.run(helpers.TINY, unbroken, "--config.optimizer.learning_rate=0.5")
+    assert done.returncode == 2
+    assert "optimizer.learning_rate: 0.001 -> 0.5" in done.stderr
+    assert (unbroken / "DONE").exists()
+    assert not (unbroken / "FAILED").exists()
+
+
+def test_fewer_steps_than_were_taken_are_refused(unbroken):
+    done = helpers.run(helpers.TINY, unbroken, "--config.steps=8", "--allow_config_change")
+    assert done.returncode == 2
+    assert "is at step 12, beyond the 8" in done.stderr
+    assert sorted(p.name for p in (unbroken / "checkpoints").iterdir()) == ["12", "8"]
+
+
+def test_another_model_size_is_refused_naming_parameters(unbroken):
+    done = helpers.run(
+        helpers.TINY, unbroken, "--config.model.vocab_size=300", "--allow_config_change"
+    )
+    assert done.returncode == 2
+    assert "text/token_embedding" in done.stderr
+    assert "Traceback" not in done.stderr
+    restored = helpers.run(helpers.TINY, unbroken, "--allow_config_change")
+    assert restored.returncode == 0, restored.stderr
+
+
+def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
+    both, config = tmp_path / "both", f"{helpers.TINY}:pretrain"
+    with helpers.start(config, both) as job:
+        wait_for(lambda: steps_logged(both / "pretrain") >= 2, job)
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 75, errors
+    done = helpers.run(config, both)
+    assert done.returncode == 0, done.stderr
+    assert "resume" in event_names(both / "pretrain")
+    assert (both / "pretrain" / "DONE").exists()
+
+    given = helpers.run(helpers.TINY, tmp_path / "given", f"--config.init_from={both / 'pretrain'}")
+    assert given.returncode == 0, given.stderr
+    assert_same_end(tmp_path / "given", both)
+    assert not (tmp_path / "given" / "pretrain").exists()
+
+    again = helpers.run(config, both, "--config.pretrain.seed=2")
+    assert again.returncode == 2
+    assert "pretrain holds a run with another config" in again.stderr
+
+
+def test_a_wrong_config_is_found_before_the_run_that_comes_first(tmp_path):
+    wrong = ("--config.input.negatives.count=1", "--config.input.negatives.missing=slip")
+    for flags in (wrong, ("--config.optimizer.warmup_steps=99",)):
+        done = helpers.run(f"{helpers.TINY}:pretrain", tmp_path / "run", *flags)
+        assert done.returncode == 2
+        assert "slip" in done.stderr or "warmup" in done.stderr
+        assert not (tmp_path / "run" / "pretrain").exists()

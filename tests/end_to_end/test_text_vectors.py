@@ -1,0 +1,272 @@
+"""Text vectors from a run to a file to another run; features of the image tower alone."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+import input_pipeline
+from configs import default
+from configs.common import heads
+from configs.scenes import clip, text_vectors
+from input_pipeline.record import DataError
+from tests.support import helpers, recipes
+from vlc_jax import build, evaluate, pretrained, train
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir, saved_config
+from vlc_jax.tools import cache_features, embed_text, export
+
+pytestmark = pytest.mark.slow
+
+TOWER = {"width": 16, "heads": 2, "depth": 1}
+EVALS = {"scenes_zero_shot_objects": {"split": "validation", "count": 16}}
+EVALS["scenes_swap"] = EVALS["scenes_zero_shot_objects"]
+SMALL = {
+    "batch_size": 16,
+    "optimizer.warmup_steps": 1,
+    "input.scenes.count": 24,
+    "input.preview": 4,
+    "log_every": 1,
+    "eval.batch_size": 16,
+    "checkpoint.every": 2,
+}
+
+
+def shrunken(config, **fields):
+    with config.unlocked():
+        config.update_from_flattened_dict({**SMALL, **fields})
+        config.evals = ConfigDict(EVALS)
+        config.pretrain = ConfigDict()
+        config.model.image.update({**TOWER, "stem": (4, 8, 16), "projection": 8})
+        of_text = {} if config.text.tokenizer == "vectors" else TOWER
+        config.model.text.update({**of_text, "projection": 8})
+    return config
+
+
+def run(config, path):
+    workdir = Workdir(path)
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    return path
+
+
+def losses(path):
+    return [row["train/loss"] for row in helpers.rows(path / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A run whose towers the others start from."""
+    config = shrunken(clip.get_config("pooling=mean,steps=2"))
+    return run(config, tmp_path_factory.mktemp("base") / "run")
+
+
+@pytest.fixture(scope="module")
+def file(base, tmp_path_factory):
+    """Its vectors of all texts that a run on vectors reads, as the command line writes them."""
+    folder = tmp_path_factory.mktemp("vectors")
+    texts = embed_text.texts_of(of_vectors("", base))
+    (folder / "texts.txt").write_text("\n".join(texts))
+    done = embedded("--texts", folder / "texts.txt", "--run", base, "--out", folder / "x.npy")
+    assert done.returncode == 0, done.stderr
+    assert f"vectors of {len(texts)} texts, 8 wide" in done.stdout
+    return folder / "x.npy"
+
+
+def embedded(*flags):
+    command = [sys.executable, "-m", "vlc_jax.tools.embed_text", *flags]
+    return subprocess.run(
+        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    )
+
+
+def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):
+    for flags, words in (
+        (("--texts", file.with_suffix(".jsonl")), "an encoder, --model or --run"),
+        (("--config", "configs/scenes/clip.py", "--run", file.parent), "is not a workdir"),
+    ):
+        done = embedded(*flags, "--out", file.with_name("y.npy"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not file.with_name("y.npy").exists()
+
+
+def of_vectors(file, base, more=""):
+    config = text_vectors.get_config(f"steps=4,vectors={file}{more}")
+    return shrunken(config, init_from=str(base))
+
+
+@pytest.fixture(scope="module")
+def live(file, base, tmp_path_factory):
+    return run(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
+
+
+def test_the_vectors_of_a_run_are_what_its_evaluation_embeds(base, file):
+    config = saved_config(base)
+    task = build.task(config)
+    params = pretrained.newest(config, task, base).params
+    texts = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()][:5]
+
+    def embed(model, text):
+        return model.encode_text(text).pooled
+
+    expected = task.model.apply(
+        {"params": params}, jnp.asarray(task.tokenizer(texts)), method=embed
+    )
+    found = input_pipeline.make_tokenizer("vectors", 20, path=file)(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_only_connector_and_scale_are_trained_and_every_benchmark_is_judged(live):
+    env = json.loads((live / "env.json").read_text())
+    assert env["parameters"]["trained"] == 8 * 8 + 8 + 1
+    assert {"train", "weights", "vectors"} == set(env["input"])
+    for name in EVALS:
+        assert (live / "evals" / name / "4.json").exists()
+
+
+def test_a_stopped_run_goes_on_to_the_same_losses(live, file, base, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(live, path)
+    shutil.rmtree(path / "checkpoints/4")
+    run(of_vectors(file, base), path)
+    assert losses(path) == losses(live)
+    assert "resume" in [row["event"] for row in helpers.rows(path / "events.jsonl")]
+
+
+def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, tmp_path):
+    path, other = tmp_path / "run", tmp_path / "x.npy"
+    shutil.copytree(live, path)
+    shutil.copy(file.with_suffix(".jsonl"), other.with_suffix(".jsonl"))
+    np.save(other, -np.load(file))
+    config = of_vectors(file, base)
+    config.text.vectors.path = str(other)
+    workdir = Workdir(path)
+    try:
+        with pytest.raises(UsageError, match=r"text\.vectors\.path"):
+            train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    original = file.read_bytes()
+    try:
+        np.save(file, -np.load(file))
+        with pytest.raises(UsageError, match=r"data of the run .* changed:\n  vectors: "):
+            run(of_vectors(file, base), path)
+        config = saved_config(path)
+        task = build.task(config)
+        with pytest.raises(WeightsError, match="was trained on other vectors"):  # evaluation, too
+            pretrained.newest(config, task, path)
+    finally:
+        file.write_bytes(original)
+
+
+def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
+    lines = file.with_suffix(".jsonl").read_text().splitlines()
+    rows = np.load(file)
+    texts = [json.loads(line) for line in lines]
+    benchmark = evaluate.read_benchmark(of_vectors(file, base), "scenes_swap")
+    positive = benchmark.cases[-1].meta["positive"]
+    for lacking, words in ((positive, "benchmark scenes_swap: no vector of "), (texts[0], "no ")):
+        kept = [place for place, text in enumerate(texts) if text != lacking]
+        np.save(tmp_path / "x.npy", rows[kept])
+        kept_lines = "\n".join(lines[place] for place in kept)
+        (tmp_path / "x.jsonl").write_text(kept_lines)
+        with pytest.raises(DataError, match=f"{words}.*{lacking}.*vlc_jax.tools.embed_text"):
+            run(of_vectors(tmp_path / "x.npy", base), tmp_path / "run")
+        assert not (tmp_path / "run/metrics.jsonl").exists()
+
+
+def test_a_run_on_vectors_has_no_form_of_other_projects(live, tmp_path):
+    with pytest.raises(UsageError, match="reads vectors of texts"):
+        export.export(live, "hf", tmp_path / "out")
+
+
+def test_another_run_on_vectors_starts_from_its_connector_and_one_on_tokens_without(live, file):
+    config = of_vectors(file, live)
+    task = build.task(config)
+    shapes = jax.eval_shape(build.init_params(config, task.model))
+    found = pretrained.imported(config, task, shapes)
+    assert found["text"]["projection"]["kernel"].shape == (8, 8)
+    config = shrunken(clip.get_config("pooling=mean"), init_from=str(live))
+    task = build.task(config)
+    shapes = jax.eval_shape(build.init_params(config, task.model))
+    assert set(pretrained.imported(config, task, shapes)) == {"image"}
+
+
+def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
+    _, small = recipes.write_clip(tmp_path / "weights")
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from = str(tmp_path / "weights/ViT-B-32.safetensors")
+        config.model.variant = "B/32"
+        config.model.image, config.model.text = small["image"], {"projection": 16}
+        config.input.image_size, config.text.tokenizer = 224, "vectors"
+        config.text.vectors.path = str(file)
+        config.frozen = ("image",)
+    task = build.task(config)
+    shapes = jax.eval_shape(build.init_params(config, task.model))
+    assert set(shapes) == {"image", "text", "logit_scale"}
+    assert set(pretrained.imported(config, task, shapes)) == {"image"}
+    frozen, _ = pretrained.frozen_params(config, task)
+    assert set(frozen) == {"image"}
+    config.frozen = ("image", "text")
+    with pytest.raises(UsageError, match=r"ViT-B-32.safetensors has no text of this model"):
+        pretrained.frozen_params(config, task)
+
+
+def with_text_tower(base):
+    """The text tower trained, the image tower not."""
+    args = heads.parse_scenes("steps=4,text_tower=unlocked", **heads.TOWERS)
+    config = heads.on_scenes(args)
+    with config.unlocked():
+        heads.use(config, args, "clip", temperature=0.07)
+    return shrunken(config, init_from=str(base))
+
+
+@pytest.fixture(scope="module")
+def stored(file, base, tmp_path_factory):
+    """Features of the frozen image tower, stored for a run on vectors."""
+    folder = tmp_path_factory.mktemp("stored") / "features"
+    manifest = cache_features.store(of_vectors(file, base), folder, "float32", 4096)
+    assert manifest["count"] == 48  # and hard images
+    return folder
+
+
+def on_features(config, folder):
+    config.input.source = "features"
+    config.input.features.path = str(folder)
+    return config
+
+
+@pytest.mark.parametrize("kind", ["vectors", "tokens"])
+def test_stored_features_of_the_image_tower_train_any_text_side_as_the_tower_does(
+    live, file, base, stored, tmp_path, kind
+):
+    if kind == "vectors":
+        expected, config = losses(live), of_vectors(file, base)
+    else:
+        expected = losses(run(with_text_tower(base), tmp_path / "live"))
+        config = with_text_tower(base)
+    found = losses(run(on_features(config, stored), tmp_path / "run"))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert len(set(found)) == 4
+
+
+def test_features_without_texts_are_refused_where_the_text_tower_is_frozen(base, stored, tmp_path):
+    config = on_features(with_text_tower(base), stored)
+    config.frozen = ("image", "text")
+    with pytest.raises(UsageError, match=r"frozen \['image'\], not \['image', 'text'\]"):
+        run(config, tmp_path / "run")
+    config.frozen = ()
+    with pytest.raises(UsageError, match=r"frozen \['image'\], not \[\]"):
+        run(config, tmp_path / "run")

@@ -1,0 +1,128 @@
+"""CREPE-style negatives of our tables."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from input_pipeline.hard_texts import crepe, word_tables
+
+
+def every(generator, caption, count=1, seeds=400):
+    draws = [generator(caption, np.random.default_rng(seed), count) for seed in range(seeds)]
+    return {text for texts in draws for text in texts}
+
+
+def test_replace_draws_a_contradicting_word_of_the_longest_phrase():
+    replace = crepe.CrepeReplace(["relation"])
+    assert every(replace, "a cat in front of a hat") == {"a cat behind a hat"}
+    assert every(replace, "a cat on top of a hat") == {"a cat underneath a hat"}
+    assert every(replace, "A cat in a hat.") == {"A cat outside a hat."}
+
+
+def test_replace_keeps_number_and_case_and_puts_articles_right():
+    replace = crepe.CrepeReplace(["object"])
+    assert every(replace, "An apple") == {
+        f"{article} {noun}"
+        for article, noun in [
+            *(("A", noun) for noun in ("banana", "pear", "lemon", "strawberry")),
+            ("An", "orange"),
+        ]
+    }
+    many = every(replace, "two knives")
+    assert many == {"two forks", "two spoons"}
+    assert "CATS" in every(replace, "DOGS")
+
+
+def test_replace_brings_in_no_word_that_the_caption_has():
+    texts = every(crepe.CrepeReplace(["object"]), "a fork near a knife")
+    assert texts == {"a spoon near a knife", "a fork near a spoon"}
+
+
+def test_replace_takes_another_word_of_the_caption_for_each_text():
+    caption = "a red car on a wooden table"
+    texts = crepe.CrepeReplace()(caption, np.random.default_rng(0), 5)
+    changed = [set(caption.split()) - set(text.split()) - {"a"} for text in texts]
+    said = ["car", "on", "red", "table", "wooden"]
+    assert sorted(word for words in changed for word in words) == said
+
+
+def test_no_foil_means_the_same_as_the_word():
+    foils = crepe._foils()
+    for word, (_, others) in foils.items():
+        assert word not in others
+        assert not any(word_tables.same_meaning(word, other) for other in others)
+    assert "big" not in foils["large"][1]
+    assert "girl" not in foils["child"][1]
+    assert "girls" not in foils["children"][1]
+
+
+def test_swap_exchanges_words_of_one_class_in_one_number():
+    swap = crepe.CrepeSwap()
+    assert every(swap, "a red car on a blue bus") == {
+        "a blue car on a red bus",
+        "a red bus on a blue car",
+    }
+    assert every(swap, "a red car on two buses") == set()
+    assert every(crepe.CrepeSwap(["color"]), "the black road and the white house") == {
+        "the white road and the black house"
+    }
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "a dog and a cat",
+        "a red and blue car",
+        "a dog next to a cat",
+        "a cup, a bowl and a plate",
+        "it lays down on it",
+        "a man and a woman near a dog",
+        "a red and blue and green car",
+        "a man, a woman and a child next to a dog",
+    ],
+)
+def test_swap_leaves_alone_what_would_mean_the_same(caption):
+    assert every(crepe.CrepeSwap(), caption) == set()
+
+
+def test_swap_exchanges_across_a_relation_that_tells_the_two_sides_apart():
+    assert every(crepe.CrepeSwap(), "a man and a woman on a horse") == {
+        "a horse and a woman on a man",
+        "a man and a horse on a woman",
+    }
+
+
+def test_swap_is_a_bag_of_the_same_words():
+    caption = "a small dog under the old table near a man holding a red umbrella and an orange"
+    for text in every(crepe.CrepeSwap(), caption):
+        words = [[w for w in t.split() if w not in ("a", "an")] for t in (text, caption)]
+        assert collections.Counter(words[0]) == collections.Counter(words[1])
+        assert words[0] != words[1]
+
+
+def test_negations():
+    def negated(caption, *kinds):
+        return every(crepe.CrepeNegate(kinds), caption, 1)
+
+    assert negated("A dog on a chair.", "caption") == {"There is no dog on a chair."}
+    assert negated("there is a dog", "caption") == {"there is no dog"}
+    assert negated("the dog on a chair", "object") == {
+        "no dog on a chair",
+        "the dog on no chair",
+    }
+    assert negated("a red car", "attribute") == {"a car that is not red"}
+    assert negated("An old house", "attribute") == {"A house that is not old"}
+    assert negated("two wooden chairs", "attribute") == {"two chairs that are not wooden"}
+    assert negated("a red big shiny car", "attribute") == set()
+    assert negated("a dog on a chair", "relation") == {"a dog not on a chair"}
+    assert negated("a dog not on a chair", "relation") == set()
+    assert negated("a dog sitting", "action") == {"a dog not sitting"}
+
+
+def test_a_kind_of_negation_is_drawn_before_its_place():
+    generator = crepe.CrepeNegate(["caption", "object"])
+    caption = "a dog, a cat, a man, a car, a bed"
+    draws = [generator(caption, np.random.default_rng(seed), 1)[0] for seed in range(400)]
+    assert 150 < sum(text.startswith("there is no") for text in draws) < 250
+    assert len(generator(caption, np.random.default_rng(0), 99)) == 6

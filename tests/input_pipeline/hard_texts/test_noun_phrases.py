@@ -1,0 +1,130 @@
+"""Captions cut down to noun phrases: which, how often, and what is made of them then."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline.hard_texts import noun_phrases
+from input_pipeline.hard_texts.noun_phrases import NounPhrases
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import Record
+from input_pipeline.tokenizers.tokenizers import BytesTokenizer
+
+TAGGER = "scenes:scenes-mini"
+CAPTION = "a red circle left of a blue square"
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_every_phrase_and_template_comes_up_as_often_as_the_share_says():
+    cut, stream = NounPhrases(0.5, TAGGER), rng()
+    found = collections.Counter(cut(CAPTION, stream) for _ in range(4000))
+    assert abs(found.pop(CAPTION) / 4000 - 0.5) < 0.03
+    assert set(found) == {
+        template.format(phrase)
+        for template in noun_phrases.TEMPLATES
+        for phrase in ("a red circle", "a blue square")
+    }
+    assert min(found.values()) > 130  # of 200
+
+
+def test_phrases_lose_their_capitals_and_a_caption_without_any_stays(tmp_path):
+    path = tmp_path / "tags.jsonl"
+    path.write_text(
+        '{"tagger": "hand", "version": "1"}\n'
+        '{"caption": "My Dog runs", "noun_chunks": [[0, 2]], "tokens": ['
+        '{"text": "My", "tag": "PRP$", "pos": "PRON", "start": 0, "stop": 2},'
+        '{"text": "Dog", "tag": "NN", "pos": "NOUN", "start": 3, "stop": 6},'
+        '{"text": "runs", "tag": "VBZ", "pos": "VERB", "start": 7, "stop": 11}]}\n'
+        '{"caption": "Yes", "noun_chunks": [], "tokens": []}\n'
+    )
+    cut = NounPhrases(1.0, f"precomputed:{path}")
+    assert "my dog" in cut("My Dog runs", rng())
+    assert cut("Yes", rng()) == "Yes"
+    with pytest.raises(input_pipeline.DataError, match="has no caption 'No'"):
+        cut("No", rng())
+
+
+def test_the_version_names_share_and_tagger():
+    assert NounPhrases(0.5, TAGGER).version == NounPhrases(0.5, TAGGER).version
+    assert NounPhrases(0.5, TAGGER).version != NounPhrases(0.25, TAGGER).version
+    assert "scenes-mini" in NounPhrases(0.5, TAGGER).version
+    for share in (0.0, 1.5):
+        with pytest.raises(ValueError, match=f"share is a number from 0 to 1; got {share}"):
+            NounPhrases(share, TAGGER)
+
+
+class Scenes:
+    """Records of one caption that hold a negative and a positive for it."""
+
+    fingerprint = "scenes"
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        pixels = np.full((8, 8, 3), index, np.uint8)
+        return Record(
+            f"r{index}", pixels, [CAPTION], [["given negative"]], [["given positive"]], [["x"]]
+        )
+
+
+class Shout:
+    """The caption in capitals."""
+
+    name, version = "shout", "1"
+
+    def __call__(self, caption, rng, count, scene=None):
+        return [caption.upper()]
+
+
+def batches(start=0, count=4, **options):
+    texts = {
+        side: input_pipeline.make_texts(
+            side, count=1, kinds=kinds, table={"shout": Shout}, missing="skip"
+        )
+        for side, kinds in (("negatives", {"shout": 1.0}), ("positives", {"given": 1.0}))
+    }
+    with input_pipeline.make_train(
+        Scenes(),
+        BytesTokenizer(64),
+        ImageTransform(8),
+        **{"batch_size": 8, "seed": 3, "start_step": start, **texts, **options},
+    ) as loader:
+        return [next(loader) for _ in range(count)]
+
+
+def words(row):
+    return bytes(int(token) - 1 for token in row if 0 < token <= 256).decode()
+
+
+def test_hard_texts_are_made_of_the_caption_that_is_used():
+    cut = NounPhrases(0.5, TAGGER)
+    seen = collections.Counter()
+    for batch in batches(noun_phrases=cut):
+        for row in range(8):
+            text = words(batch["text"][row])
+            assert words(batch["negative_text"][row, 0]) == text.upper()
+            assert batch["positive_mask"][row, 0] == (text == CAPTION)  # the record's is of it
+            seen[text == CAPTION] += 1
+    assert min(seen.values()) > 5
+
+
+def test_captions_depend_on_seed_and_position_alone_and_change_no_other_draw():
+    cut = NounPhrases(0.5, TAGGER)
+    whole = batches(noun_phrases=cut)
+    for one, other in zip(batches(2, 2, noun_phrases=cut), whole[2:], strict=True):
+        np.testing.assert_array_equal(one["text"], other["text"])
+    first, second = (
+        batches(count=2, noun_phrases=cut, process_index=host, process_count=2) for host in (0, 1)
+    )
+    for one, two, both in zip(first, second, whole, strict=False):
+        np.testing.assert_array_equal(np.concatenate([one["text"], two["text"]]), both["text"])
+    for plain, one in zip(batches(), whole, strict=True):
+        np.testing.assert_array_equal(plain["id"], one["id"])
+    other = batches(noun_phrases=cut, seed=4)
+    assert any((a["text"] != b["text"]).any() for a, b in zip(other, whole, strict=True))

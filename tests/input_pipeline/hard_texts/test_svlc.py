@@ -1,0 +1,139 @@
+"""SVLC's rule-based negatives, with the authors' quirks and without."""
+
+import csv
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from input_pipeline.hard_texts import word_tables
+from input_pipeline.hard_texts.svlc import SvlcRule
+
+DATA = os.environ.get("VLC_BENCHMARK_DATA")
+
+
+def every(generator, caption, seeds=300):
+    draws = [generator(caption, np.random.default_rng(seed), 1) for seed in range(seeds)]
+    return {text for texts in draws for text in texts}
+
+
+def test_word_classes_have_the_published_sizes_and_slips():
+    sizes = {name: len(words) for name, words in word_tables.SVLC_CLASSES.items()}
+    assert sizes == {"color": 34, "action": 47, "size": 104, "state": 48, "material": 71}
+    assert "bamboo " in word_tables.SVLC_CLASSES["material"]
+    assert "stainedgood" in word_tables.SVLC_CLASSES["state"]
+    assert sum(" " in word for word in word_tables.SVLC_CLASSES["action"]) == 20
+
+
+def test_authors_replace_letters_everywhere_and_clean_whole_words_only():
+    caption = "a bird sitting in a ring"
+    authors = SvlcRule(["action"])
+    assert "a bird sittnearg near a rnearg" in every(authors, caption)
+    clean = every(SvlcRule(["action"], mode="clean"), caption)
+    assert "a bird sitting near a ring" in clean
+    assert all(text.startswith("a bird sitting ") and text.endswith(" a ring") for text in clean)
+
+
+def test_authors_miss_words_beside_punctuation_in_capitals_and_of_two_words():
+    for caption in ("the car is red.", "Red", "it is attached to"):
+        assert every(SvlcRule(["color", "action"]), caption) == set()
+    clean = SvlcRule(["color", "action"], mode="clean")
+    assert "the car is green." in every(clean, "the car is red.")
+    assert "Green" in every(clean, "Red")
+    assert "it is in front of" in every(clean, "it is attached to")
+
+
+def test_authors_draw_a_class_whose_letters_are_anywhere_and_then_may_find_no_word():
+    caption = "a red cup placed"  # "lace" is of the class material, and here no word
+    assert SvlcRule(["material"])(caption, np.random.default_rng(0), 1) == []
+    both = SvlcRule(["color", "material"])
+    draws = [both(caption, np.random.default_rng(seed), 1) for seed in range(400)]
+    assert 150 < sum(not texts for texts in draws) < 250
+    clean = SvlcRule(["color", "material"], mode="clean")
+    assert all(clean(caption, np.random.default_rng(seed), 1) for seed in range(20))
+
+
+def test_all_words_of_the_class_may_come_in_but_those_of_the_caption():
+    texts = every(SvlcRule(["color"]), "a red car by a blue bus", 3000)
+    for old in ("red", "blue"):
+        new = {text.split()[1 if old == "red" else 5] for text in texts} - {old}
+        assert new == set(word_tables.SVLC_CLASSES["color"]) - {"red", "blue"}
+    clean = every(SvlcRule(["color"], mode="clean"), "a red car by a blue bus", 3000)
+    assert {text.split()[1] for text in clean} >= {"red", "teal", "green"}
+    assert "a blue car by a blue bus" not in clean
+
+
+def test_clean_draws_no_word_that_means_about_the_same_and_puts_articles_right():
+    texts = every(SvlcRule(["size"], mode="clean"), "a big dog", 3000)
+    new = {text.split()[1] for text in texts}
+    assert {"small", "narrow", "endless"} <= new
+    assert not new & {"big", "large", "huge", "enormous", "massive"}
+    assert {"an endless dog", "an unlimited dog", "an emaciated dog", "a small dog"} <= texts
+    assert not {"a endless dog", "an small dog"} & texts
+
+
+def test_several_texts_of_one_call_have_different_new_words():
+    texts = SvlcRule(["color"])("a red car", np.random.default_rng(0), 10)
+    assert len({text.split()[1] for text in texts}) == 10
+    assert len(SvlcRule(["color"])("a red car", np.random.default_rng(0), 99)) == 33
+
+
+def test_clean_knows_the_mended_words():
+    clean = SvlcRule(["material", "state"], mode="clean")
+    assert every(clean, "a bamboo forest")
+    assert every(clean, "a good stool")
+    assert not any("stainedgood" in text for text in every(clean, "a calm sea", 999))
+
+
+def test_clean_leaves_fixed_phrases_alone():
+    clean = SvlcRule(mode="clean")
+    for caption in (
+        "a cup next to it",
+        "they see each other",
+        "a cup on top of it",
+        "a cup sitting on top of it",
+    ):
+        assert every(clean, caption) == set()
+    assert every(clean, "the next cup")
+    assert every(SvlcRule(), "a cup next to it")
+
+
+def titles() -> list[str]:
+    path = Path(DATA) / "neg_clip/valid_neg_clip.tsv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row["title"] for row in csv.DictReader(file, delimiter="\t")]
+
+
+CLASS_WORDS = {
+    part
+    for words in word_tables.SVLC_CLASSES.values()
+    for each in (*words, "good", "a", "an")
+    for part in re.findall(r"\w+", each)
+}
+
+
+def spoils_a_word(caption: str, text: str) -> bool:
+    """Whether text holds a word that is neither the caption's nor one of the classes."""
+    before, after = (set(re.findall(r"\w+", each.lower())) for each in (caption, text))
+    return bool(after - before - CLASS_WORDS)
+
+
+@pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
+def test_rates_on_the_published_captions():
+    """27.5 % without a text, 12.2 % of the texts with a spoiled word: counted on the authors' rule
+    with another generator of random numbers; mode clean spoils none.
+    """
+    captions, rng = titles(), np.random.default_rng(0)
+    made = [(caption, SvlcRule()(caption, rng, 1)) for caption in captions]
+    texts = [(caption, texts[0]) for caption, texts in made if texts]
+    assert 1 - len(texts) / len(captions) == pytest.approx(0.275, abs=0.015)
+    spoiled = sum(spoils_a_word(*each) for each in texts)
+    assert spoiled / len(texts) == pytest.approx(0.122, abs=0.015)
+
+    clean = SvlcRule(mode="clean")
+    made = [(caption, clean(caption, rng, 1)) for caption in captions]
+    texts = [(caption, texts[0]) for caption, texts in made if texts]
+    assert len(texts) > 0.9 * len(captions)
+    assert not any(spoils_a_word(*each) for each in texts)

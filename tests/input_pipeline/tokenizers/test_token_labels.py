@@ -1,0 +1,28 @@
+from input_pipeline.tokenizers import clip_bpe, functional_words, tokenizers
+from input_pipeline.tokenizers.token_labels import labels
+
+WORDS = ("red", "cat", "left")
+
+
+def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
+    tokenizer = tokenizers.WordTokenizer(4, WORDS)
+    found = labels(tokenizer, ["Red cat", "", "cat cat cat cat cat", "red dog"])
+    assert found[0] == ["red", "cat", "(end)"]
+    assert found[1] == ["(end)"]
+    assert found[2] == ["cat", "cat", "cat", "(end)"]
+    assert found[3] == ["red", "#1", "(end)"]
+
+
+def test_marks_change_no_label():
+    tokenizer = functional_words.MarkingTokenizer(tokenizers.WordTokenizer(4, WORDS), ["left"])
+    assert labels(tokenizer, ["left cat"]) == [["left", "cat", "(end)"]]
+
+
+def test_pieces_are_shown_without_the_signs_of_a_vocabulary(clip_vocabulary):
+    tokenizer = clip_bpe.ClipTokenizer(8, **clip_vocabulary)
+    assert labels(tokenizer, ["red cats"]) == [["(start)", "red", "ca", "t", "s", "(end)"]]
+
+
+def test_bytes_are_shown_as_their_ids():
+    found = labels(tokenizers.BytesTokenizer(8), ["ab"])
+    assert found == [["#98", "#99", "(end)"]]

@@ -1,0 +1,322 @@
+"""Every kind of tokenizer on a vocabulary made here."""
+
+import hashlib
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers as hf
+
+import input_pipeline
+from input_pipeline.tokenizers import clean, clip_bpe, pretrained_folder, tokenizers
+
+CORPUS = ["a red circle left of a blue square", "the blue square", "two red circles, one ring"] * 4
+
+
+@pytest.fixture
+def words():
+    return tokenizers.WordTokenizer(8, words=("a", "blue", "circle", "red", "square"))
+
+
+@pytest.fixture
+def hf_folder(tmp_path):
+    """A tokenizer.json that adds a start token itself, and the files that name its special ones."""
+    tokenizer = hf.Tokenizer(hf.models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = hf.pre_tokenizers.Whitespace()
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    trainer = hf.trainers.BpeTrainer(special_tokens=special, vocab_size=80, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = hf.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
+    )
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+@pytest.fixture
+def sentencepiece_model(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS),
+        model_writer=model,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    path = tmp_path / "spiece.model"
+    path.write_bytes(model.getvalue())
+    return path
+
+
+def any_tokenizer(kind, length, request):
+    if kind == "words":
+        return tokenizers.WordTokenizer(length, words=("a", "red", "circle"))
+    if kind == "bytes":
+        return tokenizers.BytesTokenizer(length)
+    if kind == "hf":
+        return tokenizers.HfTokenizer(length, request.getfixturevalue("hf_folder"))
+    if kind == "sentencepiece":
+        path = request.getfixturevalue("sentencepiece_model")
+        return tokenizers.SentencePieceTokenizer(length, path)
+    if kind == "siglip":
+        path = request.getfixturevalue("hf_folder")
+        return tokenizers.siglip_tokenizer(length, path, pad_token="<pad>")
+    return clip_bpe.ClipTokenizer(length, **request.getfixturevalue("clip_vocabulary"))
+
+
+KINDS = ["words", "bytes", "hf", "sentencepiece", "siglip", "clip"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_have_the_context_length_and_end_with_eos_then_padding(kind, request):
+    tokenizer = any_tokenizer(kind, 12, request)
+    rows = tokenizer(["a red circle", ""])
+    assert rows.shape == (2, 12)
+    assert rows.dtype == np.int32
+    assert tokenizer.context_length == 12
+    for row in rows:
+        assert list(row).count(tokenizer.eos_id) == 1
+        end = list(row).index(tokenizer.eos_id)
+        assert (row[end + 1 :] == tokenizer.pad_id).all()
+        assert (row[:end] != tokenizer.pad_id).all()
+    assert (rows >= 0).all()
+    assert (rows < tokenizer.vocab_size).all()
+    assert tokenizer([]).shape == (0, 12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_caption_longer_than_the_context_is_cut_before_a_last_eos(kind, request):
+    caption = "a red circle " * 10
+    short, long = any_tokenizer(kind, 6, request)([caption]), any_tokenizer(kind, 90, request)
+    np.testing.assert_array_equal(short[0, :5], long([caption])[0, :5])
+    assert short[0, 5] == long.eos_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_does_not_depend_on_its_neighbours_and_survives_pickling(kind, request):
+    tokenizer = any_tokenizer(kind, 12, request)
+    texts = ["a red circle", "circle", "a a a a"]
+    together = tokenizer(texts)
+    for text, row in zip(texts, together, strict=True):
+        np.testing.assert_array_equal(tokenizer([text])[0], row)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(tokenizer))(texts), together)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_text_is_taken_without_an_error(kind, request):
+    tokenizer = any_tokenizer(kind, 9, request)
+    odd = ["\ud800 lone", "日本 🙂", "\x00\x07", "a\tb\r\nc", " " * 50, "x" * 5_000, "&amp;&#39;"]
+    assert tokenizer(odd).shape == (len(odd), 9)
+
+
+def test_words_are_ids_in_list_order_after_padding_and_unknown(words):
+    np.testing.assert_array_equal(
+        words(["a red circle", "Blue, SQUARE.", "a green dog"]),
+        [[2, 5, 4, 7, 0, 0, 0, 0], [3, 6, 7, 0, 0, 0, 0, 0], [2, 1, 1, 7, 0, 0, 0, 0]],
+    )
+    assert (words.pad_id, words.unk_id, words.eos_id, words.vocab_size) == (0, 1, 7, 8)
+
+
+def test_eos_of_words_has_the_largest_id_so_that_argmax_finds_it(words):
+    rows = words(["a red circle", "square"])
+    assert list(rows.argmax(axis=1)) == [3, 1]
+
+
+def test_words_can_come_from_a_file(tmp_path, words):
+    path = tmp_path / "words.txt"
+    path.write_text("a\nblue\ncircle\nred\nsquare\n")
+    from_file = tokenizers.WordTokenizer(8, path=path)
+    np.testing.assert_array_equal(from_file(["a red dog"]), words(["a red dog"]))
+    assert from_file.fingerprint == words.fingerprint
+
+
+def test_words_of_captions_are_sorted_and_counted():
+    captions = ["A red circle.", "a blue circle", "(red)"]
+    assert tokenizers.words_of(captions) == ("a", "blue", "circle", "red")
+    assert tokenizers.words_of(captions, min_count=2) == ("a", "circle", "red")
+
+
+def test_a_word_that_could_never_be_found_is_refused():
+    for bad in (("a", "a"), ("Red",), ("red dog",), ("",), ("red.",)):
+        with pytest.raises(ValueError, match="word list holds"):
+            tokenizers.WordTokenizer(8, words=bad)
+    with pytest.raises(ValueError, match="either"):
+        tokenizers.WordTokenizer(8)
+
+
+def test_bytes_are_their_value_plus_one_and_eos_the_largest_id():
+    tokenizer = tokenizers.BytesTokenizer(6)
+    np.testing.assert_array_equal(tokenizer(["aé"]), [[98, 0xC3 + 1, 0xA9 + 1, 257, 0, 0]])
+    np.testing.assert_array_equal(tokenizer(["abcdefgh"])[0], [98, 99, 100, 101, 102, 257])
+    assert tokenizer(["\x00 \xff"]).argmax() == 5 - 1
+    assert tokenizer.vocab_size == 258
+
+
+def test_scenes_captions_hold_no_unknown_word():
+    tokenizer = input_pipeline.make_tokenizer("scenes", 20)
+    source = input_pipeline.make_source("scenes", "train", count=60)
+    rows = tokenizer([caption for i in range(60) for caption in source[i].captions])
+    assert not (rows == tokenizer.unk_id).any()
+
+
+def test_hf_keeps_the_files_start_token_and_ignores_its_truncation_and_padding(hf_folder):
+    tokenizer = tokenizers.HfTokenizer(16, hf_folder)
+    reference = hf.Tokenizer.from_file(str(hf_folder / "tokenizer.json"))
+    reference.no_truncation()
+    reference.no_padding()
+    ids = reference.encode("a red circle left of a").ids
+    assert len(ids) > 6
+    row = tokenizer(["a red circle left of a"])[0]
+    np.testing.assert_array_equal(row, ids + [0] * (16 - len(ids)))
+    assert row[0] == 2
+    file = hf_folder / "tokenizer.json"
+    assert tokenizer.fingerprint == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_hf_special_tokens_come_from_options_then_sibling_files_then_known_names(hf_folder):
+    assert tokenizers.HfTokenizer(8, hf_folder).eos_id == 3
+    declared = {"eos_token": {"content": "<s>"}, "pad_token": "<unk>"}
+    (hf_folder / "tokenizer_config.json").write_text(json.dumps(declared))
+    tokenizer = tokenizers.HfTokenizer(8, hf_folder)
+    assert (tokenizer.eos_id, tokenizer.pad_id) == (2, 1)
+    tokenizer = tokenizers.HfTokenizer(8, hf_folder, eos_token="</s>", pad_token="<pad>")
+    assert (tokenizer.eos_id, tokenizer.pad_id) == (3, 0)
+
+
+def test_hf_without_an_agreed_special_token_asks_for_it(tmp_path):
+    tokenizer = hf.Tokenizer(hf.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match="give eos_token"):
+        tokenizers.HfTokenizer(8, tmp_path)
+    with pytest.raises(ValueError, match="'c' is not in the vocabulary"):
+        tokenizers.HfTokenizer(8, tmp_path, eos_token="c", pad_token="a")
+    assert tokenizers.HfTokenizer(8, tmp_path, eos_token="b", pad_token="a").eos_id == 1
+
+
+def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_model):
+    tokenizer = tokenizers.SentencePieceTokenizer(32, sentencepiece_model)
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(sentencepiece_model))
+    ids = reference.encode("the blue square")
+    row = tokenizer(["the blue square"])[0]
+    np.testing.assert_array_equal(row[: len(ids) + 1], [*ids, 1])
+    assert (tokenizer.eos_id, tokenizer.pad_id) == (1, 0)
+
+
+def test_sentencepiece_padding_can_be_the_end_token_as_siglip_has_it(sentencepiece_model):
+    tokenizer = tokenizers.SentencePieceTokenizer(
+        32, sentencepiece_model, pad_token="</s>", clean="canonicalize"
+    )
+    plain, shouted = tokenizer(["the blue square", "The BLUE_square!"])
+    np.testing.assert_array_equal(plain, shouted)
+    assert plain[-1] == 1
+    with pytest.raises(ValueError, match="pad_token '<mask>' is not in the vocabulary"):
+        tokenizers.SentencePieceTokenizer(32, sentencepiece_model, pad_token="<mask>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  A  Red\tcat\n", "a red cat"),
+        ("caf&eacute; &amp;amp; bar", "café & bar"),
+        ("“quoted” ‘so’", "\"quoted\" 'so'"),
+        ("ﬁne ＡＢＣ１２", "fine abc12"),
+        ("e\u0301", "é"),
+        ("bell\x07 \x1b[31mred\x1b[0m", "bell red"),
+        ("\x93it\x92s\x94", '"it\'s"'),
+    ],
+)
+def test_clip_cleaning_repairs_text_as_the_reference_does(text, expected):
+    assert clean.clip(text) == expected
+
+
+def test_canonical_text_has_no_punctuation_and_single_spaces():
+    assert clean.canonicalize("A_red, cat's  HAT!") == "a red cats hat"
+
+
+def test_fingerprints_name_the_defining_file(clip_vocabulary, sentencepiece_model, words):
+    def sha(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    assert clip_bpe.ClipTokenizer(**clip_vocabulary).fingerprint == clip_vocabulary["sha256"]
+    made = tokenizers.SentencePieceTokenizer(8, sentencepiece_model)
+    assert made.fingerprint == sha(sentencepiece_model)
+    other = tokenizers.WordTokenizer(8, words=("a", "blue"))
+    assert other.fingerprint != words.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["hf", "sentencepiece", "siglip", "clip", "words"])
+def test_a_missing_or_wrong_file_is_named(kind, tmp_path):
+    with pytest.raises(ValueError, match=r"no-such-file: No such file"):
+        input_pipeline.make_tokenizer(kind, 8, path=tmp_path / "no-such-file")
+    if kind != "clip":  # looks for it in installed packages
+        with pytest.raises(ValueError, match="this tokenizer needs `path`"):
+            input_pipeline.make_tokenizer(kind, 8, path="")
+    wrong = tmp_path / "wrong.bin"
+    wrong.write_bytes(b"PK\x03\x04 Not It")
+    with pytest.raises(ValueError, match=r"wrong\.bin|word list"):
+        input_pipeline.make_tokenizer(kind, 8, path=wrong)
+
+
+def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
+    with pytest.raises(ValueError, match="context_length"):
+        tokenizers.WordTokenizer(1, words=("a",))
+    with pytest.raises(ValueError, match="context_length"):
+        clip_bpe.ClipTokenizer(2, **clip_vocabulary)
+
+
+def test_digits_captions_hold_no_unknown_word():
+    tokenizer = input_pipeline.make_tokenizer("digits", 12)
+    source = input_pipeline.make_source("digits", "train")
+    for index in range(0, len(source), 97):
+        assert not (tokenizer(source[index].captions) == tokenizer.unk_id).any()
+
+
+def test_siglip_takes_a_folder_with_either_file_and_adds_no_start_token(
+    hf_folder, sentencepiece_model
+):
+    row = tokenizers.siglip_tokenizer(16, hf_folder)(["A red, circle!"])[0]
+    plain = tokenizers.HfTokenizer(16, hf_folder, pad_token="</s>")(["a red circle"])[0]
+    assert plain[0] == 2
+    np.testing.assert_array_equal(row, [*plain[1:], 3])
+    made = tokenizers.siglip_tokenizer(16, hf_folder / "spiece.model")
+    assert isinstance(made, tokenizers.SentencePieceTokenizer)
+    assert (made.eos_id, made.pad_id) == (1, 1)
+    (hf_folder / "tokenizer.json").unlink()
+    again = tokenizers.siglip_tokenizer(16, hf_folder)
+    np.testing.assert_array_equal(again(["the Blue square."]), made(["the blue square"]))
+    assert pretrained_folder.vocabulary(hf_folder) == made.vocabulary()
+    sentencepiece_model.unlink()
+    assert pretrained_folder.vocabulary(hf_folder) is None
+    with pytest.raises(ValueError, match=r"holds no tokenizer; looked for tokenizer\.json, spiece"):
+        tokenizers.siglip_tokenizer(16, hf_folder)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("none", "A &amp; B_c, D!"),
+        ("lower", "a &amp; b_c, d!"),
+        ("canonicalize", "a amp b c d"),
+        ("clip", "a & b_c, d!"),
+        ("clip_canonicalize", "a b c d"),
+    ],
+)
+def test_every_rule_of_cleaning_does_what_its_name_says(rule, expected):
+    assert clean.CLEANINGS[rule]("A &amp; B_c, D!") == expected
+
+
+def test_tokenizer_files_are_those_that_go_together(hf_folder, clip_vocabulary):
+    (hf_folder / "tokenizer_config.json").write_text("{}")
+    names = ["tokenizer.json", "tokenizer_config.json"]
+    for path in (hf_folder, hf_folder / "tokenizer.json"):
+        assert sorted(file.name for file in pretrained_folder.files(path)) == names
+    assert pretrained_folder.files(clip_vocabulary["path"]) == [clip_vocabulary["path"]]

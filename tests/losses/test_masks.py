@@ -1,0 +1,87 @@
+"""Which pairs count: names of texts, and duplicates in every role."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import errors
+from vlc_jax.losses import masks
+
+
+def names(texts):
+    return [tuple(row) for row in np.asarray(masks.name(jnp.asarray(texts, jnp.int32))).tolist()]
+
+
+def test_texts_have_one_name_exactly_if_their_tokens_are_equal():
+    rng = np.random.default_rng(0)
+    texts = rng.integers(0, 4, (10_000, 5))  # 1024 different ones
+    found = names(texts)
+    assert len(set(found)) == len({tuple(text) for text in texts.tolist()}) == 4**5
+    assert len({*zip(map(tuple, texts.tolist()), found, strict=True)}) == 4**5
+
+
+def test_either_half_of_a_name_tells_the_orders_of_a_sentence_apart():
+    orders = np.array(list(itertools.permutations([320, 736, 2368, 537, 49407, 0, 32768])))
+    found = names(orders)
+    for half in (0, 1):
+        assert len({name[half] for name in found}) == len(orders)
+
+
+def test_padding_that_tokens_follow_is_part_of_a_text():
+    assert len(set(names([[0, 0, 0], [5, 0, 0], [0, 5, 0], [0, 0, 5], [5, 5, 0]]))) == 5
+
+
+def test_names_of_many_texts_per_example_are_those_of_each():
+    texts = np.random.default_rng(1).integers(0, 50, (3, 4, 7))
+    found = masks.name(jnp.asarray(texts, jnp.int32))
+    assert found.shape == (3, 4, 2)
+    np.testing.assert_array_equal(found[2, 1], masks.name(jnp.asarray(texts[2, 1], jnp.int32)))
+
+
+BATCH = {
+    "mask": jnp.array([True, True, True, False]),
+    "text": jnp.array([[1, 2], [3, 4], [1, 2], [3, 4]], jnp.int32),
+    "id": jnp.array([[0, 7], [0, 8], [0, 9], [0, 7]], jnp.uint32),
+    "negative_text": jnp.array([[[3, 4]], [[3, 4]], [[5, 6]], [[5, 6]]], jnp.int32),
+    "negative_mask": jnp.ones((4, 1), bool),
+    "positive_text": jnp.array([[[1, 2]], [[1, 2]], [[5, 6]], [[5, 6]]], jnp.int32),
+    "positive_mask": jnp.array([[True], [True], [False], [True]]),
+}
+
+
+def test_duplicates_are_kept_unless_asked_for():
+    members = masks.members({key: x for key, x in BATCH.items() if key != "id"})
+    real = np.outer(BATCH["mask"], BATCH["mask"])
+    np.testing.assert_array_equal(masks.captions(members, members), real)
+    np.testing.assert_array_equal(masks.negatives(members, members)[..., 0], real)
+    np.testing.assert_array_equal(
+        masks.positives(members)[..., 0], real & [True, True, False, True]
+    )
+
+
+def test_duplicates_that_are_masked_leave_each_example_its_own_texts():
+    members = masks.members(BATCH, "mask")
+    captions = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(masks.captions(members, members), captions)
+    negatives = [[1, 1, 1, 0], [0, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(masks.negatives(members, members)[..., 0], negatives)
+    np.testing.assert_array_equal(masks.own_negatives(members)[:, 0], [1, 0, 1, 0])
+    positives = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(masks.positives(members)[..., 0], positives)
+    np.testing.assert_array_equal(masks.own_positives(members)[:, 0], [1, 1, 0, 0])
+
+
+def test_a_record_twice_in_a_batch_is_no_negative_of_itself():
+    ids = jnp.array([[1, 7], [1, 7], [2, 7], [1, 8]], jnp.uint32)  # both halves count
+    text = jnp.arange(8, dtype=jnp.int32).reshape(4, 2)
+    members = masks.members({"mask": jnp.ones(4, bool), "text": text, "id": ids}, "mask")
+    expected = np.ones((4, 4), bool)
+    expected[0, 1] = expected[1, 0] = False
+    np.testing.assert_array_equal(masks.captions(members, members), expected)
+
+
+def test_an_unknown_way_with_duplicates_is_refused():
+    with pytest.raises(errors.UsageError, match="did you mean 'mask'"):
+        masks.members(BATCH, "masked")

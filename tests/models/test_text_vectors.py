@@ -1,0 +1,205 @@
+"""Towers of text vectors against their formulas in numpy, and what they refuse."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models, types
+from vlc_jax.errors import UsageError
+from vlc_jax.losses import masks
+from vlc_jax.models import flops
+from vlc_jax.models.text_vectors import VectorTower
+
+WIDTH, EMBED, TEXTS = 6, 5, 4
+VECTORS = np.random.default_rng(0).normal(size=(TEXTS, WIDTH)).astype(np.float32)
+
+
+def make(**options):
+    """A tower and parameters, all of them random."""
+    tower = VectorTower(**{"width": WIDTH, "projection": EMBED, **options})
+    shapes = jax.eval_shape(tower.init, jax.random.key(0), jnp.asarray(VECTORS))
+    rng = np.random.default_rng(1)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype("f4"), dict(shapes))
+    return tower, params.get("params", {})
+
+
+def run(tower, params, wanted=types.POOLED, scale=1.0):
+    apply = jax.jit(lambda text: tower.apply({"params": params}, text, wanted).pooled)
+    return np.asarray(apply(scale * jnp.asarray(VECTORS)))
+
+
+def dense(params, x):
+    return x @ np.asarray(params["kernel"], np.float64) + np.asarray(params["bias"], np.float64)
+
+
+def norm(params, x):
+    x = x - x.mean(axis=1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5)
+    return x * np.asarray(params["scale"], np.float64) + np.asarray(params["bias"], np.float64)
+
+
+def gelu(x):
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def llm2clip(params, x, blocks):
+    x = unit(x)
+    for i in range(blocks):
+        inner = gelu(dense(params[f"block_{i}_up"], norm(params[f"block_{i}_norm"], x)))
+        x = x + dense(params[f"block_{i}_down"], inner)
+    return dense(params["projection"], norm(params["norm"], x))
+
+
+FORMULAS = {
+    "linear": lambda p, x: dense(p["projection"], x),
+    "mlp2x_gelu": lambda p, x: dense(p["projection"], gelu(dense(p["up"], x))),
+    "llm2clip": lambda p, x: llm2clip(p, x, 3),
+    "none": lambda p, x: x,
+}
+
+
+@pytest.mark.parametrize("connector", FORMULAS)
+def test_the_embedding_is_the_formula(connector):
+    tower, params = make(connector=connector, blocks=3)
+    expected = FORMULAS[connector](params, VECTORS.astype(np.float64))
+    raw = run(tower, params, types.Wanted(is_unit=False))
+    np.testing.assert_allclose(raw, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(tower, params), unit(expected), atol=1e-5)
+    assert raw.shape[1] == tower.embed
+
+
+def test_only_llm2clip_does_not_see_the_length_of_a_vector():
+    for connector in FORMULAS:
+        tower, params = make(connector=connector)
+        both = [run(tower, params, scale=scale) for scale in (1.0, 3.0)]
+        changes = np.abs(both[0] - both[1]).max() > 1e-3
+        assert changes == (connector in ("linear", "mlp2x_gelu")), connector  # none: of unit length
+
+
+def shapes(**options):
+    model = models.build(**options)
+    params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    return params, models.parameter_counts(params)
+
+
+def test_the_adapter_of_llm2clip_has_the_published_parameters():
+    block = 2 * 4096 + 4096 * 8192 + 8192 + 8192 * 4096 + 4096
+    expected = 4 * block + 2 * 4096 + 4096 * 1280 + 1280
+    text = {"connector": "llm2clip", "projection": 1280}
+    params, counts = shapes(name="pacl", variant="L/14-336", vector_width=4096, text=text)
+    assert counts["text"] == expected == 273_769_728
+    embedder = sum(x.size for x in jax.tree.leaves(params["head"]["text_embedder"]))
+    assert embedder == 2 * 1280 + 1280 * 768 + 768
+
+
+def test_the_projector_of_llava_has_its_parameters():
+    text = {"connector": "mlp2x_gelu"}
+    _, counts = shapes(variant="L/14-336", vector_width=4096, text=text)
+    assert counts["text"] == (4096 + 1) * 768 + (768 + 1) * 768
+
+
+def test_vectors_that_go_straight_into_pacl_have_no_tower():
+    params, counts = shapes(
+        name="pacl", variant="L/14-336", vector_width=1280, text={"connector": "none"}
+    )
+    assert "text" not in params
+    assert set(counts) == {"image", "head", "total"}
+    assert params["head"]["text_embedder"]["linear"]["kernel"].shape == (1280, 768)
+
+
+def test_the_other_options_of_a_model_stay_those_of_the_image():
+    model = models.build(
+        "clip", "B/32", vector_width=7, activation="gelu", remat=True, dtype="bfloat16"
+    )
+    assert (model.image.activation, model.image.remat) == ("gelu", True)
+    assert model.text.dtype == jnp.bfloat16
+    assert (model.text.width, model.text.embed) == (7, 512)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": "dcsm"}, "dcsm reads the tokens of a text.*take clip or pacl"),
+        ({"name": "sparc"}, "sparc reads the tokens of a text"),
+        ({"context_length": 9}, "context_length is of tokens"),
+        ({"text": {"conector": "linear"}}, "did you mean 'connector'"),
+        ({"text": {"connector": "mlp"}}, "connector of the text tower.*mlp2x_gelu"),
+        ({"text": {"depth": 3}}, "option of the text tower"),
+        ({"text": {"projection": 40}}, "image tower gives 96 numbers.*vectors 40"),
+        ({"text": {"connector": "none"}}, "gives 96 numbers, the connector of the text vectors 7"),
+    ],
+)
+def test_what_does_not_fit_vectors_is_refused(options, words):
+    with pytest.raises(UsageError, match=words):
+        models.build(**{"variant": "mini", "vector_width": 7, **options})
+
+
+def test_vectors_of_another_width_and_token_ids_are_refused():
+    tower, params = make()
+    for text in (jnp.zeros((2, WIDTH + 1)), jnp.zeros((2, WIDTH), jnp.int32)):
+        with pytest.raises((UsageError, TypeError), match=r"vectors of width 6|Float"):
+            tower.apply({"params": params}, text)
+    with pytest.raises(UsageError, match="a vector of a text has none"):
+        tower.apply({"params": params}, jnp.asarray(VECTORS), types.Wanted("projected"))
+
+
+@pytest.mark.parametrize("name", ["clip", "pacl"])
+def test_negatives_and_positives_are_scored_as_texts_of_their_own(name, compiled):
+    model = models.build(
+        *(name, "mini"), vector_width=WIDTH, image={"projection": EMBED}, text={"projection": EMBED}
+    )
+    if name == "pacl":
+        model = model.clone(head=model.head.clone(dropout=0.0))
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    groups = {"text": (4,), "negative_text": (4, 2), "positive_text": (4, 3)}
+    texts = {key: normal(*count, WIDTH) for key, count in groups.items()}
+    stored = types.ImageFeatures(normal(4, EMBED), normal(4, 10, 96))  # the tower is not run
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = {k: jax.tree.map(lambda x: normal(*x.shape), x) for k, x in shapes.items()}
+    batch = {"image_pooled": stored.pooled, "image_tokens": stored.tokens, **texts}
+    rngs = {"dropout": jax.random.key(1)}
+    outputs = compiled(lambda batch: model.apply({"params": params}, batch, rngs=rngs))(batch)
+
+    def scores(module, text):
+        return module.score(module.head.image(stored), module.encode_text(text))
+
+    @compiled
+    def alone(text):
+        return model.apply({"params": params}, text, method=scores)
+
+    np.testing.assert_allclose(outputs.scores, alone(texts["text"]), atol=1e-5)
+    for kind, count in (("negative", 2), ("positive", 3)):
+        expected = alone(texts[f"{kind}_text"].reshape(-1, WIDTH)).reshape(4, 4, count)
+        np.testing.assert_allclose(getattr(outputs, f"{kind}_scores"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("connector", FORMULAS)
+def test_flops_are_those_of_the_program_that_runs(connector):
+    tower = VectorTower(width=256, projection=128, connector=connector)
+    text = jax.ShapeDtypeStruct((16, 256), jnp.float32)
+    params = jax.eval_shape(tower.init, jax.random.key(0), text)
+
+    def embed(params, text):
+        return tower.apply(params, text, types.Wanted(is_unit=False)).pooled
+
+    counted = jax.jit(embed).lower(params, text).cost_analysis()
+    expected = 16 * flops.text_tower(tower)
+    assert expected <= (counted or {}).get("flops", 0.0) <= 1.1 * expected
+
+
+def test_equal_vectors_have_equal_names_and_others_have_not():
+    found = np.asarray(masks.name(jnp.asarray(VECTORS[[0, 1, 0, 2]])))
+    assert (found[0] == found[2]).all()
+    assert len({tuple(row) for row in found}) == 3
+    assert (found != np.asarray(masks.name(jnp.asarray(-VECTORS[[0, 1, 0, 2]])))).any(axis=1).all()

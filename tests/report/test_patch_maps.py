@@ -1,0 +1,191 @@
+"""Maps of examples: files as evaluation leaves them, and what the page makes of them."""
+
+import dataclasses
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.report.conftest import result, write_examples, write_json
+from tests.report.pages import Page
+from vlc_jax import report
+from vlc_jax.report import examples, patch_maps, patch_maps_plot, read_workdir
+from vlc_jax.report.read_workdir import Example
+
+NAME, STEP, SIDE, LENGTH = "scenes_swap", 512, 3, 4
+KINDS = {"weights": (), "groups": (LENGTH,), "similarity": (LENGTH,)}
+
+
+def write_maps(file, kind, captions, *, images=1, size=40, patches=SIDE**2, step=STEP):
+    """Random values, `captions` of LENGTH tokens each."""
+    rng = np.random.default_rng(0)
+    file.parent.mkdir(exist_ok=True)
+    arrays = {
+        "step": np.array(step),
+        "pixels": rng.integers(0, 255, (images, size, size, 3)).astype(np.uint8),
+        "captions": np.array(captions),
+        kind: rng.random((images, len(captions), patches, *KINDS[kind])).astype(np.float16),
+    }
+    if KINDS[kind]:
+        tokens = [[*(f"{i}{k}" for k in range(LENGTH - 1)), "(end)"] for i in range(len(captions))]
+        arrays |= {"tokens": np.array(tokens), "is_word": np.zeros((len(captions), LENGTH), bool)}
+    np.savez_compressed(file, **arrays)
+    return arrays
+
+
+@pytest.fixture
+def judged(make_workdir):
+    """A run with the results of one benchmark and its examples."""
+    path = make_workdir()
+    folder = path / "evals" / NAME
+    write_json(folder / f"{STEP}.json", result(NAME, STEP))
+    write_examples(folder, "triplet", STEP)
+    return path
+
+
+def rows(path):
+    return list(read_workdir.read(path).evaluations[0].examples)
+
+
+def write_all(path, kind, **options):
+    for example in rows(path):
+        file = path / "evals" / NAME / "maps" / read_workdir.maps_file(example.row["id"])
+        write_maps(file, kind, example.row["captions"], **options)
+
+
+def pages(path):
+    report.write(path)
+    return (path / "report.html").read_text(), (path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_shows_its_maps_and_the_page_says_what_they_are(judged, kind):
+    write_all(judged, kind)
+    page, markdown = pages(judged)
+    parsed = Page(page)
+    assert parsed.crossed == []
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert all(link.startswith(("data:", "#")) for link in parsed.links)
+    assert page.count('<div class="example ') == page.count(" with-map") == 4
+    scale, words = patch_maps.KINDS[kind]
+    assert words.split(":")[0] + ":" in page
+    assert page.count(f'aria-label="The {scale}, from ') == 4
+    files = re.findall(r"\((report/maps_.*?\.png)\)", markdown)
+    assert len(files) == 4
+    for file in files:
+        with Image.open(judged / file) as image:
+            image.verify()
+
+
+def test_without_maps_the_page_has_none_of_it(judged):
+    page, markdown = pages(judged)
+    assert "with-map" not in page.replace(".with-map", "")
+    assert "Maps" not in page + markdown
+    assert list((judged / "report").glob("maps_*")) == []
+
+
+def test_maps_of_another_step_are_not_shown(judged):
+    write_all(judged, "weights", step=STEP - 1)
+    page, _ = pages(judged)
+    assert "Maps" not in page
+
+
+@pytest.mark.parametrize("damage", ["cut", "no square"])
+def test_a_file_that_cannot_be_shown_is_noted(judged, damage):
+    write_all(judged, "weights", **({"patches": 8} if damage == "no square" else {}))
+    for file in (judged / "evals" / NAME / "maps").iterdir():
+        if damage == "cut":
+            file.write_bytes(file.read_bytes()[:100])
+    page, _ = pages(judged)
+    assert "Maps" not in page
+    notes = page[page.index("Files that could not be used") :]
+    assert f"evals/{NAME}/maps/val_0.npz" in notes
+    assert damage == "cut" or "8 image tokens make no square" in notes
+
+
+@pytest.fixture
+def draw(tmp_path):
+    """What is drawn of a case: the picture's pixels, and the maps and captions behind it."""
+
+    def _draw(kind, captions, scores, positives=(), **options):
+        write_maps(tmp_path / "a.npz", kind, captions, **options)
+        found = patch_maps.read(tmp_path / "a.npz", STEP)
+        row = {"id": "a", "captions": captions, "scores": scores, "positives": list(positives)}
+        ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
+        chosen = patch_maps.choose(found, shown)
+        picture = patch_maps_plot.draw("a", found, chosen)
+        return picture, found, chosen
+
+    return _draw
+
+
+def brightness(picture, left, top, side):
+    """Of the middles of SIDE x SIDE equal parts of a square of `side` inches."""
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"), np.float64)
+    middles = [(k + 0.5) * side / SIDE for k in range(SIDE)]
+    return np.array([
+        [pixels[round(100 * (top + y)), round(100 * (left + x))].sum() for x in middles]
+        for y in middles
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("patches", [SIDE**2, SIDE**2 + 1])
+def test_the_heaviest_patch_is_the_brightest_place_of_its_picture(draw, patches, monkeypatch):
+    monkeypatch.setattr(maps_plot, "OPACITY", 1.0)  # the noise of the picture away
+    picture, found, chosen = draw("weights", ["a", "b"], [0.5, 0.2], patches=patches)
+    left = patch_maps_plot.MARGIN
+    for c in chosen[0]:
+        left += patch_maps_plot.PANEL + patch_maps_plot.GAP
+        top = patch_maps_plot.MARGIN + patch_maps_plot.LINE + patch_maps_plot.SPACE
+        seen = brightness(picture, left, top, patch_maps_plot.PANEL)
+        values = found.values[0, c.place][-(SIDE**2) :].reshape(SIDE, SIDE)
+        assert (np.argsort(seen.ravel())[-3:] == np.argsort(values.ravel())[-3:]).all()
+
+
+def test_the_correct_captions_and_the_best_wrong_one_are_chosen(draw):
+    _, _, (chosen,) = draw("weights", ["a", "b", "c", "d"], [0.1, 0.5, 0.7, 0.6], [3])
+    assert [(c.option.caption, c.option.is_correct) for c in chosen] == [
+        ("d", True), ("a", True), ("c", False)
+    ]  # fmt: skip
+
+
+def test_captions_that_the_file_does_not_hold_are_left_out(draw, tmp_path):
+    _, found, _ = draw("weights", ["a", "b"], [0.5, 0.2])
+    row = {"captions": ["a", "other"], "scores": [0.5, 0.9]}
+    ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
+    assert [c.option.caption for c in patch_maps.choose(found, shown)[0]] == ["a"]
+    row = {"captions": ["x", "y"], "scores": [0.5, 0.9]}
+    ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
+    assert patch_maps_plot.draw("a", found, patch_maps.choose(found, shown)) is None
+
+
+@pytest.mark.parametrize(
+    ("captions", "expected"),
+    [
+        (["a red cat", "a blue cat"], [["red"], ["blue"]]),
+        (["a red cat", "a blue tame cat"], [["red"], ["blue", "tame"]]),
+        (["cat left dog", "dog left cat"], [["cat", "dog"], ["dog", "cat"]]),
+        (["a cat left a dog", "a cat right a dog"], [["cat", "dog"], ["cat", "dog"]]),
+        (["a cat a dog"], [["cat", "dog"]]),
+    ],
+)
+def test_the_words_over_the_image_are_those_in_which_captions_differ(draw, captions, expected):
+    rows = [[*caption.split(), "(end)"] for caption in captions]
+    length = max(map(len, rows))
+    tokens = np.array([row + [""] * (length - len(row)) for row in rows])
+    _, found, chosen = draw("similarity", captions, [0.5, 0.2][: len(captions)])
+    is_word = (tokens == "left") | (tokens == "right")
+    found = dataclasses.replace(found, tokens=tokens, is_word=is_word)
+    again = patch_maps.choose(found, [examples.Shown(None, [c.option for c in chosen[0]], True)])
+    words = [[str(tokens[c.place, i]) for i in c.words] for c in again[0]]
+    assert words == expected
+
+
+def test_pictures_of_large_images_stay_small(draw):
+    for kind in KINDS:
+        scores = [0.5, 0.2, 0.1]
+        picture, _, _ = draw(kind, ["a" * 300, "b", "c"], scores, size=336, patches=577)
+        assert len(picture.png) < 600_000
+        assert len(picture.svg) < 900_000

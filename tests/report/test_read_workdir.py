@@ -1,0 +1,100 @@
+import json
+import os
+
+import pytest
+
+from vlc_jax.report import read_workdir
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_missing_folder_and_a_folder_of_something_else_are_refused(tmp_path):
+    with pytest.raises(read_workdir.NotAWorkdirError, match="no such folder"):
+        read_workdir.read(tmp_path / "gone")
+    write(tmp_path / "holiday.txt", "sun")
+    with pytest.raises(read_workdir.NotAWorkdirError, match=r"none of config\.json, env\.json"):
+        read_workdir.read(tmp_path)
+    write(tmp_path / "file", "")
+    with pytest.raises(read_workdir.NotAWorkdirError, match="no such folder"):
+        read_workdir.read(tmp_path / "file")
+
+
+def test_half_written_and_repeated_rows_leave_each_step_once(tmp_path):
+    rows = ['{"step": 2, "a": 1}', '{"step": 1, "a": 1}', '{"step": 2, "a": 9}', "[1]", '{"st']
+    write(tmp_path / "metrics.jsonl", "\n".join(rows))
+    run = read_workdir.read(tmp_path)
+    assert run.metrics == [{"step": 1, "a": 1}, {"step": 2, "a": 9}]
+    assert "metrics.jsonl: 2 lines are no JSON object and were left out" in run.notes
+
+
+def test_what_cannot_be_read_becomes_a_note(tmp_path):
+    write(tmp_path / "config.json", "{'a': 1}")
+    write(tmp_path / "env.json", "[1, 2]")
+    write(tmp_path / "evals" / "b" / "5.json", '{"metrics": {}, "step": 5}')
+    (tmp_path / "events.jsonl").write_bytes(b"\xff\xfe\n")
+    run = read_workdir.read(tmp_path)
+    assert (run.config, run.env, run.events, run.evaluations) == ({}, {}, [], [])
+    assert "metrics.jsonl is missing" in run.notes
+    text = " ".join(run.notes)
+    for name in ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "evals/b/5.json"):
+        assert name in text
+
+
+@pytest.mark.parametrize(("newer", "failed"), [("DONE", False), ("FAILED", True)])
+def test_the_newer_of_done_and_failed_holds(tmp_path, newer, failed):
+    for name in ("DONE", "FAILED"):
+        write(tmp_path / name, "{}")
+        os.utime(tmp_path / name, (2e9, 2e9) if name == newer else (1e9, 1e9))
+    run = read_workdir.read(tmp_path)
+    assert (run.failed is not None) == failed
+    assert (run.done is not None) != failed
+
+
+def test_results_come_by_step_and_benchmarks_as_the_config_names_them(tmp_path):
+    for name in ("a", "b", "c"):
+        for step in (1000, 250):
+            result = json.dumps({"metrics": {"m": {"value": step / 1000}}})
+            write(tmp_path / "evals" / name / f"{step}.json", result)
+    write(tmp_path / "evals" / "c" / "250.scores.jsonl", "")
+    write(tmp_path / "config.json", json.dumps({"evals": {"c": {}, "a": {}}}))
+    run = read_workdir.read(tmp_path)
+    assert [evaluation.name for evaluation in run.evaluations] == ["c", "a", "b"]
+    assert [result["step"] for result in run.evaluations[0].results] == [250, 1000]
+    newest = read_workdir.newest_results(tmp_path)
+    assert [(r["benchmark"], r["step"]) for r in newest] == [("c", 1000), ("a", 1000), ("b", 1000)]
+
+
+def test_only_cases_with_images_and_fitting_scores_are_examples(tmp_path):
+    folder = tmp_path / "evals" / "b"
+    write(folder / "5.json", '{"metrics": {"m": {"value": 1}}}')
+    good = {"captions": ["x", "y"], "scores": [0.5, 0.25]}
+    rows = [
+        good | {"id": "no image"},
+        good | {"id": "val/1"},
+        good | {"id": "2", "scores": [0.5]},
+        good | {"id": "3", "scores": [0.5, float("nan")]},
+        good | {"id": "4", "scores": [[1, 2], [3]]},
+        good | {"id": "5", "scores": [[1, 2], [3, 4]]},
+    ]
+    write(folder / "5.scores.jsonl", "\n".join(map(json.dumps, rows)))
+    for name in ("val_1_0", "2_0", "3_0", "4_0", "5_0", "5_1"):
+        write(folder / "images" / f"{name}.png", "")
+    (evaluation,) = read_workdir.read(tmp_path).evaluations
+    found = [
+        (example.row["id"], [file.name for file in example.images])
+        for example in evaluation.examples
+    ]
+    assert found == [("val/1", ["val_1_0.png"]), ("5", ["5_0.png", "5_1.png"])]
+
+
+def test_a_config_to_compare_with_is_a_file_or_a_workdir(tmp_path):
+    write(tmp_path / "config.json", '{"a": 1}')
+    assert read_workdir.read_config(tmp_path) == {"a": 1}
+    assert read_workdir.read_config(tmp_path / "config.json") == {"a": 1}
+    write(tmp_path / "list.json", "[]")
+    for bad in ("gone.json", "list.json"):
+        with pytest.raises(read_workdir.NotAWorkdirError, match=bad):
+            read_workdir.read_config(tmp_path / bad)

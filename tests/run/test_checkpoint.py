@@ -1,0 +1,144 @@
+"""Saved states survive damage, kills and other meshes; what cannot be used says so."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from vlc_jax import sharding
+from vlc_jax.run import checkpoint
+
+
+def state(value, mesh=None):
+    mesh = mesh or sharding.make_mesh(data=4, fsdp=2)
+    shard = NamedSharding(mesh, PartitionSpec("fsdp"))
+    return {
+        "params": {"kernel": jax.device_put(jnp.full((8, 4), value, jnp.float32), shard)},
+        "step": jax.device_put(jnp.int32(value), sharding.replicated(mesh)),
+    }
+
+
+def shapes(mesh=None):
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0, mesh)
+    )
+
+
+class Folder:
+    """Checkpoints in a folder, with the events they report."""
+
+    def __init__(self, path, **options):
+        self.events = []
+        self.checkpoints = checkpoint.Checkpoints(
+            path, on_event=lambda event, **facts: self.events.append((event, facts)), **options
+        )
+
+    def save(self, *steps):
+        for step in steps:
+            self.checkpoints.save(step, state(step))
+        self.checkpoints.wait()
+        return self
+
+    def restored(self):
+        return self.checkpoints.restore(shapes())
+
+
+def flip_a_byte(folder):
+    path = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_restores_the_newest_step_bit_for_bit_where_the_shapes_say(folder):
+    restored = folder.save(3, 7).restored()
+    assert int(restored["step"]) == 7
+    np.testing.assert_array_equal(restored["params"]["kernel"], np.full((8, 4), 7.0))
+    assert restored["params"]["kernel"].sharding == shapes()["params"]["kernel"].sharding
+
+
+def test_restores_onto_another_mesh(folder):
+    folder.save(5)
+    mesh = sharding.make_mesh(data=1, fsdp=8)
+    restored = folder.checkpoints.restore(shapes(mesh))
+    np.testing.assert_array_equal(restored["params"]["kernel"], np.full((8, 4), 5.0))
+    assert restored["params"]["kernel"].sharding.mesh.shape["fsdp"] == 8
+
+
+def test_nothing_saved_restores_none(folder):
+    assert folder.restored() is None
+
+
+@pytest.mark.parametrize("harm", ["flip", "truncate", "delete", "no manifest", "empty folder"])
+def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
+    folder.save(3, 7)
+    newest = tmp_path / "7"
+    victim = next(path for path in newest.rglob("*") if path.is_file() and path.stat().st_size > 8)
+    if harm == "flip":
+        flip_a_byte(newest)
+    elif harm == "truncate":
+        victim.write_bytes(victim.read_bytes()[:-1])
+    elif harm == "delete":
+        victim.unlink()
+    elif harm == "no manifest":
+        (newest / checkpoint.MANIFEST).unlink()
+    else:
+        shutil.rmtree(newest)
+        newest.mkdir()
+    assert int(folder.restored()["step"]) == 3
+    assert ("corrupt_checkpoint", 7) in [(event, facts["step"]) for event, facts in folder.events]
+    assert (tmp_path / "7.damaged").exists()
+    assert int(folder.save(7).restored()["step"]) == 7
+
+
+def test_all_damaged_is_an_error_that_names_them_and_deletes_nothing(folder, tmp_path):
+    folder.save(3, 7)
+    for step in ("3", "7"):
+        flip_a_byte(tmp_path / step)
+    with pytest.raises(checkpoint.CheckpointError, match=r"7: file .* 3: file .*Nothing was"):
+        folder.restored()
+    assert (tmp_path / "3").exists()
+    assert (tmp_path / "7").exists()
+
+
+def test_a_step_that_was_never_finished_does_not_count(folder, tmp_path):
+    folder.save(3)
+    shutil.copytree(tmp_path / "3", tmp_path / ".9.writing")
+    assert folder.checkpoints.steps() == [3]
+    assert int(folder.save(9).restored()["step"]) == 9
+
+
+def test_keeps_the_last_and_every_nth(tmp_path):
+    folder = Folder(tmp_path, keep_last=2, keep_every=4).save(2, 4, 6, 8, 10)
+    assert folder.checkpoints.steps() == [4, 8, 10]
+
+
+def test_another_model_size_is_an_error_that_names_the_parameters(folder):
+    folder.save(3)
+    wanted = shapes()
+    wanted["params"]["kernel"] = jax.ShapeDtypeStruct(
+        (8, 6), jnp.float32, sharding=wanted["params"]["kernel"].sharding
+    )
+    with pytest.raises(
+        checkpoint.ShapeMismatchError, match=r"params/kernel: saved \(8, 4\), wanted \(8, 6\)"
+    ):
+        folder.checkpoints.restore(wanted)
+
+
+def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(checkpoint, "write_manifest", fail)
+    folder.checkpoints.save(3, state(3))
+    with pytest.raises(checkpoint.SaveError, match="disk full"):
+        folder.checkpoints.wait()
+    assert folder.checkpoints.steps() == []

@@ -1,0 +1,115 @@
+"""One owner at a time, a config that cannot change unnoticed, files that are never half there."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import Workdir
+
+HOLD = """
+import sys, time
+from vlc_jax.run.workdir import Workdir
+run = Workdir(sys.argv[1])
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_job_is_refused_with_host_and_pid_and_a_dead_ones_lock_is_recovered(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+        assert job.stdout.readline() == b"held\n"
+        with pytest.raises(UsageError, match=rf"in use by host \S+ pid {job.pid}"):
+            Workdir(tmp_path)
+        job.kill()
+    Workdir(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write to workdir"):
+        Workdir(tmp_path / "file" / "run")
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = Workdir(tmp_path)
+    yield run
+    run.close()
+
+
+def saved(run):
+    """The run as it is once a state was saved."""
+    (run.path / "checkpoints" / "4").mkdir(parents=True)
+    return run
+
+
+def test_a_changed_config_is_refused_as_a_diff_unless_allowed(run):
+    old = {"optimizer": {"learning_rate": 1e-3, "betas": (0.9, 0.98)}, "log_every": 10}
+    saved(run).claim(old)
+    run.check_config(old, allow_change=False)  # tuples come back from JSON as lists
+    new = {"optimizer": {"learning_rate": 3e-4, "betas": (0.9, 0.98)}, "log_every": 10}
+    with pytest.raises(UsageError, match=r"optimizer.learning_rate: 0.001 -> 0.0003"):
+        run.check_config(new, allow_change=False)
+    assert json.loads((run.path / "config.json").read_text())["optimizer"]["learning_rate"] == 1e-3
+    run.check_config(new, allow_change=True)
+
+
+def test_a_run_that_saved_nothing_may_start_anew_with_another_config(run):
+    run.claim({"steps": 1})
+    run.write_env(input={"train": "a"})
+    run.check_config({"steps": 2}, allow_change=False)
+    run.check_data({"train": "b"}, allow_change=False)
+
+
+def test_fields_that_change_nothing_computed_may_change(run):
+    config = {"steps": 1, "log_every": 10, "input": {"loader": {"threads": 2}, "image_size": 40}}
+    saved(run).claim(config)
+    config = {"steps": 1, "log_every": 5, "input": {"loader": {"threads": 1}, "image_size": 40}}
+    run.check_config(config, allow_change=False)
+    config["input"]["image_size"] = 64
+    with pytest.raises(UsageError, match=r"input.image_size: 40 -> 64"):
+        run.check_config(config, allow_change=False)
+
+
+def test_changed_data_is_refused(run):
+    saved(run).write_env(input={"train": "a"})
+    run.check_data({"train": "a"}, allow_change=False)
+    with pytest.raises(UsageError, match="train: a -> b"):
+        run.check_data({"train": "b"}, allow_change=False)
+
+
+def test_a_damaged_config_file_is_an_error_naming_it(run):
+    saved(run)
+    (run.path / "config.json").write_text('{"steps": ')
+    with pytest.raises(UsageError, match=r"config\.json is not valid JSON"):
+        run.check_config({"steps": 1}, allow_change=False)
+
+
+def test_the_environment_names_command_hardware_and_versions(run):
+    run.write_env(parameters={"total": 1})
+    env = json.loads((run.path / "env.json").read_text())
+    assert env["hardware"]["device_count"] == 8
+    assert env["versions"]["jax"]
+    assert env["parameters"] == {"total": 1}
+
+
+def test_done_and_failed_exclude_each_other(run):
+    run.fail(10, "diverged")
+    assert json.loads((run.path / "FAILED").read_text())["exit_code"] == 10
+    run.claim({})
+    assert not (run.path / "FAILED").exists()
+    run.finish(step=3)
+    assert json.loads((run.path / "DONE").read_text()) == {"step": 3}
+    run.claim({})
+    assert not (run.path / "DONE").exists()
+
+
+def test_an_event_after_half_a_row_starts_a_row_of_its_own(run):
+    (run.path / "events.jsonl").write_text('{"event": "start"}\n{"event": "bad_rec')
+    run.event("resume", step=3)
+    rows = (run.path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(rows[0])["event"], json.loads(rows[2])["event"]] == ["start", "resume"]

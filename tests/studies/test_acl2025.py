@@ -1,0 +1,169 @@
+"""The sweep of the ACL 2025 tables: its rows, its commands, its table, a shrunken part of it."""
+
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from studies import acl2025, study, study_page
+from tests.support import helpers
+
+GIVEN = {
+    "clip": "weights=a.pt,path=shards",
+    "siglip": "weights=folder,path=shards",
+    "vectors": "texts.npy",
+}
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "studies/acl2025.py", *map(str, words)],
+        cwd=helpers.ROOT,
+        env=helpers.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def config_of(run):
+    name, _, arguments = run.config.partition(":")
+    name = name.replace("/", ".") if "/" in name else f"scenes.{name}"
+    return importlib.import_module(f"configs.{name}").get_config(arguments)
+
+
+def test_every_row_that_is_trained_is_a_config_at_both_sizes():
+    trained = [row for row in acl2025.ROWS if row.config]
+    large = acl2025.at_full_size(acl2025.ROWS, GIVEN)
+    assert [run.name for run in large] == [row.name for row in trained]
+    small = acl2025.miniature(acl2025.ROWS, "clip", "texts.npy")[1:]
+    of_clip = [row for row in trained if "siglip" not in row.name]
+    assert [run.name.removesuffix("-of-clip") for run in small] == [row.name for row in of_clip]
+    for row, at_scale, in_miniature in zip(
+        of_clip, (run for run in large if "siglip" not in run.name), small, strict=True
+    ):
+        one, other = config_of(at_scale), config_of(in_miniature)
+        assert [*one.losses] == [*other.losses], row.name
+        assert one.model.name == other.model.name
+        assert one.frozen == other.frozen
+        assert one.optimizer.multipliers == other.optimizer.multipliers
+        for option, value in other.model.head.items():
+            assert one.model.head[option] == value, (row.name, option)
+        assert one.model.image.get("rope") == other.model.image.get("rope")
+        assert one.text.vectors.path == other.text.vectors.path
+        assert other.input.hard_images == 0
+
+
+def test_rows_for_which_nothing_is_given_are_left_out():
+    everything = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN)}
+    for given in ("siglip", "vectors"):
+        names = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN | {given: ""})}
+        assert names == {name for name in everything if given not in name}
+    small = {run.name for run in acl2025.miniature(acl2025.ROWS, "clip")}
+    assert "pacl-of-clip" in small
+    assert "pacl_vectors-of-clip" not in small
+
+
+def test_what_is_started_from_comes_first_and_seeds_stay_together():
+    todo = acl2025.of_seeds(acl2025.miniature(acl2025.ROWS, "relations"), 2)
+    names = [run.name for run in todo]
+    assert len(set(names)) == len(names)
+    assert all(names.index(run.base) < names.index(run.name) for run in todo if run.base)
+    assert all(run.base.endswith(f"-{run.seed}") for run in todo if run.base)
+
+
+def test_every_row_prints_as_many_numbers_as_the_table_has_columns():
+    for row in acl2025.ROWS:
+        assert len(row.paper) in (0, len(acl2025.PAPER))
+        for printed in filter(None, row.paper):
+            individual, pairs = map(float, printed.split())
+            assert pairs <= individual, row.name  # a right pair is two right ones
+
+
+def test_the_papers_numbers_are_shares_of_whatsups_images():
+    for row in acl2025.ROWS:
+        for column, printed in zip(acl2025.PAPER, row.paper, strict=False):
+            images = acl2025.IMAGES[column[0]] // 2
+            for share, cases in zip(printed.split(), (images, images // 2), strict=False):
+                nearest = 100 * round(float(share) * cases / 100) / cases
+                assert f"{nearest:.1f}" == share, (row.name, column)
+
+
+def judge(out, run, benchmark, **values):
+    folder = out / f"{run}-0" / "evals" / benchmark
+    folder.mkdir(parents=True, exist_ok=True)
+    (out / f"{run}-0" / "DONE").touch()
+    metrics = {
+        name: {"value": value, "low": value - 0.02, "high": value + 0.02, "chance": 0.25}
+        for name, value in values.items()
+    }
+    document = {"summary": [*values], "metrics": metrics}
+    (folder / "9.json").write_text(json.dumps(document))
+
+
+def test_the_table_has_the_papers_numbers_beside_ours(tmp_path):
+    rows = [row for row in acl2025.ROWS if row.name in ("clip", "pacl", "sparc")]
+    names = {row.name: row.name for row in rows}
+    judge(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    judge(tmp_path, "clip", "scenes_negation", accuracy=0.9)
+    judge(tmp_path, "clip", "retrieval", recall=0.9)
+    judge(tmp_path, "pacl", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
+    text = acl2025.table(rows, names, study_page.Results(tmp_path, 1))
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert lines[0][-1] == "scenes_whatsup pair_accuracy"  # the only one that both have
+    assert lines[2] == ["chance", *["50.0 25.0"] * 4, "25.0"]
+    assert lines[3] == ["CLIP", "49.0 1.9", "61.7 23.3", "54.9 10.8", "51.5 7.8", "30.0 ±2.0"]
+    assert lines[4][-1] == "50.0 ±2.0"
+    assert lines[5] == ["SPARC", *["–"] * 5]
+
+
+def test_a_dry_run_prints_what_would_be_started_and_starts_nothing(tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["--dry-run", "--out", str(out), "--rows", "pacl,ft", "--clip", GIVEN["clip"]]
+    assert acl2025.main([*words, "--config.model.dtype=bfloat16"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert "--config configs/llava/pacl.py:pooling=own_caption,weights=a.pt" in printed[1]
+    assert all(line.endswith("--config.model.dtype=bfloat16") for line in printed)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--miniature", "--clip=weights=a"), ("--miniature", "--rows=x"), ("--miniature", "--x")],
+)
+def test_wrong_options_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        acl2025.main(words)
+    assert end.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_where_it_stopped_and_writes_its_table(tmp_path):
+    words = (
+        *("--miniature", "--out", tmp_path, "--rows", "clip,pacl"),
+        *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
+        *("--config.eval.batch_size=16", "--config.eval.every=2"),
+        "--config.evals={'scenes_whatsup': {'split': 'test', 'count': 16}}",
+    )
+    done = run(*words)
+    assert done.returncode == 0, done.stderr + (tmp_path / "clip-0/log.txt").read_text()
+    page = (tmp_path / "acl2025.md").read_text()
+    assert "scenes_whatsup pair_accuracy" in page
+    shutil.rmtree(tmp_path / "pacl-of-clip-0")
+    before = (tmp_path / "clip-0/events.jsonl").read_text()
+    assert run(*words).returncode == 0
+    assert (tmp_path / "clip-0/events.jsonl").read_text() == before
+    assert (tmp_path / "pacl-of-clip-0/DONE").exists()
+    assert (tmp_path / "acl2025.md").read_text() == page
+    other = run(*words, "--config.seed=3")
+    assert other.returncode == 2
+    assert "was asked for otherwise: flags" in other.stderr
+    assert (
+        json.loads((tmp_path / "clip-0" / study.ASKED).read_text())["config"] == "clip:pooling=mean"
+    )

@@ -1,0 +1,193 @@
+"""The study: its plan, its page, and a shrunken part of it from the command line."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from studies import study, study_page
+from tests.support import helpers
+
+
+def test_every_run_comes_after_the_one_it_starts_from():
+    plan = study.plan("abcd", (0, 1, 2))
+    names = [run.name for run in plan]
+    assert len(set(names)) == len(names)
+    for run in plan:
+        assert all(names.index(name) < names.index(run.name) for name in run.needed)
+        assert all(name.endswith(f"-{run.seed}") for name in (run.name, *run.needed))
+
+
+def test_parts_hold_what_the_papers_compare():
+    weights = {f"hp_hn_w{weight}" for weight in study.WEIGHTS}
+    of_clip = {"clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only"} | weights
+    b = {run.name: run for run in study.runs("b")}
+    for suffix, base in (("", "clip"), ("_relations", "relations")):
+        assert {name for name, run in b.items() if run.base == base} >= {
+            name + suffix for name in of_clip
+        }
+    assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft_400", "negclip", "relations"}
+
+
+def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
+    (run,) = (run for run in study.plan("a", (0,)) if run.name == "negclip-0")
+
+    def write_asked(run, flags=()):
+        (tmp_path / run.name).mkdir(exist_ok=True)
+        text = json.dumps(study.asked(run, tmp_path, flags))
+        (tmp_path / run.name / study.ASKED).write_text(text)
+
+    base = study.Run(run.base, "clip")
+    write_asked(base)
+    write_asked(run)
+    study.check([base, run], tmp_path, ())
+    with pytest.raises(ValueError, match=r"negclip-0 was asked for otherwise: flags"):
+        study.check([run], tmp_path, ("--config.steps=4",))
+    write_asked(base)  # trained anew
+    with pytest.raises(ValueError, match="id of the base"):
+        study.check([base, run], tmp_path, ())
+
+
+def test_a_run_that_cannot_be_started_fails_it_and_those_that_start_from_it(tmp_path, monkeypatch):
+    def train(run, *_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(study, "train", train)
+    todo = study.plan("c", (0,))
+    assert sorted(study.Study(todo, tmp_path, 2, ()).run()) == sorted(run.name for run in todo)
+
+
+def write(out, run, value, seed, benchmark="scenes_replace"):
+    folder = out / f"{run}-{seed}"
+    (folder / "evals" / benchmark).mkdir(parents=True, exist_ok=True)
+    (folder / "DONE").touch()
+    metrics = {
+        column.metric: {"value": value, "low": value - 0.02, "high": value + 0.02}
+        for column in study_page.triplet_columns(benchmark, "size")
+    }
+    path = folder / "evals" / benchmark / "9.json"
+    path.write_text(json.dumps({"metrics": metrics}))
+    path.with_name("10.json").write_text(json.dumps({"metrics": metrics}))
+    path.write_text("an older step")
+
+
+def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_path):
+    values = (0.5, 0.6, 0.7)
+    for seed, value in enumerate(values):
+        write(tmp_path, "hn", value, seed)
+    write(tmp_path, "hp_hn", 0.9, 0)
+    results = study_page.Results(tmp_path, 3)
+    text = study_page.table(
+        results, ["hn", "hp_hn"], study_page.triplet_columns("scenes_replace", "size", "A")
+    )
+    low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
+    assert text.splitlines()[0] == "| model | Orig A | Aug A | Brit A |"
+    assert text.splitlines()[2] == "| chance | 50.0 | 33.3 | 33.3 |"
+    assert text.splitlines()[3] == f"| HN |{f' 60.0 ±{50 * (high - low):.1f} |' * 3}"
+    assert len(text.splitlines()) == 4
+
+    of_one = study_page.Results(tmp_path, 1)
+    value = of_one.value("hn", "scenes_replace", "brittleness/size")
+    assert value == pytest.approx((0.5, 0.02))
+
+
+def test_wrong_parts_and_flags_are_refused():
+    for wrong in (("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")):
+        done = subprocess.run(
+            [sys.executable, "studies/study.py", *wrong],
+            cwd=helpers.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert wrong[0] in done.stderr or wrong[1] in done.stderr
+
+
+def test_the_page_of_heads_has_those_that_are_done(tmp_path):
+    for run in ("clip_mean", "dcsm", "relations_mean", "pacl_relations"):
+        for column in study_page.HEADS:
+            metrics = {column.metric: {"value": 0.75, "low": 0.7, "high": 0.8}}
+            folder = tmp_path / f"{run}-0" / "evals" / column.benchmark
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / "9.json"
+            before = json.loads(path.read_text())["metrics"] if path.exists() else {}
+            path.write_text(json.dumps({"metrics": before | metrics}))
+        (tmp_path / f"{run}-0" / "DONE").touch()
+    page = study_page.write(tmp_path, tmp_path / "docs", 1, "d").read_text()
+    section = page[page.index("## Heads on frozen towers") :]
+    shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
+    assert shown == ["cosine of the towers", "DCSM", "cosine of the towers", "PACL"]
+
+
+def test_sections_of_other_parts_stay_as_they_are(tmp_path):
+    before = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
+    page = tmp_path / "results.md"
+    page.write_text(before.replace("## Bags", "## Old bags").replace("## Heads", "## Old heads"))
+    after = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
+    assert after == before.replace("## Bags", "## Old bags")
+
+
+def test_every_head_has_its_rows_in_the_page():
+    names = {run.name for run in study.runs("d") if run.tool == "train"}
+    shown = {f"{name}{suffix}" for name in study_page.HEADS_SHOWN for suffix in ("", "_relations")}
+    assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
+    assert all(study_page.label(name) != name for name in names - {"hard_images_mean"})
+
+
+@pytest.mark.slow
+def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
+    small = (
+        *("--config.steps=2", "--config.batch_size=16", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=16", "--config.input.preview=4", "--config.log_every=1"),
+        *("--config.eval.batch_size=16", "--config.eval.examples=1"),
+        "--config.evals={'scenes_attribute_swap': {'split': 'test', 'count': 16}}",
+    )
+    runs = {run.name: run for run in study.plan("d", (0,))}
+    wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors")
+    todo = [runs[f"{name}-0"] for name in wanted]
+    todo[3] = todo[3]._replace(base="clip_mean-0")
+    assert study.Study(todo, tmp_path, 1, small).run() == []
+    assert all((tmp_path / run.name / "DONE").exists() for run in todo)
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
+    small = (
+        *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
+        "--config.eval.batch_size=16",
+    )
+
+    def run(*more):
+        return subprocess.run(
+            [
+                *(sys.executable, "studies/study.py", "--out", tmp_path, "--parts", "c"),
+                *("--seeds", "1", "--docs", tmp_path / "docs", *small, *more),
+            ],
+            cwd=helpers.ROOT,
+            env=helpers.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    broken = run("--config.losses.analogy.weight=0.5")  # only HP+HN has that loss
+    assert broken.returncode == 1
+    assert "clip_hues-0" in broken.stderr
+    other = run()
+    assert other.returncode == 2
+    assert "was asked for otherwise: flags" in other.stderr
+    shutil.rmtree(tmp_path / "clip_hues-0")
+    done = run()
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
+    assert (tmp_path / "hn_hues-0" / "DONE").exists()
+    before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
+    assert run().returncode == 0
+    assert (tmp_path / "hn_hues-0" / "events.jsonl").read_text() == before

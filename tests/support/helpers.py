@@ -1,0 +1,99 @@
+"""Runs of the command line as a user starts them, in processes of their own."""
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TINY = "tests/support/tiny.py"
+
+
+def command(config: str, workdir: Path, *flags: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "vlc_jax.main", "--config", config, "--workdir", str(workdir)),
+        *flags,
+    ]
+
+
+def environment(devices: int = 1) -> dict[str, str]:
+    """Of a run on simulated devices; on one, what an earlier run compiled is compiled no more."""
+    chosen = {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+    }
+    return {**os.environ, **chosen}
+
+
+def run(
+    config: str, workdir: Path, *flags: str, devices: int = 1, timeout: float = 300
+) -> subprocess.CompletedProcess:
+    """Runs to the end; stdout and stderr are text."""
+    return subprocess.run(
+        command(config, workdir, *flags),
+        cwd=ROOT,
+        env=environment(devices),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def start(config: str, workdir: Path, *flags: str, devices: int = 1) -> subprocess.Popen:
+    """Starts a run whose stderr can be read line by line."""
+    return subprocess.Popen(
+        command(config, workdir, *flags),
+        cwd=ROOT,
+        env=environment(devices),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_clip_vocabulary(path: Path) -> str:
+    """A gzipped vocabulary of CLIP's form whose first merges are "re", "red", "ca", "cat", "'s",
+    "an" and whose others no ASCII text and no "é" needs; returns the sha256 of its merges.
+    """
+    merges = ["r e", "re d</w>", "c a", "ca t</w>", "' s</w>", "a n"]
+    codes = {*range(0xA1, 0xAD), *range(0xAE, 0x144)} - set("é".encode())
+    letters = [chr(code) for code in sorted(codes)]
+    merges += [f"{a} {b}{end}" for a in letters for b in letters for end in ("", "</w>")]
+    merges = merges[: 49_408 - 2 * 256 - 2]
+    path.write_bytes(gzip.compress("\n".join(["#version", *merges]).encode()))
+    return hashlib.sha256("".join(f"{merge}\n" for merge in merges).encode()).hexdigest()
+
+
+def write_photos(folder: Path, count: int = 12, suffix: str = ".jpg") -> list[str]:
+    """JPEG files of different sizes, each mostly of one colour; returns their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    names = []
+    for i in range(count):
+        height, width = rng.integers(40, 120, size=2)
+        pixels = rng.integers(0, 60, size=(height, width, 3)) + rng.integers(0, 195, size=3)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"photo_{i}{suffix}")
+        names.append(f"photo_{i}{suffix}")
+    return names
+
+
+def write_jsonl(folder: Path, names: list[str], column: str = "caption") -> Path:
+    """A table of one caption per image."""
+    path = folder / "captions.jsonl"
+    rows_ = [{"image": name, column: f"picture number {i}"} for i, name in enumerate(names)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows_))
+    return path

@@ -1,0 +1,116 @@
+"""What a head sees of the cases that the report shows, from models.heads.Head.maps to a file each.
+
+A file is a compressed .npz with the arrays
+
+    step        of the parameters
+    pixels      uint8 (images, height, width, 3), as the image tower gets them
+    captions    str (captions,)
+    and what Head.maps gives, its pairs being (images, captions, ...); if that is per token, then
+    float16 and with
+    tokens      str (captions, length), the label of each column; "" for padding
+    is_word     bool (captions, length), columns that are a word's own vector, whatever the image
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline import Tokenizer
+from input_pipeline.benchmarks import Case
+from input_pipeline.tokenizers import token_labels
+from vlc_jax.evaluators import Scorer
+from vlc_jax.evaluators.scorer import embed_texts_once, take
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+CAPTIONS = 8  # of a case; the correct ones are among the first
+
+
+def write(
+    cases: Mapping[Path, Case],
+    step: int,
+    scorer: Scorer,
+    maps: Callable[[ImageFeatures, TextFeatures], Mapping[str, Any]],
+    pixels: Callable[[Any], np.ndarray],
+    tokenizer: Tokenizer,
+    is_writer: bool,
+) -> None:
+    """Writes one file per case; with several processes each computes, one writes.
+
+    Args:
+      cases: file -> case; those without captions have no file.
+      maps: of pairs, row i of both arguments.   pixels: of an image, as the image tower gets them.
+    """
+    captions = {file: captions_of(case) for file, case in cases.items()}
+    captions = {file: texts for file, texts in captions.items() if texts and cases[file].images}
+    if not captions:
+        return
+    every = [text for some in captions.values() for text in some]
+    images = scorer.embed_images([image for file in captions for image in cases[file].images])
+    texts = embed_texts_once(scorer, every)
+
+    @functools.cache  # a vocabulary is read once, and for maps of tokens only
+    def pieces() -> dict[str, list[str]]:
+        return dict(zip(every, token_labels.labels(tokenizer, every), strict=True))
+
+    words = getattr(tokenizer, "words", ())  # those that are marked
+    image, text = 0, 0  # the next rows
+    for file, own in captions.items():
+        count = len(cases[file].images)
+        rows = np.arange(count), np.arange(len(own))
+        pairs = np.repeat(rows[0], len(own)), np.tile(rows[1], count)
+        found = maps(take(images, image + pairs[0]), take(texts, text + pairs[1]))
+        image, text = image + count, text + len(own)
+        if not found:
+            return
+        if is_writer:
+            arrays = readable(found, count, own, pieces, words)
+            arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
+            _save(file, {**arrays, "step": np.array(step), "captions": np.array(own)})
+
+
+def captions_of(case: Case) -> tuple[str, ...]:
+    """The captions whose scores the report may show, as far as the case knows them."""
+    positive = case.meta.get("positive")
+    more = () if positive is None else (positive,)
+    return (*case.captions[: CAPTIONS - len(more)], *more)
+
+
+def readable(
+    found: Mapping[str, Any],
+    images: int,
+    captions: Sequence[str],
+    pieces: Callable[[], Mapping[str, Sequence[str]]],
+    words: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """What Head.maps gave for every image with every caption, the columns labelled by the pieces of
+    the caption or by marked words, without those of padding."""
+    maps = {
+        name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
+        for name, x in found.items()
+    }
+    lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
+    if not lengths:
+        return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and may be near 1
+    names = [pieces()[caption] for caption in captions]
+    plain = np.tile(np.arange(lengths[0]), (len(captions), 1))
+    columns = maps.pop("columns", plain[None])[0]
+    is_word = columns < 0
+    tokens = [
+        [words[-c - 1] if c < 0 else row[c] if c < len(row) else "" for c in some]
+        for row, some in zip(names, columns, strict=True)
+    ]
+    length = max(i + 1 for row in tokens for i, token in enumerate(row) if token)
+    cut = {name: x[..., :length].astype(np.float16) for name, x in maps.items()}
+    return {**cut, "tokens": np.array(tokens)[:, :length], "is_word": is_word[:, :length]}
+
+
+def _save(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes all or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.writing")
+    with temporary.open("wb") as opened:
+        np.savez_compressed(opened, **arrays)
+    temporary.replace(file)

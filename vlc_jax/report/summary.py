@@ -1,0 +1,162 @@
+"""What ran, how it stands and what happened to it, as short texts."""
+
+import datetime
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vlc_jax.report.read_workdir import Run
+
+ROUTINE = ("start", "save", "evaluation", "done")  # events that are counted, not listed
+BAD = ("corrupt_checkpoint", "nonfinite", "bad_record")
+
+
+def status(run: Run) -> dict[str, str]:
+    """How the run stands: `kind` (done, failed, preempted, open), one word, one sentence."""
+    step = run.metrics[-1]["step"] if run.metrics else None
+    ended_at = (run.done or run.failed or {}).get("step")
+    step = ended_at if isinstance(ended_at, int) else step
+    where = "before the first logged step" if step is None else f"at step {step:,}"
+    if run.failed is not None:
+        reason = str(run.failed.get("reason", "no reason was written"))
+        code = run.failed.get("exit_code", "?")
+        return {"kind": "failed", "word": "Failed", "text": f"Exit code {code} {where}: {reason}"}
+    if run.done is not None:
+        return {"kind": "done", "word": "Done", "text": f"Finished {where}."}
+    when = ""
+    if run.last_write is not None:
+        moment = datetime.datetime.fromtimestamp(run.last_write, datetime.UTC)
+        when = f" Last written {moment:%Y-%m-%d %H:%M} UTC."
+    if run.events and run.events[-1].get("event") == "preempted":
+        text = f"Stopped by a signal {where}, state saved; the same command continues it.{when}"
+        return {"kind": "preempted", "word": "Preempted", "text": text}
+    text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
+    return {"kind": "open", "word": "Running", "text": text}
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """What ran, as short (name, value) pairs; only what is known."""
+    hardware = mapping(run.env.get("hardware"))
+    devices = hardware.get("devices")
+    kinds = ", ".join(map(str, devices)) if isinstance(devices, list) else str(devices or "")
+    count = hardware.get("device_count") or (len(devices) if isinstance(devices, list) else "")
+    processes = hardware.get("process_count")
+    several = f", {processes} processes" if isinstance(processes, int) and processes > 1 else ""
+    parameters = mapping(run.env.get("parameters"))
+    by_part = ", ".join(
+        f"{name} {_count(n)}" for name, n in parameters.items() if name != "total" and n
+    )
+    total = _count(parameters["total"]) if "total" in parameters else ""
+    last = run.metrics[-1] if run.metrics else {}
+    batch = run.config.get("batch_size")
+    seen = last["step"] * batch if last and isinstance(batch, int) else None
+    elapsed = last.get("time/elapsed_s")
+    started = next((str(row["time"]) for row in run.events if "time" in row), "")
+    found = [
+        ("Devices", f"{count} × {kinds}{several}" if kinds else ""),
+        ("Processor", str(hardware.get("cpu") or "")),
+        ("Parameters", f"{total} ({by_part})" if total and by_part else total),
+        ("Steps", _steps(last, run.config)),
+        ("Examples seen", "" if seen is None else f"{seen:,}"),
+        ("Training time", _duration(elapsed)),
+        ("Speed", _rate(last)),
+        ("Loss", _loss(last)),
+        ("Started", started.replace("T", " ").replace("+00:00", " UTC")),
+        ("Commit", str(run.env.get("commit") or "")),
+        *((f"Data, {split}", str(v)) for split, v in mapping(run.env.get("input")).items()),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def notable(events: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Events worth reading, oldest first: time, event, step, whether it is bad, other facts."""
+    return [
+        {
+            "time": str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
+            "event": str(row.get("event")),
+            "step": str(row.get("step", "")),
+            "kind": "bad" if row.get("event") in BAD else "plain",
+            "text": _event_text(row),
+        }
+        for row in events
+        if row.get("event") not in ROUTINE
+    ]
+
+
+def _event_text(row: dict[str, Any]) -> str:
+    rest = {k: v for k, v in row.items() if k not in ("time", "event", "step")}
+    text = "; ".join(f"{k}: {v if isinstance(v, str) else json.dumps(v)}" for k, v in rest.items())
+    return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A nested config as {"a.b.c": value written as JSON}."""
+    found = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            found |= flatten(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = json.dumps(value)
+    return found
+
+
+def config_diff(
+    default: Mapping[str, Any], config: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """(field, default, value) for every leaf that differs; "" where one of them lacks it."""
+    pairs = differences([flatten(config), flatten(default)]) if default else []
+    return [(field, old, new) for field, (new, old) in pairs]
+
+
+def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """(name, its value in each column) of all names as they come; "" where a column lacks it."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, [column.get(name, "") for column in columns]) for name in names]
+
+
+def differences(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """Of `side_by_side` what is not the same in all columns."""
+    return [(name, values) for name, values in side_by_side(columns) if len(set(values)) > 1]
+
+
+def _steps(last: dict[str, Any], config: dict[str, Any]) -> str:
+    total = config.get("steps")
+    of = f" of {total:,}" if isinstance(total, int) else ""
+    return f"{last['step']:,}{of}" if last else ""
+
+
+def _loss(last: dict[str, Any]) -> str:
+    loss, share = last.get("train/loss"), last.get("train/loss_over_log_batch")
+    if not isinstance(loss, int | float):
+        return ""
+    return f"{loss:.3f}" + (f" ({share:.2f} ln B)" if isinstance(share, int | float) else "")
+
+
+def _rate(last: dict[str, Any]) -> str:
+    rate, mfu = last.get("perf/examples_per_s"), last.get("perf/mfu")
+    if not isinstance(rate, int | float):
+        return ""
+    return f"{rate:,.0f} examples/s" + (
+        f", MFU {100 * mfu:.0f} %" if isinstance(mfu, int | float) else ""
+    )
+
+
+def _duration(seconds: Any) -> str:
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        return ""
+    return str(datetime.timedelta(seconds=round(seconds)))
+
+
+def _count(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number)
+
+
+def command(value: Any) -> str:
+    """The command line as one string, whether it was saved as one or as a list."""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A part of a JSON file that should be an object; {} where it is not."""
+    return value if isinstance(value, dict) else {}
