@@ -133,7 +133,7 @@ def brightness(picture, left, top, side):
 
 @pytest.mark.parametrize("patches", [SIDE**2, SIDE**2 + 1])
 def test_the_heaviest_patch_is_the_brightest_place_of_its_picture(draw, patches, monkeypatch):
-    monkeypatch.setattr(maps_plot, "OPACITY", 1.0)  # the noise of the picture away
+    monkeypatch.setattr(patch_maps_plot, "OPACITY", 1.0)  # the noise of the picture away
     picture, found, chosen = draw("weights", ["a", "b"], [0.5, 0.2], patches=patches)
     left = patch_maps_plot.MARGIN
     for c in chosen[0]:

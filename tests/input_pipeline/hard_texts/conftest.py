@@ -1,11 +1,10 @@
-"""A vocabulary of CLIP's form, and captions with parts of speech written by hand."""
+"""Captions with parts of speech written by hand."""
 
 import json
 
 import pytest
 
 from input_pipeline.hard_texts import edit
-from tests.support import helpers
 
 # caption -> (TAG/POS of each token, noun chunks as [first token, last + 1))
 TAGGED = {
@@ -63,10 +62,3 @@ def tags(tmp_path_factory):
         lines.append({"caption": caption, "tokens": tokens, "noun_chunks": chunks})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"precomputed:{path}"
-
-
-@pytest.fixture(scope="module")
-def clip_vocabulary(tmp_path_factory):
-    """Path and sha256 of a vocabulary of CLIP's form: "red" is merge 1, "cat" merge 3."""
-    path = tmp_path_factory.mktemp("clip") / "bpe.txt.gz"
-    return {"path": path, "sha256": helpers.write_clip_vocabulary(path)}
