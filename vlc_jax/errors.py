@@ -1,4 +1,4 @@
-"""How a run may end: exit codes a supervisor understands, and the errors that lead to them."""
+"""Exit codes of a run and the exceptions that lead to them."""
 
 import difflib
 import enum
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class ExitCode(enum.IntEnum):
-    """Process exit codes. A supervisor restarts on INFRASTRUCTURE, HANG and PREEMPTED only."""
+    """Exit codes of a process. A supervisor restarts on INFRASTRUCTURE, HANG and PREEMPTED only."""
 
     DONE = 0
     USAGE = 2  # wrong flag, config, shape or workdir: a person must change something
@@ -14,26 +14,26 @@ class ExitCode(enum.IntEnum):
     DIVERGED = 10  # non-finite loss; restarting would only repeat it
     OUT_OF_MEMORY = 20
     INFRASTRUCTURE = 30
-    HANG = 31
+    HANG = 31  # reserved for a watchdog: no run ends itself with it yet
     PREEMPTED = 75  # stopped by a signal, state saved; run the same command again
 
 
 class UsageError(Exception):
-    """A request that cannot be carried out: the rule, the value found, what to do."""
+    """An invalid request. Its message has the rule, the value found and what to do."""
 
 
 def known(kind: str, name: str, names: Iterable[str]) -> str:
-    """`name` if it is one of `names`; else UsageError with the nearest one and all of them."""
+    """Returns `name` if it is in `names`, else raises UsageError with the nearest one and all."""
     if name in names:
         return name
     listed = [str(other) for other in names]
-    near = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    nearest = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
     raise UsageError(f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}")
 
 
 class WeightsError(Exception):
-    """Weights that do not fit the model, or a file that does not hold weights."""
+    """Weights that do not fit the model, or a file without weights."""
 
 
 class DivergedError(Exception):
@@ -41,4 +41,4 @@ class DivergedError(Exception):
 
 
 class PreemptedError(Exception):
-    """SIGTERM or SIGINT arrived; the newest state is on disk."""
+    """SIGTERM or SIGINT arrived; the run saves its state and ends."""

@@ -25,7 +25,7 @@ from vlc_jax import build, evaluators, models, pretrained, report, sharding
 from vlc_jax.errors import PreemptedError, UsageError, known
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
 from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import JUDGED, Workdir, write_json
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, write_json
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of WiSE-FT, where the config names none
@@ -276,7 +276,7 @@ def evaluate_workdir(
 ) -> None:
     """`--mode eval`: the configured benchmarks on what `pretrained.newest` finds."""
     shares = mixture_shares(config)
-    workdir.check_config(config.to_dict(), allow_change, fields=JUDGED)
+    workdir.check_config(config.to_dict(), allow_change, fields=EVAL_FIELDS)
     task = build.task(config)
     params, step, _ = pretrained.newest(config, task, workdir.path, workdir.event)
     evaluation = Evaluation(config, task, workdir, stop)

@@ -1,8 +1,9 @@
-"""The only room that says "orbax": save, verify, restore, fall back.
+"""Checkpoints of a run, saved asynchronously with Orbax and verified by sha256 when restored.
 
-A step is written into `checkpoints/.<step>.writing/`, hashed file by file into its manifest.json,
-and only then renamed to `checkpoints/<step>/`: a folder with a bare number is complete, and
-whatever is wrong with it later (a flipped bit, a missing file) is damage that `restore` notices.
+A step is written into `checkpoints/.<step>.writing/`, every file is hashed into its manifest.json,
+and only then is the folder renamed to `checkpoints/<step>/`. A folder with a bare number is
+therefore complete, and a later change (a flipped bit, a missing file) is found by `restore`, which
+falls back to the step before. This is the only module that imports orbax.
 """
 
 import hashlib
@@ -21,25 +22,26 @@ MANIFEST = "manifest.json"
 
 
 class CheckpointError(Exception):
-    """No saved state can be used; nothing was deleted."""
+    """No usable checkpoint: all are damaged, or do not fit. Nothing was deleted."""
 
 
 class SaveError(Exception):
-    """A state could not be written."""
+    """A checkpoint could not be written."""
 
 
 class ShapeMismatchError(CheckpointError):
-    """The saved state belongs to another model or optimizer."""
+    """A checkpoint of another model or optimizer: names or shapes of arrays differ."""
 
 
 class Checkpoints:
-    """The saved states of one run.
+    """The checkpoints of one run: asynchronous save, verified restore, deletion of old ones.
 
     Args:
-      directory: the folder of all steps; created when missing.
-      keep_last: how many of the newest steps stay.
-      keep_every: steps divisible by it stay for ever; 0 for none.
-      on_event: called with an event name and its facts ("save", "corrupt_checkpoint", "restore").
+      directory: folder of all steps; created if missing.
+      keep_last: number of newest steps to keep.
+      keep_every: steps divisible by it are kept for ever; 0: none.
+      on_event: called with the name of an event ("save", "corrupt_checkpoint", "restore") and its
+        fields.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Checkpoints:
         directory: Path,
         keep_last: int = 2,
         keep_every: int = 0,
-        on_event: Callable[..., None] = lambda event, **facts: None,
+        on_event: Callable[..., None] = lambda event, **fields: None,
     ):
         self.directory = Path(directory).absolute()
         self.keep_last, self.keep_every, self.on_event = keep_last, keep_every, on_event
@@ -61,23 +63,26 @@ class Checkpoints:
         return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdigit())
 
     def save(self, step: int, state: Any) -> None:
-        """Starts saving `state` as `step`; returns once it is copied off the devices.
+        """Starts an asynchronous save; returns once `state` is copied off the devices.
 
-        Waits for the save before, and raises what went wrong with it.
+        Waits for the previous save first and raises SaveError if that one failed.
         """
         self.wait()
+        # A resumed run is due to save the very step that it was restored from.
         if step in self.steps():
             return
+        # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
         writing = self.directory / f".{step}.writing"
         if jax.process_index() == 0:
-            shutil.rmtree(writing, ignore_errors=True)  # what a killed run left behind
+            shutil.rmtree(writing, ignore_errors=True)  # left by a killed run
             writing.mkdir()
         self._orbax.save(writing / "state", args=ocp.args.StandardSave(state))
+        # Hashing and the rename wait for Orbax's writes: on a thread, so that training does not.
         self._commit = threading.Thread(target=self._finish, args=(step, writing), daemon=True)
         self._commit.start()
 
     def wait(self) -> None:
-        """Returns when the last save is safely on disk; raises what went wrong with it."""
+        """Blocks until the last save is committed; raises SaveError if it failed."""
         if self._commit is not None:
             self._commit.join()
             self._commit = None
@@ -86,21 +91,25 @@ class Checkpoints:
             raise SaveError(f"could not save to {self.directory}: {error}") from error
 
     def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
-        """The newest undamaged state, placed as `shapes` (ShapeDtypeStruct with sharding) says.
+        """The newest undamaged state, or None if no step was ever saved.
 
-        None when nothing was ever saved. A damaged step is reported and the one before it taken.
-        Raises CheckpointError when every step is damaged, ShapeMismatchError when the state does
-        not fit `shapes`. Nothing is ever deleted here: with `set_aside`, damaged steps newer than
-        the one that is restored are renamed to <step>.damaged, so that training can save them anew.
+        shapes: jax.ShapeDtypeStruct with sharding for every array of the state.
+        set_aside: rename damaged steps newer than the restored one to <step>.damaged, so that
+          training can save them again. Nothing is ever deleted here.
+        A damaged step is reported as an event and the step before it is tried. Raises
+        CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
+        `shapes`.
         """
         damaged = {}
         for step in reversed(self.steps()):
             problem = damage(self.directory / str(step))
             if problem is None:
                 path = self.directory / str(step) / "state"
+                # Read from the metadata, so that an error names the arrays that do not fit.
                 self._check_shapes(path, shapes)
                 state = self._orbax.restore(path, args=ocp.args.StandardRestore(shapes))
                 self.on_event("restore", step=step)
+                # Only now: while no step could be read, all keep their names, for a repair by hand.
                 if set_aside:
                     self._set_aside(damaged)
                 return state
@@ -124,11 +133,11 @@ class Checkpoints:
 
     def _check_shapes(self, path: Path, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
-        wanted = _shapes_by_name(shapes)
+        expected = _shapes_by_name(shapes)
         differences = [
-            f"{name}: saved {saved.get(name, 'nothing')}, wanted {wanted.get(name, 'nothing')}"
-            for name in sorted(saved.keys() | wanted.keys())
-            if saved.get(name) != wanted.get(name)
+            f"{name}: saved {saved.get(name, 'nothing')}, wanted {expected.get(name, 'nothing')}"
+            for name in sorted(saved.keys() | expected.keys())
+            if saved.get(name) != expected.get(name)
         ]
         if differences:
             shown = "\n  ".join(differences[:6]) + ("\n  ..." if len(differences) > 6 else "")
@@ -142,10 +151,11 @@ class Checkpoints:
         try:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
+                # In this order: a folder with a bare number always has its manifest.
                 write_manifest(writing)
                 writing.rename(self.directory / str(step))
                 self.on_event("save", step=step)
-                self._prune()
+                self._prune()  # last: the old checkpoints go once the new one is in place
         except BaseException as error:  # raised on the main thread by wait()
             self._error = error
 
@@ -155,9 +165,9 @@ class Checkpoints:
             if self.keep_every and step % self.keep_every == 0:
                 continue
             # Renamed first: a half-deleted folder must not carry a bare number.
-            doomed = self.directory / f".{step}.deleting"
-            (self.directory / str(step)).rename(doomed)
-            shutil.rmtree(doomed)
+            deleting = self.directory / f".{step}.deleting"
+            (self.directory / str(step)).rename(deleting)
+            shutil.rmtree(deleting)
 
 
 def write_manifest(folder: Path) -> None:
@@ -167,11 +177,11 @@ def write_manifest(folder: Path) -> None:
     with (folder / MANIFEST).open("w") as file:
         json.dump({"sha256": sums}, file, indent=1)
         file.flush()
-        os.fsync(file.fileno())
+        os.fsync(file.fileno())  # on disk before the rename that follows, also in a power cut
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a committed step, or None: every file must match its manifest."""
+    """Description of the damage of a saved step, None if every file matches its manifest."""
     try:
         sums = json.loads((folder / MANIFEST).read_text())["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -196,7 +206,11 @@ def _shapes_by_name(tree: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _key(entry: Any) -> Any:
-    """The plain name or index of one step of a tree path, alike for tuples, lists and dicts."""
+    """Plain name or index of one entry of a tree path.
+
+    Orbax's metadata have dicts and lists where our state has NamedTuples, so that the entries of
+    the same path are of different classes.
+    """
     for attribute in ("key", "name", "idx"):
         if hasattr(entry, attribute):
             return getattr(entry, attribute)

@@ -1,4 +1,4 @@
-"""Numbers of a run over its steps: step-keyed JSONL, TensorBoard, speed, the progress line."""
+"""Training metrics: metrics.jsonl by step, TensorBoard, throughput and the progress line."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from tensorboardX import SummaryWriter
 
 
 def read_rows(path: Path) -> list[dict]:
-    """The rows of a JSONL file; a half-written line (of a killed run) is left out."""
+    """Rows of a JSONL file; a half-written line (of a killed run) is left out."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -27,15 +27,17 @@ def read_rows(path: Path) -> list[dict]:
 
 
 class MetricsWriter:
-    """metrics.jsonl with each step once, mirrored to TensorBoard.
+    """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard.
 
-    Rows after `start_step` (written by a run that died after its last checkpoint) are cut. A
-    failing TensorBoard is a warning, never the end of a run.
+    start_step: the step that training resumes from. Rows after it are cut. A failing TensorBoard
+    is a warning, never the end of a run.
     """
 
     def __init__(self, workdir: Path, start_step: int):
         self.path = workdir / "metrics.jsonl"
+        # A run that died after its last checkpoint wrote rows of steps that are now done again.
         kept = [row for row in read_rows(self.path) if row["step"] <= start_step]
+        # Replaced in one move: a kill in the middle of a rewrite would lose the history.
         temporary = self.path.with_name(".metrics.jsonl.writing")
         temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
         temporary.replace(self.path)
@@ -50,11 +52,11 @@ class MetricsWriter:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
+        self._file.flush()  # a killed process leaves all rows but the one being written
         self.mirror(step, values)
 
     def mirror(self, step: int, values: Mapping[str, float]) -> None:
-        """To TensorBoard alone; evaluation results have files of their own."""
+        """Writes to TensorBoard alone, for evaluation results, which have files of their own."""
         if self._board is None:
             return
         try:
@@ -71,10 +73,10 @@ class MetricsWriter:
 
 
 class StepClock:
-    """Speed since the last reading: examples/s, MFU, share of the time spent waiting for data."""
+    """Throughput since the last reading: examples/s, MFU, fraction of time waiting for data."""
 
     def __init__(self, batch_size: int, devices: int, train_flops: float, peak_flops: float):
-        """`train_flops` per example, `peak_flops` of one device."""
+        """train_flops: per example, forward and backward.  peak_flops: FLOP/s of one device."""
         self.batch_size, self.devices = batch_size, devices
         self.train_flops, self.peak_flops = train_flops, peak_flops
         self.elapsed = 0.0  # seconds in steps; evaluations and saves excluded
@@ -86,20 +88,21 @@ class StepClock:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a wait for data."""
+        """Context around a wait for data."""
         start = time.perf_counter()
         yield
         self._waited += time.perf_counter() - start
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Around what is not training, such as an evaluation."""
+        """Context around work that is not training, such as an evaluation or a save."""
         start = time.perf_counter()
         yield
+        # The start moves, so that a pause lowers neither the speed nor the MFU of the steps.
         self._start += time.perf_counter() - start
 
     def tick(self) -> None:
-        """One more step is done."""
+        """Counts one finished step."""
         self._steps += 1
 
     def read(self) -> dict[str, float]:
@@ -111,6 +114,7 @@ class StepClock:
         values = {
             "perf/examples_per_s": rate,
             "perf/examples_per_s_per_device": rate / self.devices,
+            # FLOPs of the model, not of the hardware: rematerialised blocks count once.
             "perf/mfu": rate / self.devices * self.train_flops / self.peak_flops,
             "perf/data_wait_fraction": self._waited / seconds,
             "time/elapsed_s": self.elapsed,
@@ -124,12 +128,13 @@ class StepClock:
 
 
 class ProgressLine:
-    """The state of the run in one line: a live bar on a terminal, else a line every few seconds."""
+    """Progress of the run: a live bar on a terminal, else one line every few seconds."""
 
     def __init__(self, total: int, is_shown: bool = True, seconds: float = 5.0):
         self.total, self.is_shown, self.seconds = total, is_shown, seconds
         self._last = -math.inf
         self._bar: Progress | None = None
+        # Not a terminal: a log file, where a bar would write its control characters.
         if is_shown and sys.stderr.isatty():
             self._bar = Progress(
                 BarColumn(bar_width=20),
@@ -155,7 +160,7 @@ class ProgressLine:
 
 
 def progress_text(step: int, total: int, values: Mapping[str, float], eta: float) -> str:
-    """The progress line; fields that are missing in `values` are left out."""
+    """Text of the progress line; fields that are missing in `values` are left out."""
     remaining = "?" if math.isnan(eta) else str(timedelta(seconds=round(eta)))
     parts = [f"step {step}/{total} {100 * step // total}% ETA {remaining}"]
     fields = (

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks the run to save and stop, the second ends it at once."""
+"""Handler of SIGTERM and SIGINT: the first saves and stops the run, the second ends it at once."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class StopSignal:
-    """Whether this process was asked to stop. Install once, from the main thread."""
+    """Flag that SIGTERM or SIGINT sets. Install it once, from the main thread."""
 
     def __init__(self) -> None:
         self.name = ""  # of the first signal that arrived
@@ -29,9 +29,10 @@ class StopSignal:
 
     def _receive(self, number: int, frame: object) -> None:
         if self.is_set:
-            os._exit(128 + number)
+            # Not sys.exit: its exception could be caught, and exit handlers wait for threads.
+            os._exit(128 + number)  # as a shell reports a process that died of a signal
         self.name = signal.Signals(number).name
-        # os.write, since a handler may interrupt a print in progress.
+        # os.write: a handler may interrupt a print, and buffered files are not reentrant.
         os.write(
             sys.stderr.fileno(),
             f"\n{self.name}: saving and stopping; once more to stop at once\n".encode(),
@@ -43,10 +44,11 @@ class StopSignal:
             raise PreemptedError(self.name)
 
     def interrupt(self, work: Callable[[], T]) -> T:
-        """Runs `work` on another thread and stops waiting for it when a signal arrives.
+        """The result of `work()`, run on another thread, unless a signal arrives first.
 
-        For calls that never return to Python while they last, such as a compilation: the main
-        thread must be free to handle signals. Raises PreemptedError; `work` is left behind.
+        For long calls that do not return to Python, such as a compilation: Python handles signals
+        on the main thread only, between bytecodes. Raises PreemptedError on a signal; `work` then
+        goes on until the process ends.
         """
         result: list[T] = []
         failure: list[BaseException] = []
@@ -57,9 +59,10 @@ class StopSignal:
             except BaseException as error:
                 failure.append(error)
 
-        thread = threading.Thread(target=run, daemon=True)
+        thread = threading.Thread(target=run, daemon=True)  # daemon: does not hold up the exit
         thread.start()
         while thread.is_alive():
+            # A join without timeout resumes after the handler has run, and the flag is not read.
             thread.join(timeout=0.1)
             self.check()
         if failure:

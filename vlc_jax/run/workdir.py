@@ -1,4 +1,4 @@
-"""A run's folder: one owner at a time, what ran, what happened, how it ended."""
+"""The workdir of a run: lock, config.json, env.json, events.jsonl, logs, DONE or FAILED."""
 
 import datetime
 import fcntl
@@ -20,14 +20,14 @@ from ml_collections import ConfigDict
 from vlc_jax.errors import UsageError
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "pillow")
-# Config fields that may differ between a run and its resumption: none of them changes what the
-# parameters become.
+# Config fields that may change when a run is resumed: none of them changes the trained parameters.
+# mesh and input.loader too: the order of data depends on (seed, step) only.
 RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
     *("input.loader", "input.max_bad_share", "input.preview"),
 )
-# Config fields that change what a trained state computes.
-JUDGED = (
+# Config fields that must not change when a run is evaluated: they change the model's scores.
+EVAL_FIELDS = (
     *("model", "text", "lora", "frozen"),
     *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
     "input.normalisation",
@@ -37,8 +37,8 @@ JUDGED = (
 class Workdir:
     """The folder of one run, locked against other jobs until `close`.
 
-    Only process 0 writes the shared files; every process has its own log. Raises UsageError when
-    the folder cannot be written or another live job holds it.
+    Only process 0 writes the shared files; every process has its own log. Raises UsageError if
+    the folder cannot be written or another running job has locked it.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -54,12 +54,13 @@ class Workdir:
         self._lock = self._take_lock() if self.is_writer else None
 
     def _take_lock(self):
-        """An flock dies with its process, so a lock left by a killed job is never in the way."""
+        # flock, not a file that exists: the kernel releases it with its process, so that the lock
+        # of a killed job is never in the way. The content is for the error message only.
         try:
             file = (self.path / "lock").open("a+")
         except OSError as error:
             raise UsageError(f"cannot write {self.path / 'lock'}: {error.strerror}") from error
-        file.seek(0)
+        file.seek(0)  # opened with "a+": mode "w" would erase the holder's name before it is read
         holder = file.read().strip()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,23 +78,23 @@ class Workdir:
         return file
 
     def close(self) -> None:
-        """Gives the folder free."""
+        """Releases the lock and closes the log."""
         logging.getLogger().removeHandler(self._handler)
         self._handler.close()
         if self._lock is not None:
-            self._lock.truncate(0)
+            self._lock.truncate(0)  # empty: the next job finds no sign of a killed one
             self._lock.close()
 
-    def event(self, event: str, **facts: Any) -> None:
-        """Appends one row to events.jsonl and says it in the log."""
+    def event(self, event: str, **fields: Any) -> None:
+        """Appends a row to events.jsonl and to the log."""
         level = logging.WARNING if event in LOUD else logging.INFO
-        logging.log(level, "%s %s", event, json.dumps(facts, default=str) if facts else "")
+        logging.log(level, "%s %s", event, json.dumps(fields, default=str) if fields else "")
         if self.is_writer:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            row = json.dumps({"time": now, "event": event, **facts}, default=str)
+            row = json.dumps({"time": now, "event": event, **fields}, default=str)
             with (self.path / "events.jsonl").open("a+b") as file:
                 if file.tell() and not _ends_with_newline(file):
-                    row = "\n" + row  # a killed run left half a row
+                    row = "\n" + row  # half a row of a killed run must not swallow this one
                 file.write(row.encode() + b"\n")
 
     def check_config(
@@ -102,11 +103,12 @@ class Workdir:
         allow_change: bool,
         fields: Sequence[str] | None = None,
     ) -> None:
-        """Compares `config` with that of the run which is to be resumed or judged.
+        """Compares `config` with the config.json of the run that is resumed or evaluated.
 
-        Raises UsageError with the differing fields when the config changed in a way that changes
-        what is computed, unless `allow_change`. Of a run to be judged these are `fields`. A run
-        that saved nothing is not resumed.
+        allow_change: log the differences as an event, refuse none.
+        fields: compare only these fields (evaluation); None: all but RESUMABLE (training).
+        Raises UsageError naming the fields that differ. Without a checkpoint nothing is compared,
+        since nothing is resumed.
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
@@ -126,7 +128,7 @@ class Workdir:
                 self.event("config_change", differences=differences)
 
     def claim(self, config: Mapping[str, Any]) -> None:
-        """Writes config.json and removes the marks of how the run ended before."""
+        """Writes config.json; removes DONE and FAILED of an earlier start."""
         if self.is_writer:
             (self.path / "FAILED").unlink(missing_ok=True)
             (self.path / "DONE").unlink(missing_ok=True)
@@ -136,7 +138,7 @@ class Workdir:
         return any((self.path / "checkpoints").glob("[0-9]*"))
 
     def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
-        """Compares the data with those the run started on (env.json), as `check_config` does."""
+        """Compares fingerprints of the data with those in env.json, as `check_config` does."""
         path = self.path / "env.json"
         if not path.exists() or not self._has_state():
             return
@@ -148,23 +150,24 @@ class Workdir:
                 + "\nrestore the data, use another --workdir, or --allow_config_change"
             )
 
-    def write_env(self, **facts: Any) -> None:
-        """env.json: what ran, on what, with which versions."""
+    def write_env(self, **fields: Any) -> None:
+        """Writes env.json: command, commit, hardware, versions and `fields`."""
         if self.is_writer:
-            write_json(self.path / "env.json", {**environment(), **facts})
+            write_json(self.path / "env.json", {**environment(), **fields})
 
-    def finish(self, **facts: Any) -> None:
-        """Marks the run as complete."""
+    def finish(self, **fields: Any) -> None:
+        """Writes DONE: the run is complete."""
         if self.is_writer:
-            write_json(self.path / "DONE", facts)
+            write_json(self.path / "DONE", fields)
 
     def fail(self, exit_code: int, reason: str) -> None:
-        """Marks the run as failed; the next start with the same workdir removes the mark."""
+        """Writes FAILED with the reason; the next start in the same workdir removes it."""
         if self.is_writer:
             (self.path / "DONE").unlink(missing_ok=True)
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
 
 
+# Events that the log shows as warnings.
 LOUD = frozenset(
     {
         *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
@@ -198,7 +201,7 @@ def environment() -> dict[str, Any]:
 
 
 def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Lines "field: old -> new" for every leaf that differs, fields by their dotted path."""
+    """Lines "field: old -> new" of every leaf that differs, fields by their dotted path."""
     lines: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key, "(absent)"), new.get(key, "(absent)")
@@ -210,19 +213,23 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 class SavedConfig(ConfigDict):
-    """A config.json. A field that it lacks raises UsageError: another version wrote it."""
+    """ConfigDict of a config.json. A missing field raises UsageError instead of AttributeError.
+
+    config.json may come from another version of vlc_jax, so a missing field is the user's problem
+    and not a bug here.
+    """
 
     def __init__(self, content: Mapping[str, Any], path: Path):
         super().__init__(
             {k: SavedConfig(v, path) if isinstance(v, Mapping) else v for k, v in content.items()}
         )
-        object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_path", path)  # else it would become a field of the config
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("_"):
+            if name.startswith("_"):  # copy and pickle look for such names, and for this error
                 raise
             raise UsageError(
                 f"{self._path} has no field {name!r}: it is no config of a run, or another version "
@@ -231,7 +238,7 @@ class SavedConfig(ConfigDict):
 
 
 def saved_config(workdir: Path) -> ConfigDict:
-    """The config of a run. Raises UsageError where there is none."""
+    """The config of the run in `workdir`, locked. Raises UsageError if there is none."""
     path = workdir / "config.json"
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
@@ -242,7 +249,7 @@ def saved_config(workdir: Path) -> ConfigDict:
 
 
 def read_json(path: Path) -> Any:
-    """Raises UsageError naming the file when it is not JSON."""
+    """Content of a JSON file. Raises UsageError naming the file if it is not JSON."""
     try:
         return json.loads(path.read_text())
     except ValueError as error:
@@ -250,7 +257,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes all or nothing: a reader never sees half a file."""
+    """Writes a JSON file all or nothing, by a rename: a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_text(json.dumps(value, indent=1, default=str) + "\n")
     temporary.replace(path)
@@ -273,18 +280,18 @@ def _log_to(path: Path) -> logging.Handler:
 
 
 def _plain(value: Any) -> Any:
-    """What a value becomes in JSON, so that a tuple equals the list it was saved as."""
+    """The value after a round trip through JSON: a tuple equals the list it was saved as."""
     return json.loads(json.dumps(value, default=str))
 
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 def _module_name() -> str:
