@@ -1,4 +1,4 @@
-"""Weights of other projects in and out: `load` and `save`, one table of formats."""
+"""Import and export of other projects' weights: `load`, `save` and the table FORMATS."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,22 +38,27 @@ __all__ = [
 
 
 class Architecture(NamedTuple):
-    """What must be known of a model and cannot be read off its shapes."""
+    """Properties of a model that the shapes of its parameters do not show."""
 
     patch_size: int
     heads: dict[str, int]  # of "image" and "text"
-    may_cut_text: bool = False  # whether a text never reads what follows its end
+    may_cut_text: bool = False  # causal with end-of-text pooling: later positions are never read
 
 
 class Format(NamedTuple):
-    """`marks`: names that only this format has, all of them; `ignored`: names without weights."""
+    """A weights format.
 
-    marks: tuple[str, ...]
+    names: array names that identify it, all of which a file must have.
+    rules: its renaming rules for a model.
+    ignored: regular expressions of names in its files that are no parameters.
+    """
+
+    names: tuple[str, ...]
     rules: Callable[[Architecture], list[Rule]]
     ignored: tuple[str, ...] = ()
 
 
-# Looked through in this order: the first whose marks are all in the file.
+# In this order: the first format is taken whose names are all in the file.
 FORMATS: dict[str, Format] = {
     "open_clip": Format(
         ("visual.conv1.weight", "text.token_embedding.weight"),
@@ -93,9 +98,9 @@ FORMATS: dict[str, Format] = {
 
 
 def detect(arrays: Mapping[str, np.ndarray]) -> str:
-    """The format whose names these are. Raises WeightsError if there is none."""
-    for name, each in FORMATS.items():
-        if all(mark in arrays for mark in each.marks):
+    """Name of the format of `arrays`, by their names. Raises WeightsError if there is none."""
+    for name, candidate in FORMATS.items():
+        if all(array in arrays for array in candidate.names):
             return name
     raise WeightsError(
         f"weights of no known format ({', '.join(FORMATS)}); the first names are "
@@ -106,23 +111,24 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
 def load(
     path: str | Path, shapes: Mapping[str, Any], architecture: Architecture
 ) -> tuple[dict[str, Any], str]:
-    """The parameters in a file or folder as a tree like `shapes`, float32, and their format.
+    """Parameters in a file or folder, a float32 tree like `shapes`, and the name of their format.
 
-    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower alone. Nothing
-    else is left over and nothing missing: raises WeightsError otherwise, and for damaged files.
-    Position embeddings are brought to the model's resolution and context (`position.fit`).
+    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower alone.
+    Loading is strict: raises WeightsError for names left over or missing, other shapes, NaN or
+    infinity, and damaged files. Position embeddings are resampled to the model's resolution and
+    cut to its context length (`position.fit`).
     """
     arrays = files.read(path)
     try:
         name = detect(arrays)
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
-    wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
+    expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
-        if "text" not in shapes:
+        if "text" not in shapes:  # a file of both towers: the names of the other are no leftovers
             ignored = (*ignored, *rename.names(r for r in rules if not r.is_of("image")))
-        flat = rename.load(rules, arrays, wanted, ignored)
+        flat = rename.load(rules, arrays, expected, ignored)
         return fitted(unflatten(flat), shapes, architecture), name
     except WeightsError as error:
         raise WeightsError(f"{path} ({name}): {error}") from error
@@ -131,17 +137,20 @@ def load(
 def fitted(
     params: Mapping[str, Any], shapes: Mapping[str, Any], architecture: Architecture
 ) -> dict[str, Any]:
-    """`params` with the position embeddings of `shapes`, where the resolution or the context
-    differs. Raises WeightsError for other parameters than those of `shapes`, or broken ones.
+    """`params` with position embeddings resampled or cut to those of `shapes`, then checked.
+
+    Raises WeightsError for parameters with other names or shapes than `shapes`, and for NaN or
+    infinity.
     """
     flat = flatten(params)
-    wanted = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
-    rename.check_names(flat, wanted)
-    flat = position.fit(flat, wanted, may_cut_text=architecture.may_cut_text)
-    rename.check_values(flat, wanted)
+    expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
+    rename.check_names(flat, expected)
+    # Before the shapes are checked: the position embedding may still have another length here.
+    flat = position.fit(flat, expected, may_cut_text=architecture.may_cut_text)
+    rename.check_values(flat, expected)
     return unflatten(flat)
 
 
 def save(params: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, np.ndarray]:
-    """Our parameters under the names of format `name`. Raises WeightsError if it lacks some."""
+    """Our parameters as arrays of the format `name`. Raises WeightsError if it lacks some."""
     return rename.save(FORMATS[name].rules(architecture), flatten(params))

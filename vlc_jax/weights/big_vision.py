@@ -1,4 +1,4 @@
-"""The names of big_vision's two-tower SigLIP checkpoints, `.npz` with "/" between the parts."""
+"""Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/")."""
 
 import numpy as np
 
@@ -7,9 +7,10 @@ from vlc_jax.weights.rename import Codec, Rule, rule
 
 
 def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
-    """SigLIP; `heads` are those of each tower, {"image": ..., "text": ...}."""
+    """Rules of SigLIP; heads: attention heads of each tower, {"image": ..., "text": ...}."""
     image, text = "params/img", "params/txt"
     pool = f"{image}/MAPHead_0"
+    # A flax convolution is (row, column, channel, width), our matrix without a transpose.
     kernel = Codec(
         lambda x: (x.reshape(-1, x.shape[-1]),),
         lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
@@ -20,6 +21,7 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
         rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
         *_blocks(f"{image}/Transformer", "image/block_{i}", heads["image"]),
         *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
+        # MAP head: attention pooling with a learned query (the probe), then a residual MLP.
         rule(f"{pool}/probe", "image/pooling/probe", rename.LEADING_ONE),
         *_attention(pool, "image/pooling/attention", heads["image"]),
         *_norm(f"{pool}/LayerNorm_0", "image/pooling/norm"),
@@ -29,6 +31,7 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
         *_blocks(f"{text}/Encoder_0", "text/block_{i}", heads["text"]),
         *_norm(f"{text}/Encoder_0/encoder_norm", "text/norm"),
         *_dense(f"{text}/head", "text/projection"),
+        # A log, as OpenAI's, but of shape (1,).
         rule("params/t", "logit_scale", rename.SCALAR_OF_ONE),
         rule("params/b", "logit_bias", rename.SCALAR_OF_ONE),
     ]
@@ -50,7 +53,11 @@ def _mlp(theirs: str, ours: str) -> list[Rule]:
 
 
 def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
-    """Kernels (width, heads, head), biases (heads, head), the output's (heads, head, width)."""
+    """Rules of flax's MultiHeadDotProductAttention.
+
+    Its kernels are (width, heads, head), its biases (heads, head), the output kernel is (heads,
+    head, width); ours are matrices.
+    """
 
     def merged(x: np.ndarray) -> np.ndarray:
         return x.reshape(*x.shape[:-2], -1)
@@ -60,6 +67,7 @@ def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
 
     attention = f"{theirs}/MultiHeadDotProductAttention_0"
     query = Codec(lambda x: (merged(x),), lambda x: (split(x),))
+    # Joint, since ours multiplies keys and values at once; queries may be of fewer tokens.
     key_value = Codec(
         lambda key, value: (np.concatenate([merged(key), merged(value)], axis=-1),),
         lambda x: tuple(split(part) for part in np.split(x, 2, axis=-1)),
@@ -69,9 +77,9 @@ def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
     )
     return [
         *(
-            each
+            projection
             for kind in ("kernel", "bias")
-            for each in (
+            for projection in (
                 rule(f"{attention}/query/{kind}", f"{ours}/query/{kind}", query),
                 rule(
                     [f"{attention}/{part}/{kind}" for part in ("key", "value")],

@@ -1,8 +1,8 @@
-"""A DCSM head as its authors save it (Raphoo/DCSM_Ideal_CLIP): the torch archive of a training.
+"""DCSM heads from the checkpoints of its authors (Raphoo/DCSM_Ideal_CLIP), torch archives.
 
-Beside the network and the vectors of functional words it holds the whole CLIP, its tokenizer and
-the state of the optimizer, which are left out. Our head flattens as theirs does, (channel, image
-token, text token), so its matrices are only transposed.
+Such a checkpoint holds the network and the vectors of functional words; the CLIP, tokenizer and
+optimizer state that it also holds are ignored. Our head flattens the map as theirs does, (channel,
+image token, text token), so its dense matrices need only a transpose.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from vlc_jax.errors import WeightsError
 from vlc_jax.weights import rename, torch_archive
 from vlc_jax.weights.rename import SAME, TRANSPOSED, rule
 
-NETWORK, ROWS, WORDS = "model_state_dict", "external_logic_token_embeddings", "learned_lookup"
+NETWORK, VECTORS, WORDS = "model_state_dict", "external_logic_token_embeddings", "learned_lookup"
 
-# Of both networks: two convolutions and two dense layers, or three dense layers.
+# Both networks of the paper: two convolutions and two dense layers, or three dense layers.
 RULES = [
     rule(f"conv{i + 1}.{theirs}", f"conv_{i}{ours}", SAME)
     for i in range(2)
@@ -28,36 +28,37 @@ RULES += [
     for i in range(3)
     for theirs, ours, codec in (("weight", "", TRANSPOSED), ("bias", "_bias", SAME))
 ]
-RULES.append(rule(ROWS, "rows"))
+RULES.append(rule(VECTORS, "rows"))
 
 
 class Loaded(NamedTuple):
-    """The parameters of a head, float32, and the words that its vectors stand for; None: those of
-    the paper."""
+    """Float32 parameters of a head, and its functional words (None: those of the paper)."""
 
     params: dict[str, np.ndarray]
     words: tuple[str, ...] | None
 
 
 def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
-    """The head in a checkpoint of DCSM's authors, a tree like `shapes`.
+    """The head of a checkpoint of DCSM's authors, its parameters a tree like `shapes`.
 
-    shapes: parameters of our head, arrays or jax.ShapeDtypeStruct; a head without words takes no
-    vectors. Raises WeightsError for another kind of file, and for a network of other sizes.
+    shapes: parameters of our head, arrays or jax.ShapeDtypeStruct. A head without functional words
+    ignores their vectors. Raises WeightsError for another kind of file or other sizes.
     """
     path = Path(path)
     if not path.is_file():
-        found = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
-        raise WeightsError(f"{found}; a checkpoint of DCSM's authors is a file (.pt)")
+        problem = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise WeightsError(f"{problem}; a checkpoint of DCSM's authors is a file (.pt)")
+    # Their checkpoints pickle whole modules, a tokenizer too: those become objects without code.
     saved = torch_archive.content(path, may_hold_objects=True)
-    if not isinstance(saved, dict) or not {NETWORK, ROWS} <= saved.keys():
+    if not isinstance(saved, dict) or not {NETWORK, VECTORS} <= saved.keys():
         raise WeightsError(
-            f"{path} is no checkpoint of DCSM's authors, which has {NETWORK} and {ROWS}"
+            f"{path} is no checkpoint of DCSM's authors, which has {NETWORK} and {VECTORS}"
         )
-    wanted = {key: tuple(value.shape) for key, value in rename.flatten(shapes).items()}
+    expected = {key: tuple(value.shape) for key, value in rename.flatten(shapes).items()}
     try:
-        flat = rename.load(RULES, {**saved[NETWORK], ROWS: _vectors(saved[ROWS])}, wanted, (ROWS,))
-        rename.check_values(flat, wanted)
+        arrays = {**saved[NETWORK], VECTORS: _vectors(saved[VECTORS])}
+        flat = rename.load(RULES, arrays, expected, ignored=(VECTORS,))
+        rename.check_values(flat, expected)
     except WeightsError as error:
         raise WeightsError(
             f"{path}: {error}. A network is made for one number of image tokens and one context "
@@ -69,11 +70,11 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
 
 
 def _vectors(saved: Any) -> np.ndarray:
-    """The weights of an embedding that was saved as a whole, or as its state dict or tensor."""
+    """Weights of a torch Embedding that was saved as a module, a state dict or a tensor."""
     if isinstance(saved, torch_archive.Inert):
         saved = (saved.state or {}).get("_parameters", {})
     if isinstance(saved, dict):
         saved = saved.get("weight")
     if not isinstance(saved, np.ndarray):
-        raise WeightsError(f"{ROWS} is not an embedding")
+        raise WeightsError(f"{VECTORS} is not an embedding")
     return saved

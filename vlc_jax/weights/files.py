@@ -1,4 +1,4 @@
-"""Files of weights -> arrays by name: safetensors, torch archives, npz, Hugging Face folders."""
+"""Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
 
 import json
 import zipfile
@@ -12,7 +12,8 @@ from vlc_jax.errors import WeightsError
 from vlc_jax.weights import torch_archive
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
-# What a folder of Hugging Face or open_clip may hold, the safest first; an index lists the shards.
+# File names in folders of Hugging Face and open_clip; an index lists shards. safetensors first: it
+# holds arrays only, whereas the .bin files are pickles.
 IN_FOLDER = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -24,10 +25,10 @@ IN_FOLDER = (
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-    """Every array of a file, or of the folder's model, by its name there.
+    """Arrays of a file, or of the model in a folder, by their names there.
 
-    Of a training checkpoint its "state_dict" is read, and "module." before all names is dropped.
-    Raises WeightsError for a missing, damaged or unknown file.
+    Of a training checkpoint only its "state_dict" is read, and a "module." before all names is
+    removed. Raises WeightsError for a missing, damaged or unknown file.
     """
     path = Path(path)
     if path.is_dir():
@@ -48,7 +49,7 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def without_wrappers(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's own names: "state_dict." and "module." are what trainers put before them."""
+    """`arrays` without the prefixes of trainers: "state_dict." (open_clip) and "module." (DDP)."""
     prefix = "state_dict."
     inner = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
     arrays = inner or dict(arrays)
@@ -62,6 +63,7 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WeightsError(f"{index} is damaged: {error!r}") from error
+    # Path(name).name: an index may name files of its own folder only.
     return {k: v for name in names for k, v in read(index.parent / Path(name).name).items()}
 
 
@@ -76,6 +78,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
+        # allow_pickle=False: an object array would run code when it is read.
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:

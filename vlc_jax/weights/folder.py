@@ -1,4 +1,4 @@
-"""What a folder of exported weights holds beside them, as Hugging Face and open_clip want it."""
+"""Config files of exported weights, as transformers and open_clip read them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from vlc_jax.errors import WeightsError
 
 
 class Tower(NamedTuple):
-    """Sizes of one tower; `mlp_width` in full."""
+    """Sizes of one tower; mlp_width in units, not as a ratio."""
 
     width: int
     depth: int
@@ -18,7 +18,7 @@ class Tower(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What the other projects' config files ask of a model and its pixels."""
+    """Sizes, token ids and preprocessing of a model, as the config files need them."""
 
     image: Tower
     text: Tower
@@ -41,7 +41,7 @@ _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gel
 
 
 def hugging_face(model: Model) -> dict[str, Any]:
-    """File name -> JSON of a transformers folder."""
+    """Config files of a transformers folder, {file name: JSON}."""
     kind = "siglip" if model.is_siglip else "clip"
     towers = {
         part: {
@@ -62,12 +62,13 @@ def hugging_face(model: Model) -> dict[str, Any]:
         "eos_token_id": model.eos_id,
         "pad_token_id": model.pad_id,
     }
-    own = {"projection_size": model.embed} if model.is_siglip else {}
+    # CLIP has one projection_dim for both towers, SigLIP projects texts only.
+    projection = {"projection_size": model.embed} if model.is_siglip else {}
     config = {
         "architectures": ["SiglipModel" if model.is_siglip else "CLIPModel"],
         "model_type": kind,
         "vision_config": {"model_type": f"{kind}_vision_model", **vision},
-        "text_config": {"model_type": f"{kind}_text_model", **text, **own},
+        "text_config": {"model_type": f"{kind}_text_model", **text, **projection},
         **({} if model.is_siglip else {"projection_dim": model.embed}),
     }
     return {"config.json": config, "preprocessor_config.json": _processor(model)}
@@ -85,6 +86,7 @@ def _processor(model: Model) -> dict[str, Any]:
     }
     side = model.image_size
     square = {"height": side, "width": side}
+    # SiglipImageProcessor has no crop; CLIPImageProcessor crops unless it is told not to.
     if model.crop == "none":
         kind = "SiglipImageProcessor" if model.is_siglip else "CLIPImageProcessor"
         return {"image_processor_type": kind, "size": square, **common} | (
@@ -100,10 +102,10 @@ def _processor(model: Model) -> dict[str, Any]:
 
 
 def open_clip(model: Model) -> dict[str, Any]:
-    """File name -> JSON of a folder that open_clip loads as "local-dir:FOLDER".
+    """Config files of a folder that open_clip loads as "local-dir:FOLDER", {file name: JSON}.
 
-    Raises WeightsError for SigLIP and for EVA02-CLIP of sizes of one's own: open_clip builds these
-    image towers from timm's table of names.
+    Raises WeightsError for SigLIP, and for EVA02-CLIP of other sizes than timm's: open_clip builds
+    these image towers from timm's named models.
     """
     if model.is_siglip:
         raise WeightsError(
@@ -151,7 +153,7 @@ def _transformer(model: Model) -> dict[str, Any]:
     }
 
 
-# timm's image towers: width, depth, heads, MLP width; patch and image size.
+# timm's image towers by (width, depth, heads, MLP width), patch size and image size.
 _EVA02 = {
     ((768, 12, 12, 2048), 16, 224): "eva02_base_patch16_clip_224",
     ((1024, 24, 16, 2730), 14, 224): "eva02_large_patch14_clip_224",
@@ -172,7 +174,7 @@ def _eva02(model: Model) -> dict[str, Any]:
         "timm_model_name": _EVA02[sizes],
         "timm_model_pretrained": False,
         "timm_pool": "token",
-        "timm_proj": "",  # its own linear head; left out it would be another one
+        "timm_proj": "",  # the head of timm's own model; left out, open_clip adds another
     }
 
 

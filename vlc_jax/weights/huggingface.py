@@ -1,10 +1,10 @@
-"""The names of Hugging Face's CLIPModel, SiglipModel and Siglip2 of fixed resolution."""
+"""Renaming rules of Hugging Face's CLIPModel and SiglipModel (SigLIP 2 of fixed resolution too)."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.openai import attention, dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
-IGNORED = (r".*\.position_ids",)
+IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... that older files hold
 
 
 def _blocks(theirs: str, ours: str) -> list[Rule]:
@@ -42,7 +42,7 @@ def _embeddings(patch_size: int) -> list[Rule]:
 
 
 def clip_rules(patch_size: int) -> list[Rule]:
-    """CLIPModel; "pre_layrnorm" is its own spelling."""
+    """Rules of CLIPModel; "pre_layrnorm" is spelled so there."""
     return [
         *_embeddings(patch_size),
         rule("vision_model.embeddings.class_embedding", "image/class_embedding"),
@@ -54,12 +54,13 @@ def clip_rules(patch_size: int) -> list[Rule]:
 
 
 def siglip_rules(patch_size: int) -> list[Rule]:
-    """SiglipModel, which SigLIP 2 of fixed resolution uses too."""
+    """Rules of SiglipModel, also the class of SigLIP 2 of fixed resolution."""
     head, pooling = "vision_model.head", "image/pooling"
     return [
         *_embeddings(patch_size),
         rule("vision_model.embeddings.patch_embedding.bias", "image/patch_embedding/bias"),
         rule(f"{head}.probe", f"{pooling}/probe", rename.LEADING_ONE),
+        # The pooling alone is a torch.nn.MultiheadAttention, so its projections are packed.
         *attention(f"{head}.attention", f"{pooling}/attention"),
         *norm(f"{head}.layernorm", f"{pooling}/norm"),
         *dense(f"{head}.mlp.fc1", f"{pooling}/mlp/up"),

@@ -1,7 +1,8 @@
-"""What comes with weights and is as much a part of them: activation, epsilon, pixels, text.
+"""Metadata of weights: activation, layer norm epsilon, preprocessing of images and texts.
 
-A wrong one loads without complaint and costs accuracy (QuickGELU against GELU moved published
-numbers), so what a folder says is compared with the config before anything runs.
+Weights load without complaint under wrong metadata and lose accuracy (QuickGELU against GELU moved
+published numbers). So the values in the files beside the weights are compared with the config
+before anything runs.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files
 
-# fact -> the field of a config that sets it here, {} being the name of the chosen tokenizer
+# Key of the metadata -> the config field with its value here; {} is the name of the tokenizer.
 FIELDS = {
     **dict.fromkeys(("image_activation", "text_activation"), "config.model.activation"),
     **dict.fromkeys(("image_epsilon", "text_epsilon"), "config.model.epsilon"),
@@ -29,7 +30,7 @@ FIELDS = {
 }
 
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
-# What Hugging Face leaves out of a config.json because it is the default of the class.
+# Defaults of Hugging Face's classes: a config.json holds only what differs from them.
 _DEFAULTS = {
     "clip": {
         "hidden_act": "quick_gelu",
@@ -44,13 +45,13 @@ _DEFAULTS = {
         "max_position_embeddings": 64,
     },
 }
-# timm's SigLIP towers with the authors' GELU (timm 1.0.31); its others have the exact one.
+# timm's SigLIP towers with the authors' GELU by tanh (timm 1.0.31); its others have the exact one.
 _TIMM_TANH = re.compile(
     "vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip|vit_large_patch16_siglip_512"
 )
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-# Hugging Face's class -> what it means. GemmaTokenizer is SigLIP 2's: its folders ask for
-# do_lower_case, which that class ignores; its authors lower.
+# Class of Hugging Face's tokenizer -> its text cleaning. GemmaTokenizer: SigLIP 2's folders name it
+# with do_lower_case, which that class ignores; the authors lower-case.
 _CLEANING: dict[str, dict[str, Any]] = {
     "CLIPTokenizer": {"lower_case": True, "strips_punctuation": False},
     "SiglipTokenizer": {"lower_case": True, "strips_punctuation": True},
@@ -60,27 +61,30 @@ _CLEANING: dict[str, dict[str, Any]] = {
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """What the files beside the weights say; {} where there are none.
+    """Metadata in the files beside the weights at `path`; {} if there are none.
 
-    Only beside names that belong into such a folder: a single file may lie among anything.
-    Keys, each only if said: those of `FIELDS`; tokens are strings. Raises WeightsError for damaged
-    files.
+    Keys are those of FIELDS that the files have; tokens are strings. Raises WeightsError for
+    damaged files.
     """
-    where = folder(path)
-    facts: dict[str, Any] = {}
+    directory = folder(path)
+    metadata: dict[str, Any] = {}
     for name, reader in _READERS.items():
-        if where is not None and (where / name).exists():
+        if directory is not None and (file := directory / name).exists():
             try:
-                facts |= reader(json.loads((where / name).read_text("utf-8")))
+                metadata |= reader(json.loads(file.read_text("utf-8")))
             except WeightsError as error:
-                raise WeightsError(f"{where / name}: {error}") from error
+                raise WeightsError(f"{file}: {error}") from error
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise WeightsError(f"{where / name} is damaged: {error!r}") from error
-    return facts
+                raise WeightsError(f"{file} is damaged: {error!r}") from error
+    return metadata
 
 
 def folder(path: str | Path) -> Path | None:
-    """The folder whose other files belong to the weights at `path`, if there is one."""
+    """The folder whose config files belong to the weights at `path`, None if there is none.
+
+    A single file counts only under a name of such folders (`files.IN_FOLDER`): any other may lie
+    beside files of other models.
+    """
     path = Path(path)
     if path.is_dir():
         return path
@@ -95,82 +99,82 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     image = {**defaults, **(config.get("vision_config") or {})}
     text = {**defaults, **(config.get("text_config") or {})}
-    facts = {}
+    metadata = {}
     for part, tower in (("image", image), ("text", text)):
-        facts[f"{part}_activation"] = _ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
-        facts[f"{part}_epsilon"] = tower["layer_norm_eps"]
-    # not the ids of special tokens: published ones are wrong (SigLIP's 49407 of 32,000, CLIP's 2)
-    facts["context_length"] = text["max_position_embeddings"]
-    facts["vocab_size"] = text["vocab_size"]
-    return facts
+        metadata[f"{part}_activation"] = _ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
+        metadata[f"{part}_epsilon"] = tower["layer_norm_eps"]
+    # Not the ids of special tokens: published ones are wrong (SigLIP's 49407 of 32,000, CLIP's 2).
+    metadata["context_length"] = text["max_position_embeddings"]
+    metadata["vocab_size"] = text["vocab_size"]
+    return metadata
 
 
 def _processor(config: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for key, ours in (("image_mean", "mean"), ("image_std", "std")):
         if key in config:
-            facts[ours] = tuple(config[key])
+            metadata[ours] = tuple(config[key])
     if "resample" in config:
-        facts["interpolation"] = _RESAMPLING.get(config["resample"], str(config["resample"]))
+        metadata["interpolation"] = _RESAMPLING.get(config["resample"], str(config["resample"]))
     size = config.get("size", {})
     if isinstance(size, int) or "shortest_edge" in size:
-        facts["crop"] = "centre"
+        metadata["crop"] = "centre"
     elif "height" in size:
-        facts["crop"] = "none"
-    return facts
+        metadata["crop"] = "none"
+    return metadata
 
 
 def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
-    facts = dict(_CLEANING.get(str(config.get("tokenizer_class")).removesuffix("Fast"), {}))
+    metadata = dict(_CLEANING.get(str(config.get("tokenizer_class")).removesuffix("Fast"), {}))
     if "padding_side" in config:
-        facts["padding_side"] = config["padding_side"]
-    return facts | _special_tokens(config)
+        metadata["padding_side"] = config["padding_side"]
+    return metadata | _special_tokens(config)
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: config[key] for key in ("eos_token", "pad_token") if config.get(key)}
-    return {k: v["content"] if isinstance(v, Mapping) else v for k, v in said.items()}
+    tokens = {key: config[key] for key in ("eos_token", "pad_token") if config.get(key)}
+    return {k: v["content"] if isinstance(v, Mapping) else v for k, v in tokens.items()}
 
 
 def _open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
     model, pixels = config["model_cfg"], config.get("preprocess_cfg", {})
-    facts: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     is_timm = "timm_model_name" in model["vision_cfg"]
     if not is_timm:
         activation = "quick_gelu" if model.get("quick_gelu", False) else "gelu"
-        facts |= {"image_activation": activation, "text_activation": activation}
-        facts |= {"image_epsilon": 1e-5, "text_epsilon": 1e-5}
+        metadata |= {"image_activation": activation, "text_activation": activation}
+        metadata |= {"image_epsilon": 1e-5, "text_epsilon": 1e-5}
     elif "siglip" in (name := model["vision_cfg"]["timm_model_name"]):
         is_tanh = model["text_cfg"].get("act_kwargs", {}).get("approximate") == "tanh"
-        facts |= {
+        metadata |= {
             "image_activation": "gelu_tanh" if _TIMM_TANH.match(name) else "gelu",
             "text_activation": "gelu_tanh" if is_tanh else "gelu",
         }
     for key in ("mean", "std"):
         if key in pixels:
-            facts[key] = tuple(pixels[key])
+            metadata[key] = tuple(pixels[key])
     if "interpolation" in pixels:
-        facts["interpolation"] = pixels["interpolation"]
+        metadata["interpolation"] = pixels["interpolation"]
     if "resize_mode" in pixels:
         modes = {"shortest": "centre", "squash": "none"}
-        facts["crop"] = modes.get(pixels["resize_mode"], pixels["resize_mode"])
-    return facts | _open_clip_text(model["text_cfg"])
+        metadata["crop"] = modes.get(pixels["resize_mode"], pixels["resize_mode"])
+    return metadata | _open_clip_text(model["text_cfg"])
 
 
 def _open_clip_text(text: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "context_length": text.get("context_length", 77),
         "vocab_size": text.get("vocab_size", 49_408),
     }
     cleaning = text.get("tokenizer_kwargs", {}).get("clean")
     if cleaning in ("lower", "canonicalize"):
-        facts["lower_case"] = True
-        # of SigLIP 2's vocabulary it says canonicalize, against its authors: both are taken
-        if facts["vocab_size"] != 256_000:
-            facts["strips_punctuation"] = cleaning == "canonicalize"
-    elif "hf_tokenizer_name" not in text and facts["vocab_size"] == 49_408:
-        facts["lower_case"], facts["strips_punctuation"] = True, False
-    return facts
+        metadata["lower_case"] = True
+        # For SigLIP 2's vocabulary open_clip canonicalises, against its authors: both are accepted.
+        if metadata["vocab_size"] != 256_000:
+            metadata["strips_punctuation"] = cleaning == "canonicalize"
+    elif "hf_tokenizer_name" not in text and metadata["vocab_size"] == 49_408:
+        metadata["lower_case"], metadata["strips_punctuation"] = True, False
+    return metadata
 
 
 _READERS = {

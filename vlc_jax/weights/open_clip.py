@@ -1,4 +1,4 @@
-"""The names of open_clip's SigLIP and EVA02 models: timm's image towers and its own text tower.
+"""Renaming rules of open_clip's SigLIP and EVA02-CLIP: timm's image towers, its own text tower.
 
 Its CLIP models have OpenAI's names (`openai.rules`).
 """
@@ -9,7 +9,7 @@ from vlc_jax.weights.rename import Rule, rule
 
 
 def siglip_rules(patch_size: int) -> list[Rule]:
-    """SigLIP and SigLIP 2 of fixed resolution."""
+    """Rules of SigLIP, and of SigLIP 2 of fixed resolution."""
     block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
     kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
@@ -34,7 +34,7 @@ def siglip_rules(patch_size: int) -> list[Rule]:
 
 
 def eva02_rules(patch_size: int) -> list[Rule]:
-    """EVA02-CLIP of B and L size; the rotary table is no parameter."""
+    """Rules of EVA02-CLIP, B and L; its rotary table is a buffer, not in the file."""
     block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
     kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
     parts = tuple(f"{block}.attn.{part}_proj.weight" for part in "qkv")
@@ -42,8 +42,10 @@ def eva02_rules(patch_size: int) -> list[Rule]:
         *_image_tower(patch_size),
         rule("visual.trunk.cls_token", "image/class_embedding", rename.LEADING_ONES),
         rule(parts, kernels, rename.SEPARATE_WEIGHT),
+        # EVA's keys have no bias (it would add the same to all logits of a query).
         rule(f"{block}.attn.q_proj.bias", f"{ours}/attention/query/bias"),
         rule(f"{block}.attn.v_proj.bias", f"{ours}/attention/value_bias"),
+        # EVA02's inner norms: before the output of the attention and of the gated MLP (SwiGLU).
         *norm(f"{block}.attn.norm", f"{ours}/attention/norm"),
         *dense(f"{block}.mlp.fc1_g", f"{ours}/mlp/gate"),
         *dense(f"{block}.mlp.fc1_x", f"{ours}/mlp/up"),
@@ -57,7 +59,7 @@ def eva02_rules(patch_size: int) -> list[Rule]:
 
 
 def _image_tower(patch_size: int) -> list[Rule]:
-    """What timm's vision transformers and EVA share."""
+    """Rules that timm's VisionTransformer and Eva share."""
     trunk, block, ours = "visual.trunk", "visual.trunk.blocks.{i}", "image/block_{i}"
     patches = rename.convolution(patch_size)
     return [

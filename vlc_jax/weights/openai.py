@@ -1,14 +1,14 @@
-"""The names of OpenAI's CLIP, which open_clip's ViT models share."""
+"""Renaming rules of OpenAI's CLIP, also the names of open_clip's ViT models."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
 
-# Buffers and settings that OpenAI's TorchScript archives and state dicts carry beside the weights.
+# Buffers and settings in OpenAI's TorchScript archives and state dicts that are no parameters.
 IGNORED = (r".*attn_mask", "input_resolution", "context_length", "vocab_size")
 
 
 def norm(theirs: str, ours: str) -> list[Rule]:
-    """A layer norm."""
+    """Rules of a layer norm."""
     return [
         rule(f"{theirs}.weight", f"{ours}/scale"),
         rule(f"{theirs}.bias", f"{ours}/bias"),
@@ -16,7 +16,7 @@ def norm(theirs: str, ours: str) -> list[Rule]:
 
 
 def dense(theirs: str, ours: str) -> list[Rule]:
-    """A torch Linear with bias."""
+    """Rules of a torch Linear with bias."""
     return [
         rule(f"{theirs}.weight", f"{ours}/kernel", rename.TRANSPOSED),
         rule(f"{theirs}.bias", f"{ours}/bias"),
@@ -24,7 +24,7 @@ def dense(theirs: str, ours: str) -> list[Rule]:
 
 
 def attention(theirs: str, ours: str) -> list[Rule]:
-    """A torch.nn.MultiheadAttention."""
+    """Rules of a torch.nn.MultiheadAttention, whose three projections are one packed array."""
     kernels = (f"{ours}/query/kernel", f"{ours}/key_value/kernel")
     biases = (f"{ours}/query/bias", f"{ours}/key_value/bias")
     return [
@@ -35,7 +35,7 @@ def attention(theirs: str, ours: str) -> list[Rule]:
 
 
 def blocks(theirs: str, ours: str) -> list[Rule]:
-    """A stack of transformer blocks."""
+    """Rules of a stack of transformer blocks, "{i}" being the number of the block."""
     return [
         *norm(f"{theirs}.ln_1", f"{ours}/attention_norm"),
         *attention(f"{theirs}.attn", f"{ours}/attention"),
@@ -46,7 +46,7 @@ def blocks(theirs: str, ours: str) -> list[Rule]:
 
 
 def text_tower(prefix: str = "") -> list[Rule]:
-    """The text transformer, all but its projection."""
+    """Rules of the text transformer without its projection."""
     return [
         rule(f"{prefix}token_embedding.weight", "text/token_embedding/embedding"),
         rule(f"{prefix}positional_embedding", "text/position_embedding"),
@@ -56,7 +56,7 @@ def text_tower(prefix: str = "") -> list[Rule]:
 
 
 def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
-    """CLIP with a vision transformer; open_clip's custom-text models have `text_prefix` "text."."""
+    """Rules of CLIP with a ViT; text_prefix: "text." in open_clip's custom-text models."""
     return [
         rule("visual.class_embedding", "image/class_embedding"),
         rule("visual.positional_embedding", "image/position_embedding"),
@@ -64,6 +64,7 @@ def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
         *norm("visual.ln_pre", "image/pre_norm"),
         *blocks("visual.transformer.resblocks.{i}", "image/block_{i}"),
         *norm("visual.ln_post", "image/norm"),
+        # Both projections are bare parameters (inputs, outputs), no Linear: not transposed.
         rule("visual.proj", "image/projection/kernel"),
         *text_tower(text_prefix),
         rule(f"{text_prefix}text_projection", "text/projection/kernel"),

@@ -1,11 +1,11 @@
-"""An adapter under the names of Hugging Face's PEFT library, for a transformers model."""
+"""Export of LoRA and DoRA adapters as Hugging Face's PEFT reads them."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights.rename import Rule, filled
+from vlc_jax.weights.rename import Rule, expand
 
 ATTENTION = ("query", "key", "value")  # in the order of a transformers rule's names
 
@@ -13,21 +13,22 @@ ATTENTION = ("query", "key", "value")  # in the order of a transformers rule's n
 def save(
     adapters: Mapping[str, Mapping[str, np.ndarray]], rules: Sequence[Rule]
 ) -> dict[str, np.ndarray]:
-    """The arrays of an adapter_model.safetensors.
+    """Arrays of an adapter_model.safetensors.
 
     adapters: name of a matrix (`models.lora.matrices`) -> "a" (inputs, rank), "b" (rank, outputs)
     and, with DoRA, "magnitude" (outputs,).   rules: of the model's transformers format.
-    Raises WeightsError for matrices that are no module of their own there.
+    Raises WeightsError for matrices that are no module in transformers.
     """
     arrays = {}
     for name, adapter in adapters.items():
         modules, rule = _modules(name, rules)
         for index, module in enumerate(modules):
+            # One matrix of ours may be three modules there: they share A, and B is cut by outputs.
             columns = {
                 key: np.split(adapter[key], len(modules), axis=-1)[index]
                 for key in adapter.keys() - {"a"}
             }
-            # of a convolution (rank, 3, patch, patch), of a dense layer (rank, inputs)
+            # A of a convolution is (rank, 3, patch, patch), of a Linear (rank, inputs).
             first = rule.codec.save(adapter["a"])[0] if len(rule.ours) == 1 else adapter["a"].T
             spatial = (1,) * (first.ndim - 2)
             prefix = f"base_model.model.{module}.lora_"
@@ -42,7 +43,7 @@ def save(
 def config(
     arrays: Mapping[str, np.ndarray], rank: int, alpha: float, base: str
 ) -> dict[str, object]:
-    """adapter_config.json for `arrays` of `save`; base: where the frozen weights are."""
+    """Content of adapter_config.json for `arrays` of `save`; base: path of the frozen weights."""
     modules = {name.removeprefix("base_model.model.").split(".lora_")[0] for name in arrays}
     return {
         "peft_type": "LORA",
@@ -59,15 +60,16 @@ def config(
 
 
 def _modules(name: str, rules: Sequence[Rule]) -> tuple[list[str], Rule]:
-    """The modules that a matrix of ours is there, and the rule of the first one's weight."""
+    """The transformers modules of a matrix of ours, and the rule of the weight."""
     folder, _, part = name.removesuffix("/kernel").rpartition("/")
     is_attention = part in (*ATTENTION, "_".join(ATTENTION))
     path = f"{folder}/query/kernel" if is_attention else name
-    found = filled(rules, [path])
-    if not found or (is_attention and len(found[0].theirs) != len(ATTENTION)):
+    matching = expand(rules, [path])
+    # The packed projections of a torch.nn.MultiheadAttention are no modules of their own.
+    if not matching or (is_attention and len(matching[0].theirs) != len(ATTENTION)):
         raise WeightsError(
             f"PEFT has no module for the adapter of {name}; export the merged weights instead"
         )
-    names = [theirs.removesuffix(".weight") for theirs in found[0].theirs]
+    names = [theirs.removesuffix(".weight") for theirs in matching[0].theirs]
     chosen = [names[ATTENTION.index(part)]] if part in ATTENTION else names
-    return chosen, found[0]
+    return chosen, matching[0]

@@ -1,4 +1,4 @@
-"""Position embeddings of weights, brought to the resolution and context length of the model."""
+"""Position embeddings resampled to another resolution, or cut to a shorter context."""
 
 import math
 from collections.abc import Mapping
@@ -13,54 +13,57 @@ IMAGE, TEXT = "image/position_embedding", "text/position_embedding"
 def fit(
     params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], *, may_cut_text: bool
 ) -> dict[str, np.ndarray]:
-    """`params` with the position embeddings as long as in `shapes`.
+    """`params` with position embeddings of the lengths in `shapes`.
 
-    Those of the image are resampled as a square grid, a class token's row is kept. Those of the
-    text are cut, never stretched, and only with `may_cut_text`: where a text ends before the cut
-    (causal, end-of-text pooling) the rest is never read. Raises WeightsError otherwise.
+    The image's are resampled as a square grid; the class token's row is kept. The text's are cut,
+    and only with `may_cut_text`: a causal tower with end-of-text pooling never reads positions
+    after the end. Raises WeightsError otherwise.
     """
     fitted = dict(params)
-    extra = int("image/class_embedding" in params)
-    have, want = len(params[IMAGE]), shapes[IMAGE][0]
-    if have != want:
-        sides = [math.isqrt(n - extra) for n in (have, want)]
-        if [side**2 + extra for side in sides] != [have, want]:
+    class_tokens = int("image/class_embedding" in params)  # its row is the first, outside the grid
+    old, new = len(params[IMAGE]), shapes[IMAGE][0]
+    if old != new:
+        old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
+        if [side**2 + class_tokens for side in (old_side, new_side)] != [old, new]:
             raise WeightsError(
-                f"{IMAGE} has {have} rows, the model {want}: only square grids are resampled"
+                f"{IMAGE} has {old} rows, the model {new}: only square grids are resampled"
             )
         table = params[IMAGE]
-        grid = table[extra:].reshape(sides[0], sides[0], -1)
-        rows = resample(grid, sides[1]).reshape(sides[1] ** 2, -1)
-        fitted[IMAGE] = np.concatenate([table[:extra], rows])
+        grid = table[class_tokens:].reshape(old_side, old_side, -1)
+        patches = resample(grid, new_side).reshape(new_side**2, -1)
+        fitted[IMAGE] = np.concatenate([table[:class_tokens], patches])
     if TEXT not in shapes:
         return fitted
-    have, want = len(params[TEXT]), shapes[TEXT][0]
-    if have < want or (have > want and not may_cut_text):
+    old, new = len(params[TEXT]), shapes[TEXT][0]
+    if old < new or (old > new and not may_cut_text):
         raise WeightsError(
-            f"the weights read texts of {have} tokens, the model {want}: set "
-            f"config.text.context_length={have}" + (" or less" if may_cut_text else "")
+            f"the weights read texts of {old} tokens, the model {new}: set "
+            f"config.text.context_length={old}" + (" or less" if may_cut_text else "")
         )
-    fitted[TEXT] = params[TEXT][:want]
+    fitted[TEXT] = params[TEXT][:new]
     return fitted
 
 
 def resample(grid: np.ndarray, side: int) -> np.ndarray:
-    """A (rows, columns, width) grid as (side, side, width), antialiased bicubic, float32.
+    """A (rows, columns, width) grid resampled to (side, side, width): antialiased bicubic, float32.
 
     Keys' kernel with a = -1/2, widened when the grid shrinks: what Pillow, jax.image.resize and
     torch's `interpolate(mode="bicubic", antialias=True)` (open_clip) compute. Hugging Face does
     not antialias and big_vision resamples linearly.
     """
     rows, columns = (_weights(n, side) for n in grid.shape[:2])
+    # float64 inside: the weights of a row then sum to 1 to the last bit of float32.
     return np.einsum("ir,jc,rcw->ijw", rows, columns, grid.astype(np.float64)).astype(np.float32)
 
 
-def _weights(have: int, want: int) -> np.ndarray:
-    """(want, have), rows of sum 1: the share of each old position in each new one."""
-    scale = have / want
-    x = np.arange(have)[None] + 0.5 - (np.arange(want)[:, None] + 0.5) * scale
-    x = np.abs(x) / max(scale, 1.0)
+def _weights(old: int, new: int) -> np.ndarray:
+    """Resampling matrix (new, old) of one axis; its rows sum to 1."""
+    scale = old / new
+    # Pixels lie at half integers (torch's align_corners=False).
+    x = np.arange(old)[None] + 0.5 - (np.arange(new)[:, None] + 0.5) * scale
+    x = np.abs(x) / max(scale, 1.0)  # antialiasing: the kernel is widened only when shrinking
     near = (1.5 * x - 2.5) * x * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
     kernel = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    # At the borders part of the kernel lies outside the grid, so its sum is not 1.
     return kernel / kernel.sum(axis=1, keepdims=True)

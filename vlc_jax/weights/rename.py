@@ -1,8 +1,8 @@
-"""Arrays under other names <-> our parameter tree, by one table of rules, strict both ways.
+"""Renaming rules between another format's arrays and our parameter tree, strict both ways.
 
-A rule names arrays of the other format and paths of our tree that hold the same numbers; "{i}" in
-both stands for the number of a layer. A `Codec` turns the arrays of one side into those of the
-other, exactly and back again, so that one table imports and exports.
+A rule names arrays of the other format and the paths of our tree that hold the same numbers; "{i}"
+in both is the number of a layer. Its `Codec` converts the arrays in both directions without loss,
+so that one table serves import and export.
 """
 
 import re
@@ -17,7 +17,7 @@ SHOWN = 5  # names in an error message; the rest are counted
 
 
 class Codec(NamedTuple):
-    """`load`: arrays of theirs, in the order of the rule, -> arrays of ours; `save` undoes it."""
+    """Conversion of arrays: `load` from theirs, in the order of the rule, to ours; `save` back."""
 
     load: Callable[..., tuple[np.ndarray, ...]]
     save: Callable[..., tuple[np.ndarray, ...]]
@@ -30,19 +30,20 @@ def _one(
 
 
 def _columns(x: np.ndarray) -> list[np.ndarray]:
-    """Key and value of our joint matrix or bias."""
+    """Key and value columns of our joint matrix or bias."""
     return np.split(x, 2, axis=-1)
 
 
 SAME = _one(lambda x: x, lambda x: x)
-# A torch Linear is (outputs, inputs), our kernels are (inputs, outputs).
+# A torch Linear is (outputs, inputs); our kernels, as flax's, are (inputs, outputs).
 TRANSPOSED = _one(lambda x: x.T, lambda x: x.T)
 SCALAR = _one(lambda x: x.reshape(()), lambda x: x.reshape(()))
 SCALAR_OF_ONE = _one(lambda x: x.reshape(()), lambda x: x.reshape(1))
 # A parameter with a leading axis of size 1, such as a position embedding (1, length, width).
 LEADING_ONE = _one(lambda x: x[0], lambda x: x[None])
 LEADING_ONES = _one(lambda x: x[0, 0], lambda x: x[None, None])
-# torch.nn.MultiheadAttention: query, key and value below each other.
+# torch.nn.MultiheadAttention and timm's qkv: query, key and value in thirds of the outputs.
+# Ours keeps the query apart: a pooling query attends to tokens that only need keys and values.
 PACKED_WEIGHT = Codec(
     lambda w: (w[: len(w) // 3].T, w[len(w) // 3 :].T),
     lambda query, key_value: (np.concatenate([query.T, key_value.T]),),
@@ -51,7 +52,7 @@ PACKED_BIAS = Codec(
     lambda b: (b[: len(b) // 3], b[len(b) // 3 :]),
     lambda query, key_value: (np.concatenate([query, key_value]),),
 )
-# Hugging Face: one Linear each.
+# Hugging Face: one Linear for each of query, key and value.
 SEPARATE_WEIGHT = Codec(
     lambda q, k, v: (q.T, np.concatenate([k.T, v.T], axis=-1)),
     lambda query, key_value: (query.T, *(part.T for part in _columns(key_value))),
@@ -63,7 +64,10 @@ SEPARATE_BIAS = Codec(
 
 
 def convolution(patch: int) -> Codec:
-    """A patch embedding (outputs, 3, patch, patch) <-> our matrix over (row, column, channel)."""
+    """Codec of a torch convolution (outputs, 3, patch, patch) and our patch embedding matrix.
+
+    Our rows are ordered (row, column, channel), as models/vit flattens a patch.
+    """
     return _one(
         lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
         lambda x: x.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
@@ -71,19 +75,19 @@ def convolution(patch: int) -> Codec:
 
 
 class Rule(NamedTuple):
-    """Names of the other format and paths of our tree that hold the same numbers."""
+    """Array names of the other format and paths of our tree that hold the same numbers."""
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
     codec: Codec = SAME
 
     def is_of(self, part: str) -> bool:
-        """Whether it is about that part of our tree."""
+        """Whether all its parameters belong to one part of our tree, such as "image"."""
         return all(path.startswith(f"{part}/") for path in self.ours)
 
 
 def rule(theirs: str | Sequence[str], ours: str | Sequence[str], codec: Codec = SAME) -> Rule:
-    """A Rule; a single name may stand for a tuple of one."""
+    """A Rule; a string stands for a tuple of one name."""
     as_tuple = [(x,) if isinstance(x, str) else tuple(x) for x in (theirs, ours)]
     return Rule(*as_tuple, codec)
 
@@ -94,65 +98,66 @@ def load(
     shapes: Mapping[str, tuple[int, ...]],
     ignored: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """Our flat parameters, path -> float32 array, of exactly the paths of `shapes`.
+    """Our flat parameters, {path: float32 array}, of exactly the paths of `shapes`.
 
-    The arrays have the shapes of the file, which `check_values` compares with those of the model.
-    ignored: regular expressions of whole names that may be there and are not weights.
-    Raises WeightsError naming what is left over or missing.
+    Arrays keep the shapes of the file; `check_values` compares them with those of the model.
+    ignored: regular expressions of whole names that may be in the file and are no parameters.
+    Raises WeightsError naming arrays left over or missing.
     """
-    used = filled(rules, shapes)
-    wanted = {name for each in used for name in each.theirs}
-    left = [
+    used = expand(rules, shapes)
+    expected = {name for rule in used for name in rule.theirs}
+    leftover = [
         name
         for name in arrays
-        if name not in wanted and not any(re.fullmatch(regex, name) for regex in ignored)
+        if name not in expected and not any(re.fullmatch(regex, name) for regex in ignored)
     ]
-    missing = sorted(wanted - arrays.keys())
-    without = sorted(shapes.keys() - {path for each in used for path in each.ours})
+    missing = sorted(expected - arrays.keys())
+    nameless = sorted(shapes.keys() - {path for rule in used for path in rule.ours})
     problems = [
         _listing("not in the file", missing),
-        _listing("in the file, but no parameter of this model", left),
-        _listing("parameters that this format has no name for", without),
+        _listing("in the file, but no parameter of this model", leftover),
+        _listing("parameters that this format has no name for", nameless),
     ]
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
     params = {}
-    for each in used:
-        sources = [arrays[name] for name in each.theirs]
+    for rule in used:
+        sources = [arrays[name] for name in rule.theirs]
         try:
-            results = each.codec.load(*sources)
+            results = rule.codec.load(*sources)
         except (ValueError, IndexError) as error:
-            raise WeightsError(f"{each.theirs[0]} has shape {sources[0].shape}: {error}") from error
-        params |= dict(zip(each.ours, results, strict=True))
+            raise WeightsError(f"{rule.theirs[0]} has shape {sources[0].shape}: {error}") from error
+        params |= dict(zip(rule.ours, results, strict=True))
+    # Copies: codecs return views, which would keep all arrays of the file in memory.
     return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
 
 
 def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same numbers under the names of the other format.
+    """Arrays of the other format, {name: array}, from our flat parameters.
 
     Raises WeightsError for parameters that the format has no name for.
     """
-    used = filled(rules, params)
-    covered = {path for each in used for path in each.ours}
-    without = _listing(
-        "parameters that this format has no name for", [p for p in params if p not in covered]
+    used = expand(rules, params)
+    named = {path for rule in used for path in rule.ours}
+    problem = _listing(
+        "parameters that this format has no name for", [p for p in params if p not in named]
     )
-    if without:
-        raise WeightsError(without)
+    if problem:
+        raise WeightsError(problem)
     arrays = {}
-    for each in used:
-        results = each.codec.save(*(np.asarray(params[path]) for path in each.ours))
-        arrays |= dict(zip(each.theirs, results, strict=True))
+    for rule in used:
+        results = rule.codec.save(*(np.asarray(params[path]) for path in rule.ours))
+        arrays |= dict(zip(rule.theirs, results, strict=True))
     return {name: np.array(x, order="C") for name, x in arrays.items()}
 
 
 def names(rules: Iterable[Rule]) -> list[str]:
     """Regular expressions of all names of the other format in `rules`."""
-    return [re.escape(name).replace(r"\{i\}", r"\d+") for each in rules for name in each.theirs]
+    return [re.escape(name).replace(r"\{i\}", r"\d+") for rule in rules for name in rule.theirs]
 
 
 def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
-    """Raises WeightsError naming the parameters that one side has and the other has not."""
+    """Raises WeightsError naming parameters that only one of the two trees has."""
     problems = [
         _listing("missing", sorted(shapes.keys() - params.keys())),
         _listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
@@ -162,35 +167,35 @@ def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
 
 
 def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises WeightsError naming arrays of another shape, or with NaN or infinity in them."""
+    """Raises WeightsError naming arrays of another shape, or with NaN or infinity."""
     wrong = [
         f"{path} {params[path].shape} instead of {tuple(shape)}"
         for path, shape in shapes.items()
         if tuple(params[path].shape) != tuple(shape)
     ]
-    broken = [path for path, x in params.items() if not np.isfinite(x.astype(np.float32)).all()]
-    problems = [_listing("other shapes than the model's", wrong), _listing("not finite", broken)]
+    nonfinite = [path for path, x in params.items() if not np.isfinite(x.astype(np.float32)).all()]
+    problems = [_listing("other shapes than the model's", wrong), _listing("not finite", nonfinite)]
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
 
-def filled(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
-    """The rules that `paths` of ours have a use for, each once per layer number, filled in."""
-    filled = []
-    for each in rules:
-        regex = re.escape(each.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")
+def expand(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
+    """The rules for `paths` of our tree, those with "{i}" once for every layer."""
+    expanded = []
+    for rule in rules:
+        regex = re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")
         for match in filter(None, (re.fullmatch(regex, path) for path in paths)):
             layer = match.groupdict().get("i", "")
             theirs, ours = (
                 tuple(name.replace("{i}", layer) for name in names)
-                for names in (each.theirs, each.ours)
+                for names in (rule.theirs, rule.ours)
             )
-            filled.append(Rule(theirs, ours, each.codec))
-    return filled
+            expanded.append(Rule(theirs, ours, rule.codec))
+    return expanded
 
 
 def _listing(title: str, names: Sequence[str]) -> str:
-    """ "3 missing: a, b, c", shortened; "" if there are none."""
+    """Text such as "3 missing: a, b, c", shortened; "" if there are no names."""
     if not names:
         return ""
     more = f", ... ({len(names) - SHOWN} more)" if len(names) > SHOWN else ""
@@ -198,7 +203,7 @@ def _listing(title: str, names: Sequence[str]) -> str:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of dicts as one dict of "a/b/c" paths."""
+    """A tree of dicts as one dict with "a/b/c" paths as keys."""
     flat = {}
     for key, value in tree.items():
         path = f"{prefix}{key}"
@@ -207,7 +212,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """What `flatten` flattened."""
+    """The tree of dicts that `flatten` would turn into `flat`."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
         *parents, name = path.split("/")

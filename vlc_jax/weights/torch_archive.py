@@ -1,9 +1,9 @@
-"""Tensors of a torch archive without torch, and without running what the archive asks to run.
+"""Reader of torch archives that needs no torch and runs no code of the file.
 
-A `.pt` file is a zip with a pickle that describes tensors and one file of bytes per storage; a
-TorchScript archive (OpenAI's CLIP) describes modules that hold them. A pickle may call anything, so
-only the few names that build tensors are known here; any other is refused by name, or stands for
-nothing but what it is given.
+A `.pt` file is a zip with a pickle that describes tensors, and one file of bytes per storage; a
+TorchScript archive (OpenAI's CLIP) describes modules that hold tensors. A pickle may call any
+function by name, so only the few names that build tensors are allowed here. Any other is refused,
+or replaced by an object without code (`Inert`).
 """
 
 import collections
@@ -35,19 +35,19 @@ _LISTS = ("int", "float", "double", "bool", "tensor")
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """Name -> array of everything that is a tensor, nested names joined by dots.
+    """All tensors of the file as {name: array}, nested names joined by dots.
 
-    Raises WeightsError for a file that is damaged, in the format torch had before 1.6, or asks for
+    Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
     return dict(_tensors(content(path), ""))
 
 
 def content(path: Path, *, may_hold_objects: bool = False) -> Any:
-    """What was saved, its tensors as arrays.
+    """The saved object, with its tensors as arrays.
 
-    may_hold_objects: whether objects of other kinds are no reason to refuse a file. Each of them is
-      then an `Inert`; nothing of what the file asks to run is run.
+    may_hold_objects: accept objects of other classes, each as an `Inert`; else they are refused.
+      No code of the file is run either way.
     Raises WeightsError as `read` does.
     """
     if not path.stat().st_size:
@@ -58,7 +58,7 @@ def content(path: Path, *, may_hold_objects: bool = False) -> Any:
             pickles = [name for name in names if name.split("/")[1:] == ["data.pkl"]]
             if not pickles:
                 raise WeightsError(f"{path} is a zip without data.pkl, not a torch archive")
-            root = pickles[0].split("/")[0]
+            root = pickles[0].split("/")[0]  # all members lie in a folder named by who saved it
             order = f"{root}/byteorder"
             if order in names and archive.read(order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
@@ -72,12 +72,12 @@ def content(path: Path, *, may_hold_objects: bool = False) -> Any:
 
 
 class Inert:
-    """Stands for an object of any class: it has the state that it was given, and does nothing."""
+    """Placeholder for an object of any class: it keeps the pickled state and runs nothing."""
 
     state: Any = None
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Whatever it is made of."""
+        """Accepts and drops all arguments."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -86,7 +86,7 @@ class Inert:
         return Inert()
 
     def _take(self, *_: Any) -> None:
-        """Members of lists, sets and dicts of other classes."""
+        """Drops the members of lists, sets and dicts of other classes."""
 
     append = extend = add = __setitem__ = _take
 
@@ -101,14 +101,14 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
-        if module.startswith("__torch__"):
+        if module.startswith("__torch__"):  # modules of a TorchScript archive
             return Inert
         known = {
             ("collections", "OrderedDict"): collections.OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
             ("torch._utils", "_rebuild_parameter"): _first,
             ("torch", "Size"): tuple,
-            # TorchScript's lists and types of attributes, which hold no tensors of interest
+            # TorchScript's typed lists and attributes: the value without its type.
             ("torch.jit._pickle", "restore_type_tag"): _first,
             **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in _LISTS},
         }
@@ -122,10 +122,10 @@ class _Unpickler(pickle.Unpickler):
         return known[module, name]
 
     def persistent_load(self, saved_id: Any) -> np.ndarray:
-        kind, dtype, key, _, count = saved_id
+        kind, dtype, key, _, count = saved_id  # "_" is the device
         if kind != "storage" or not isinstance(dtype, np.dtype):
             raise WeightsError(f"{self.path} stores {kind!r} of {dtype!r}, not a tensor")
-        if key not in self.storages:
+        if key not in self.storages:  # tensors may share a storage
             data = self.archive.read(f"{self.root}/data/{key}")
             if len(data) < count * dtype.itemsize:
                 raise WeightsError(
@@ -139,12 +139,13 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
-    """A view of a storage, inside its bounds."""
+    """Array of a torch tensor: an offset, shape and strides in a storage, as torch stores it."""
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     if 0 in shape:
         return np.zeros(shape, storage.dtype)
     if offset < 0 or min(strides, default=0) < 0 or last >= len(storage):
         raise WeightsError(f"a tensor of shape {shape} lies outside its storage of {len(storage)}")
+    # Only after the check above: as_strided itself reads any memory.
     step = storage.itemsize
     view = np.lib.stride_tricks.as_strided(
         storage[offset:], shape, [stride * step for stride in strides], writeable=False
@@ -157,7 +158,7 @@ def _first(data: Any, *_: Any) -> Any:
 
 
 def _tensors(content: Any, prefix: str) -> Any:
-    """(name, array) of all tensors in nested dicts and modules."""
+    """Yields (name, array) of all tensors in nested dicts and modules."""
     if isinstance(content, Inert):
         content = content.state
     if isinstance(content, np.ndarray):
