@@ -1,5 +1,15 @@
 """Every test sees eight simulated CPU devices, strict ranks, and warnings as errors."""
 
+import os
+import signal
+
+# Without LLVM's optimisations programs compile in half the time, which is most of the time of these
+# tests. XLA reads the variable once, when JAX starts; processes of tests inherit it, and of two
+# values of a flag the later one counts.
+os.environ["XLA_FLAGS"] = (
+    f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
+)
+
 import jax
 import pytest
 from absl import flags
@@ -9,6 +19,10 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()  # grain's worker processes read absl flags
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # As in a background job of a shell; processes would inherit it and wait for no interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -67,19 +66,19 @@ def commands(page: str) -> list[str]:
 
 
 def shrunken(command: str, sha256: str) -> list[str]:
-    words = shlex.split(command)
-    assert words[0] == "python", f"no test knows how to run {command!r}"
+    python, *words = shlex.split(command)
+    assert python == "python", f"no test knows how to run {command!r}"
     if "weights=my_weights" in command:  # the vocabulary of the test is not OpenAI's
         words.append(f"--config.text.clip.sha256={sha256}")
     extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
-    return [sys.executable, *words[1:], *(extra[-1] if extra else ())]
+    return [*words, *(extra[-1] if extra else ())]
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A copy of the checkout as its reader sees it, with photos, both tables and all datasets."""
     miniature.write(tmp_path)
-    for name in ("configs", "vlc_jax", "input_pipeline", "benchmarks"):
+    for name in ("configs", "vlc_jax", "input_pipeline", "speed"):
         os.symlink(helpers.ROOT / name, tmp_path / name)
     photos = tmp_path / "my_photos"
     names = helpers.write_photos(photos, 24)
@@ -123,15 +122,7 @@ def test_every_command_of_a_page_runs(page, folder):
     for command in commands(page):
         if command in MADE_BY_CI:
             continue
-        done = subprocess.run(
-            shrunken(command, sha256),
-            cwd=folder,
-            env=helpers.environment() | {"PYTHONPATH": str(folder)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = helpers.python(*shrunken(command, sha256), cwd=folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
@@ -203,7 +194,7 @@ def test_every_link_and_named_file_is_there(page):
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert ((helpers.ROOT / page).parent / link).exists(), link
     for path in re.findall(
-        r"`((?:configs|vlc_jax|input_pipeline|tests|benchmarks|docs)/[\w/.]+)`", text
+        r"`((?:configs|vlc_jax|input_pipeline|tests|speed|studies|docs)/[\w/.]+)`", text
     ):
         assert (helpers.ROOT / path).exists() or "NAME" in path, path
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import orbax.checkpoint as ocp
 import pytest
@@ -102,12 +100,9 @@ def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):
 
 def test_stored_features_train_the_same_head_and_those_of_others_are_refused(live, clip, tmp_path):
     out = tmp_path / "features"
-    command = [
-        *(sys.executable, "-m", "vlc_jax.tools.cache_features", "--config", DCSM),
-        *(f"--config.init_from={clip[0]}", *SMALL, "--out", str(out), "--dtype", "float32"),
-    ]
-    done = subprocess.run(
-        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
+    done = helpers.python(
+        *("-m", "vlc_jax.tools.cache_features", "--config", DCSM),
+        *(f"--config.init_from={clip[0]}", *SMALL, "--out", out, "--dtype", "float32"),
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "manifest.json").read_text())["count"] == 48  # and hard images

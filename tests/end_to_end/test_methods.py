@@ -5,8 +5,6 @@ imported weights, stopped by SIGTERM, gone on with, judged, exported.
 """
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -111,17 +109,10 @@ def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, 
     config = recipes.wrapper(tmp_path, "coco", recipe, small)
     arguments = f"{weights},{given.format(**files)},validation={files['test']},batch=8"
     workdir = tmp_path / "run"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.support.chain", tmp_path / "exported"),
-            *("--config", f"{config}:{arguments}", "--workdir", workdir, *FLAGS),
-        ],
-        cwd=helpers.ROOT,
-        env=helpers.environment(),
-        capture_output=True,
-        text=True,
+    done = helpers.python(
+        *("-m", "tests.support.chain", tmp_path / "exported"),
+        *("--config", f"{config}:{arguments}", "--workdir", workdir, *FLAGS),
         timeout=500,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [75, 0, 0, 0], done.stderr

@@ -5,8 +5,6 @@ The methods are in test_methods_end_to_end.py.
 
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -78,16 +76,9 @@ def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path
     assert again.returncode == 0, again.stderr
     assert results(workdir, steps[-1]) == trained
 
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "vlc_jax.tools.export", "--workdir", workdir, "--to", "hf"),
-            *("--out", tmp_path / "exported"),
-        ],
-        cwd=helpers.ROOT,
-        env=helpers.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = helpers.python(
+        *("-m", "vlc_jax.tools.export", "--workdir", workdir, "--to", "hf"),
+        *("--out", tmp_path / "exported"),
     )
     assert done.returncode == 0, done.stderr
     zero_shot = recipes.wrapper(tmp_path, "eval", "zero_shot", small)

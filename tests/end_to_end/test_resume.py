@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from tests.support import helpers
+from tests.support import forks, helpers
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +52,7 @@ def assert_same_end(workdir: Path, unbroken: Path) -> None:
     assert not (workdir / "FAILED").exists()
 
 
-def wait_for(condition, job: subprocess.Popen, seconds: float = 120) -> None:
+def wait_for(condition, job: forks.Job, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
@@ -95,14 +94,7 @@ def test_eval_mode_needs_only_the_workdir_and_computes_anew(unbroken):
     path = unbroken / "evals/scenes_retrieval/12.json"
     found = json.loads(path.read_text())
     path.write_text(path.read_text().replace('"count": 32', '"count": 5'))
-    done = subprocess.run(
-        [*helpers.command("", unbroken)[:3], "--mode", "eval", "--workdir", str(unbroken)],
-        cwd=helpers.ROOT,
-        env=helpers.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = helpers.python("-m", "vlc_jax.main", "--mode", "eval", "--workdir", unbroken)
     assert done.returncode == 0, done.stderr
     assert "scenes_retrieval" in done.stdout
     assert json.loads(path.read_text())["metrics"] == found["metrics"]

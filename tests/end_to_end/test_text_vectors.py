@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -83,10 +81,7 @@ def file(base, tmp_path_factory):
 
 
 def embedded(*flags):
-    command = [sys.executable, "-m", "vlc_jax.tools.embed_text", *flags]
-    return subprocess.run(
-        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
-    )
+    return helpers.python("-m", "vlc_jax.tools.embed_text", *flags)
 
 
 def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):

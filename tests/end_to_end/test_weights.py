@@ -1,8 +1,6 @@
 """Weights of other projects through the command line: evaluate, finetune, export, and refuse."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -100,12 +98,9 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
     again = run(start, workdir, frozen)
     assert again.returncode == 0, again.stderr
 
-    export = [sys.executable, "-m", "vlc_jax.tools.export", "--workdir", str(workdir)]
+    export = ("-m", "vlc_jax.tools.export", "--workdir", workdir)
     for target, file in (("hf", "model"), ("open_clip", "open_clip_model")):
-        command = [*export, "--to", target, "--out", str(out / target)]
-        done = subprocess.run(
-            command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
-        )
+        done = helpers.python(*export, "--to", target, "--out", out / target)
         assert done.returncode == 0, done.stderr
         assert (out / target / f"{file}.safetensors").exists()
     before, after = (load_file(f / "model.safetensors") for f in (start / "hf", out / "hf"))
@@ -115,10 +110,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
             np.testing.assert_array_equal(after[name], array)
     assert json.loads((out / "hf/config.json").read_text())["vision_config"]["hidden_act"] == "gelu"
     assert "| retrieval | image_to_text_r1 |" in (out / "hf/README.md").read_text()
-    command = [*export, "--to", "big_vision", "--out", str(out / "bv")]
-    done = subprocess.run(
-        command, cwd=helpers.ROOT, env=helpers.environment(), capture_output=True, text=True
-    )
+    done = helpers.python(*export, "--to", "big_vision", "--out", out / "bv")
     assert done.returncode == 2
     assert "big_vision has no CLIP format" in done.stderr
     assert sorted(path.name for path in out.iterdir()) == ["hf", "open_clip"]

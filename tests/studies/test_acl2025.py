@@ -3,8 +3,6 @@
 import importlib
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -19,14 +17,7 @@ GIVEN = {
 
 
 def run(*words):
-    return subprocess.run(
-        [sys.executable, "studies/acl2025.py", *map(str, words)],
-        cwd=helpers.ROOT,
-        env=helpers.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return helpers.python("studies/acl2025.py", *words)
 
 
 def config_of(run):

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -97,13 +95,7 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
 
 def test_wrong_parts_and_flags_are_refused():
     for wrong in (("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")):
-        done = subprocess.run(
-            [sys.executable, "studies/study.py", *wrong],
-            cwd=helpers.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = helpers.python("studies/study.py", *wrong)
         assert done.returncode == 2
         assert wrong[0] in done.stderr or wrong[1] in done.stderr
 
@@ -164,16 +156,9 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     )
 
     def run(*more):
-        return subprocess.run(
-            [
-                *(sys.executable, "studies/study.py", "--out", tmp_path, "--parts", "c"),
-                *("--seeds", "1", "--docs", tmp_path / "docs", *small, *more),
-            ],
-            cwd=helpers.ROOT,
-            env=helpers.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
+        return helpers.python(
+            *("studies/study.py", "--out", tmp_path, "--parts", "c"),
+            *("--seeds", "1", "--docs", tmp_path / "docs", *small, *more),
         )
 
     broken = run("--config.losses.analogy.weight=0.5")  # only HP+HN has that loss

@@ -1,4 +1,4 @@
-"""Runs of the command line as a user starts them, in processes of their own."""
+"""Runs of the command line as a user starts them, in processes of their own; small files."""
 
 import gzip
 import hashlib
@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.support import forks
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TINY = "tests/support/tiny.py"
 
 
-def command(config: str, workdir: Path, *flags: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "vlc_jax.main", "--config", config, "--workdir", str(workdir)),
-        *flags,
-    ]
+def words(config: str, workdir: Path, *flags: str) -> list[str]:
+    """Of the command line, behind the name of the interpreter."""
+    return ["-m", "vlc_jax.main", "--config", config, "--workdir", str(workdir), *flags]
 
 
 def environment(devices: int = 1) -> dict[str, str]:
@@ -29,7 +29,7 @@ def environment(devices: int = 1) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": str(devices),
         "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "jax"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     }
     return {**os.environ, **chosen}
 
@@ -38,26 +38,33 @@ def run(
     config: str, workdir: Path, *flags: str, devices: int = 1, timeout: float = 300
 ) -> subprocess.CompletedProcess:
     """Runs to the end; stdout and stderr are text."""
+    return python(*words(config, workdir, *flags), devices=devices, timeout=timeout)
+
+
+def start(config: str, workdir: Path, *flags: str, devices: int = 1) -> forks.Job:
+    """Starts a run whose stderr can be read line by line."""
+    return forks.Job(words(config, workdir, *flags), ROOT, environment(devices))
+
+
+def python(
+    *words: str | Path, cwd: Path = ROOT, devices: int = 1, timeout: float = 300
+) -> subprocess.CompletedProcess:
+    """Runs `python WORDS` to the end, without the seconds of its imports."""
+    job = forks.Job([str(word) for word in words], cwd, environment(devices))
+    stdout, stderr = job.communicate(timeout)
+    return subprocess.CompletedProcess(job.args, job.returncode, stdout, stderr)
+
+
+def interpreter(*words: str | Path, devices: int = 1) -> subprocess.CompletedProcess:
+    """As `python`, in an interpreter of its own, with its imports, hash seed and exit."""
     return subprocess.run(
-        command(config, workdir, *flags),
+        [sys.executable, *words],
         cwd=ROOT,
         env=environment(devices),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
         check=False,
-    )
-
-
-def start(config: str, workdir: Path, *flags: str, devices: int = 1) -> subprocess.Popen:
-    """Starts a run whose stderr can be read line by line."""
-    return subprocess.Popen(
-        command(config, workdir, *flags),
-        cwd=ROOT,
-        env=environment(devices),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
     )
 
 

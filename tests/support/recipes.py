@@ -5,8 +5,6 @@ kind and small width.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +86,9 @@ def write_coco(folder: Path) -> Path:
 
 
 def prepare(coco: Path, out: Path, dataset: str, annotations: str, *options: str) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "input_pipeline.prepare", dataset, "--annotations"),
-            *(coco / annotations, "--images", coco, "--out", out, *options),
-        ],
-        cwd=helpers.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = helpers.python(
+        *("-m", "input_pipeline.prepare", dataset, "--annotations"),
+        *(coco / annotations, "--images", coco, "--out", out, *options),
     )
     assert done.returncode == 0, done.stderr
 

@@ -12,7 +12,7 @@ from typing import Any
 import rich.console
 import rich.measure
 
-from vlc_jax.report import compare, compare_page, page, read_workdir, table
+from vlc_jax.report import compare, read_workdir, table
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
 __all__ = [
@@ -43,6 +43,8 @@ def write(path: Path, baseline: Path | None = None) -> Path:
     run = read_workdir.read(path)
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
+    from vlc_jax.report import page  # Matplotlib takes a second to import
+
     return page.write(run)
 
 
@@ -76,6 +78,8 @@ def write_comparison(paths: Sequence[Path], folder: Path | None = None) -> Path:
       NotAWorkdirError: one of `paths` is no workdir, or is given twice. OSError: the files cannot
         be written.
     """
+    from vlc_jax.report import compare_page
+
     return compare_page.write(_read_all(paths), folder or paths[0].resolve().parent)
 
 
