@@ -28,7 +28,7 @@ def result(name="b", protocol="choice", step=5, metrics=None, **more):
 
 
 def of(*runs):
-    """Each run's results by benchmark, as `compare.newest` gives them."""
+    """Each run's results by benchmark, as `compare.newest_results` gives them."""
     return [{one["benchmark"]: one for one in results} for results in runs]
 
 

@@ -1,8 +1,10 @@
-"""A workdir becomes a page, several are compared: python -m vlc_jax.report WORKDIR [WORKDIR ...]
+"""HTML and Markdown report of a workdir, or comparison of several.
 
-Reads files only; nothing of JAX or of the models is imported. The door for the rest of vlc_jax:
+Command line: python -m vlc_jax.report WORKDIR [WORKDIR ...]
+
 `write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md;
-`print_table` and `print_comparison` show results in a terminal.
+`print_table` and `print_comparison` print results in a terminal. Reads files of workdirs only:
+neither JAX nor the models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,9 +31,9 @@ def write(path: Path, baseline: Path | None = None) -> Path:
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
     Args:
-      path: the workdir, of a run that is finished, failed or still going on.
-      baseline: a config.json, or a workdir with one, that the config is compared with; without it
-        WORKDIR/default_config.json, if a run wrote one.
+      path: the workdir of a run that is finished, failed or still running.
+      baseline: a config.json, or a workdir with one, to compare the config with; by default
+        WORKDIR/default_config.json, if there is one.
 
     Returns:
       The path of report.html, which needs no other file and no network.
@@ -40,6 +42,9 @@ def write(path: Path, baseline: Path | None = None) -> Path:
       NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. OSError: the files
         cannot be written.
     """
+    # Here, not above: this imports matplotlib, which tables in a terminal do without.
+    from vlc_jax.report import page
+
     run = read_workdir.read(path)
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
@@ -49,7 +54,7 @@ def write(path: Path, baseline: Path | None = None) -> Path:
 
 
 def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
-    """Prints the result table of evals/*.json contents, or of the newest ones in a workdir."""
+    """Prints the result table of contents of evals/*.json, or of the newest ones in a workdir."""
     if isinstance(results, Path):
         results = read_workdir.newest_results(results)
     rows = table.rows(results)
@@ -58,7 +63,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
 
 
 def print_mixtures(path: Path) -> None:
-    """Prints the headlines of every mixture of weights in a workdir."""
+    """Prints the headline metrics of every interpolation of weights in a workdir (WiSE-FT)."""
     rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
         rich.console.Console().print(table.to_rich(rows))
@@ -68,8 +73,8 @@ def write_comparison(paths: Sequence[Path], folder: Path | None = None) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
     Args:
-      paths: the workdirs; the first one is what the others are compared with.
-      folder: made if missing; without it the one that holds the first workdir.
+      paths: the workdirs; the first is the baseline of all differences.
+      folder: created if missing; by default the parent of the first workdir.
 
     Returns:
       The path of comparison.html, which needs no other file and no network.
@@ -84,17 +89,15 @@ def write_comparison(paths: Sequence[Path], folder: Path | None = None) -> Path:
 
 
 def print_comparison(paths: Sequence[Path]) -> None:
-    """Prints the newest results of several workdirs beside each other; raises as
-    `write_comparison`.
-    """
+    """Prints the newest results of several workdirs side by side; raises as `write_comparison`."""
     runs = _read_all(paths)
-    names, results = compare.names(paths), compare.newest(runs)
+    names, results = compare.names(paths), compare.newest_results(runs)
     console = rich.console.Console()
     if lines := compare.lines(results):
-        shown = compare.to_rich(names, lines)
+        comparison = compare.to_rich(names, lines)
         # A console narrower than its longest words would cut them.
-        least = rich.measure.Measurement.get(console, console.options, shown).minimum
-        rich.console.Console(width=max(least, console.width)).print(shown)
+        minimum = rich.measure.Measurement.get(console, console.options, comparison).minimum
+        rich.console.Console(width=max(minimum, console.width)).print(comparison)
     else:
         console.print("No benchmark has been evaluated yet.")
     for sentence in compare.stale(names, results):
@@ -107,9 +110,9 @@ def print_comparison(paths: Sequence[Path]) -> None:
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:
-    seen = set()
+    resolved = set()
     for path in paths:
-        if path.resolve() in seen:
+        if path.resolve() in resolved:
             raise NotAWorkdirError(f"{path} is given twice; compare different workdirs")
-        seen.add(path.resolve())
+        resolved.add(path.resolve())
     return [read_workdir.read(path) for path in paths]

@@ -8,9 +8,7 @@ from vlc_jax import report
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the report, or the comparison, and prints where it is; 2 and one line if that cannot
-    be done.
-    """
+    """Writes the report or comparison and prints its path; returns 0, or 2 after an error."""
     parser = argparse.ArgumentParser(prog="python -m vlc_jax.report", description=report.__doc__)
     parser.add_argument(
         "workdirs",

@@ -74,7 +74,7 @@ def names(paths: Sequence[Path]) -> list[str]:
     return [path.relative_to(common).as_posix() for path in resolved]
 
 
-def newest(runs: Iterable[Run]) -> list[dict[str, dict[str, Any]]]:
+def newest_results(runs: Iterable[Run]) -> list[dict[str, dict[str, Any]]]:
     """Benchmark -> its newest result, of each run."""
     return [{one.name: one.newest for one in run.evaluations} for run in runs]
 

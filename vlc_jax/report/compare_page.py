@@ -17,7 +17,7 @@ def write(runs: Sequence[Run], folder: Path) -> Path:
 def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     """Everything the templates show."""
     names = compare.names([run.path for run in runs])
-    results = compare.newest(runs)
+    results = compare.newest_results(runs)
     lines, groups = compare.lines(results), compare.by_group(results)
     every = compare.lines(results, everything=True)
     ran = [what_ran(run, of_run) for run, of_run in zip(runs, results, strict=True)]
