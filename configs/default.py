@@ -89,8 +89,8 @@ def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
     return {
         "count": count,  # per caption; 0: the batch has none
         # kind -> share. "given": what the records hold, of any kind; else what a generator of that
-        # name (input_pipeline.text) made when the data were prepared, or makes of the caption at
-        # each reading. A kind of share 0 only stands in for others (missing = "replace").
+        # name (input_pipeline.hard_texts) made when the data were prepared, or makes of the caption
+        # at each reading. A kind of share 0 only stands in for others (missing = "replace").
         "kinds": kinds or {"given": 1.0},
         # skip (masked) | replace (by another kind) | self (the caption itself, of positives)
         "missing": missing,

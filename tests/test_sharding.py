@@ -81,17 +81,15 @@ def test_a_batch_is_split_over_every_device_in_order():
     assert {s.data.shape for s in batch["text"].addressable_shards} == {(2, 2)}
 
 
-def test_pin_batch_splits_activations_and_leaves_values_alone():
+def test_shard_batch_splits_activations_and_leaves_values_alone():
     mesh = sharding.make_mesh(data=4, fsdp=2)
-
-    def f(x):
-        with sharding.pinning(mesh):
-            return types.pin_batch(x * 2)
-
+    double = jax.jit(lambda x: types.shard_batch(x * 2))
     x = jnp.ones((16, 3))
-    assert jax.jit(f)(x).sharding.spec[0] == sharding.BATCH_AXES
-    np.testing.assert_array_equal(jax.jit(f)(x), 2 * x)
-    assert types.pin_batch(x) is x
+    with jax.set_mesh(mesh):
+        doubled = double(x)
+    assert doubled.sharding.spec[0] == types.BATCH_AXES
+    np.testing.assert_array_equal(doubled, 2 * x)
+    assert types.shard_batch(x) is x
 
 
 def test_another_platform_than_asked_for_is_an_error():

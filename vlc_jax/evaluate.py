@@ -216,11 +216,16 @@ class _Functions:
         model, everywhere = task.model, sharding.replicated(task.mesh)
 
         def apply(method: Callable[..., Any], params: Any, *inputs: Any) -> Any:
-            with sharding.pinning(task.mesh):
-                return nn.apply(method, model)({"params": params}, *inputs)
+            return nn.apply(method, model)({"params": params}, *inputs)
 
         def jit(method: Callable[..., Any]) -> Callable[..., Any]:
-            return jax.jit(lambda *args: apply(method, *args), out_shardings=everywhere)
+            compiled = jax.jit(lambda *args: apply(method, *args), out_shardings=everywhere)
+
+            def call(*args: Any) -> Any:
+                with jax.set_mesh(task.mesh):
+                    return compiled(*args)
+
+            return call
 
         self.encode_image = jit(lambda m, image: m.encode_image(task.normalise(image)))
         self.encode_text = jit(lambda m, text: m.encode_text(text))

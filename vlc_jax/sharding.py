@@ -8,8 +8,7 @@ similarity matrix of the global batch on any number of devices and hosts.
 import ctypes
 import platform
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -19,10 +18,9 @@ import psutil
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from vlc_jax import types
 from vlc_jax.errors import UsageError
+from vlc_jax.types import BATCH_AXES
 
-BATCH_AXES = ("data", "fsdp")
 SHARD_FROM = 2**14  # elements; smaller leaves are cheaper to replicate than to gather
 
 # Dense bfloat16 peaks in FLOP/s as their makers publish them; the prefix of `device_kind` decides.
@@ -98,27 +96,6 @@ def state_shardings(mesh: Mesh, shapes: Any) -> Any:
         return NamedSharding(mesh, PartitionSpec(*spec))
 
     return jax.tree.map(rule, shapes)
-
-
-def pinning(mesh: Mesh) -> AbstractContextManager[None]:
-    """A context that gives `types.pin_batch` and `types.on_each_device` their meaning: axis 0 stays
-    split over the mesh. Rows that the devices do not divide stay with the compiler.
-    """
-    sharding, split = batch_sharding(mesh), PartitionSpec(BATCH_AXES)
-
-    def pin(x: jax.Array) -> jax.Array:
-        return jax.lax.with_sharding_constraint(x, sharding) if x.shape[0] % mesh.size == 0 else x
-
-    def each(f: Callable[[types.Rows, Any], jax.Array], rows: types.Rows, whole: Any) -> jax.Array:
-        if len(jax.tree.leaves(rows)[0]) % mesh.size:
-            return f(rows, whole)
-        # unchecked: the derivatives of f need not know which arrays are whole
-        mapped = jax.shard_map(
-            f, mesh=mesh, in_specs=(split, PartitionSpec()), out_specs=split, check_vma=False
-        )
-        return mapped(rows, whole)
-
-    return types.placing(types.Placement(pin, each)) if mesh.size > 1 else nullcontext()
 
 
 def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

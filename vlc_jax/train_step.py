@@ -31,9 +31,8 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         params: Any, batch: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, tuple[dict, dict]]:
         image = {"image": task.normalise(batch["image"])} if "image" in batch else {}
-        with sharding.pinning(task.mesh):
-            variables, rngs = {"params": params}, {"dropout": key}
-            outputs = task.model.apply(variables, {**batch, **image}, rngs=rngs)
+        variables, rngs = {"params": params}, {"dropout": key}
+        outputs = task.model.apply(variables, {**batch, **image}, rngs=rngs)
         value, sums = losses.total(loss_options, outputs, batch, task.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
@@ -105,4 +104,5 @@ def compile_step(
         out_shardings=(where, sharding.replicated(task.mesh)),
         donate_argnums=0,
     )
-    return step.lower(state, frozen, batch).compile()
+    with jax.set_mesh(task.mesh):  # also where this is another thread
+        return step.lower(state, frozen, batch).compile()

@@ -14,9 +14,7 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 `scores[i, j]` is always image i against text j.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -92,46 +90,37 @@ class Outputs(NamedTuple):
     statistics: Mapping[str, Float[Array, ""]] | None = None
 
 
-Rows = Any  # a tree of arrays that have axis 0 in common
+BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over
 
 
-class Placement(NamedTuple):
-    """What models mean by the batch axis on devices; `sharding` says it.
+def _splits(rows: int) -> bool:
+    """Whether there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return not mesh.empty and mesh.size > 1 and rows % mesh.size == 0
 
-    pin: the same array, its axis 0 split over the devices.
-    each: (f, rows, whole) -> f(rows, whole), each device doing its share of the rows.
+
+def shard_batch(x: jax.Array) -> jax.Array:
+    """The same array with axis 0 sharded over the mesh, if there is one that divides it.
+
+    Models say this of the activations of each block: with sharded parameters the compiler may
+    otherwise replicate activations on every device.
     """
-
-    pin: Callable[[jax.Array], jax.Array]
-    each: Callable[[Callable[[Rows, Any], jax.Array], Rows, Any], jax.Array]
-
-
-ANYWHERE = Placement(lambda x: x, lambda f, rows, whole: f(rows, whole))
-_placement: ContextVar[Placement] = ContextVar("placement", default=ANYWHERE)
+    if not _splits(len(x)):
+        return x
+    spec = jax.P(jax.sharding.get_abstract_mesh().axis_names)
+    return jax.lax.with_sharding_constraint(x, spec)
 
 
-def pin_batch(x: jax.Array) -> jax.Array:
-    """Marks axis 0 of an activation as the batch; what that means on devices, `sharding` says.
+def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) -> jax.Array:
+    """f(rows, replicated) by shard_map: each device computes f of its own rows.
 
-    With sharded parameters the compiler may otherwise replicate activations on every device.
+    f is row-wise, axis 0 of its result is that of `rows` (a tree of arrays); `replicated` holds all
+    other arrays that f reads. Without a mesh, or where its devices do not divide the rows, plain f.
+    The compiler may otherwise send the rows around.
     """
-    return _placement.get().pin(x)
-
-
-def on_each_device(f: Callable[[Rows, Any], jax.Array], rows: Rows, whole: Any) -> jax.Array:
-    """f(rows, whole), which makes of each row one row of its result, from the rows where they lie.
-
-    Every device gets `whole`, all other arrays that `f` reads. The compiler may otherwise send the
-    rows around.
-    """
-    return _placement.get().each(f, rows, whole)
-
-
-@contextmanager
-def placing(placement: Placement) -> Iterator[None]:
-    """Gives `pin_batch` and `on_each_device` their meaning while a model is traced inside."""
-    token = _placement.set(placement)
-    try:
-        yield
-    finally:
-        _placement.reset(token)
+    if not _splits(len(jax.tree.leaves(rows)[0])):
+        return f(rows, replicated)
+    split = jax.P(jax.sharding.get_abstract_mesh().axis_names)
+    # check_vma=False: f's custom derivatives do not say over which axes their results vary
+    mapped = jax.shard_map(f, in_specs=(split, jax.P()), out_specs=split, check_vma=False)
+    return mapped(rows, replicated)

@@ -68,7 +68,7 @@ def make(
 
 def generators(side: str) -> Mapping[str, Callable[..., Generator]]:
     """Name -> factory of "negatives" or "positives"; taggers are imported only where they act."""
-    module = importlib.import_module(f"input_pipeline.text.{side}")
+    module = importlib.import_module(f"input_pipeline.hard_texts.{side}")
     return getattr(module, side.upper())
 
 

@@ -60,12 +60,12 @@ def compute(mesh: Mesh) -> dict[str, np.ndarray]:
     for name, config in CASES.items():
 
         def value(params, batch, config=config):
-            with sharding.pinning(mesh):
-                outputs = model.apply({"params": params}, batch)
+            outputs = model.apply({"params": params}, batch)
             return losses.total(config, outputs, batch, mesh)[0]
 
         step = jax.jit(jax.value_and_grad(value), out_shardings=sharding.replicated(mesh))
-        leaves = jax.tree.leaves(jax.device_get(step(params, batch)))
+        with jax.set_mesh(mesh):
+            leaves = jax.tree.leaves(jax.device_get(step(params, batch)))
         found[name] = np.concatenate([np.ravel(x) for x in leaves])
     return found
 

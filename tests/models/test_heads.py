@@ -42,14 +42,13 @@ def scored(module, image, text):
     return module.score(module.image(image), module.text(text))
 
 
-def weighted(name, chunk, options, mesh):
+def weighted(name, chunk, options):
     """A function of parameters and features: scores, weighted and summed, and the scores."""
     head = models.HEADS[name](**HEADS[name], **options, chunk=chunk)
     weights = jnp.sin(jnp.arange(PAIRS**2).reshape(PAIRS, PAIRS))
 
     def value(variables, image, text):
-        with sharding.pinning(mesh):
-            scores = head.apply(variables, image, text, method=scored)
+        scores = head.apply(variables, image, text, method=scored)
         return jnp.sum(weights * scores), scores
 
     gradient = jax.grad(value, argnums=(0, 1, 2), has_aux=True, allow_int=True)
@@ -60,15 +59,16 @@ def weighted(name, chunk, options, mesh):
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(features, name, options):
     mesh = sharding.make_mesh(data=4, fsdp=2)
-    one = jax.make_mesh((1, 1), sharding.BATCH_AXES, devices=jax.devices()[:1])
-    head, whole = weighted(name, PAIRS, options, one)
+    head, whole = weighted(name, PAIRS, options)
     variables = head.init(jax.random.key(0), *features, method=scored)
     expected = whole(variables, *features)
 
-    _, parts = weighted(name, 1, options, mesh)  # two parts on each device
+    _, parts = weighted(name, 1, options)  # two parts on each device
     placed = jax.device_put(features, sharding.batch_sharding(mesh))
-    compiled = parts.lower(jax.device_put(variables, sharding.replicated(mesh)), *placed).compile()
-    found = compiled(jax.device_put(variables, sharding.replicated(mesh)), *placed)
+    variables = jax.device_put(variables, sharding.replicated(mesh))
+    with jax.set_mesh(mesh):
+        compiled = parts.lower(variables, *placed).compile()
+    found = compiled(variables, *placed)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         if a.dtype == jnp.float32:
             np.testing.assert_allclose(a, b, atol=2e-5 * max(1, np.abs(b).max()))
@@ -91,11 +91,11 @@ def test_rows_that_devices_do_not_divide_are_scored_too(features):
 
     @jax.jit
     def score(variables, image, text):
-        with sharding.pinning(mesh):
-            return head.apply(variables, image, text, method=scored)
+        return head.apply(variables, image, text, method=scored)
 
     whole = NamedSharding(mesh, jax.P())
-    found = score(*jax.device_put((variables, image, text), whole))
+    with jax.set_mesh(mesh):
+        found = score(*jax.device_put((variables, image, text), whole))
     expected = head.apply(variables, image, text, method=scored)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

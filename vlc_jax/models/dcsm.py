@@ -184,7 +184,7 @@ class DCSM(heads.Head):
         images = image.tokens, jnp.arange(len(image.tokens))
         texts = text.tokens, self._columns(text), jnp.arange(len(text.tokens))
         whole = (texts, scaling, self.net, self._key(is_training))
-        return types.on_each_device(share, images, whole)
+        return types.map_sharded(share, images, whole)
 
     def score_options(
         self,

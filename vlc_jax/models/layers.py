@@ -254,7 +254,7 @@ class Block(nn.Module):
             z = attention(at(y, positions), y, positions=seen, rotations=turned)
             x = at(x, positions) + z
         x = x + mlp(layer_norm(self.epsilon, self.dtype, "mlp_norm")(x))
-        return types.pin_batch(x)
+        return types.shard_batch(x)
 
 
 def at(

@@ -81,7 +81,7 @@ def embed_patches(
 
         return heads.in_chunks(part, rows, chunk)
 
-    return types.on_each_device(share, (tokens, jnp.arange(len(tokens))), (variables, key))
+    return types.map_sharded(share, (tokens, jnp.arange(len(tokens))), (variables, key))
 
 
 class PACL(heads.Head):
@@ -177,7 +177,7 @@ class PACL(heads.Head):
         def share(patches: Array, texts: Array) -> Array:
             return heads.in_chunks(lambda part: self._pairs(part, texts), patches, self.chunk)
 
-        return types.on_each_device(share, image.tokens, text.pooled[None])
+        return types.map_sharded(share, image.tokens, text.pooled[None])
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False

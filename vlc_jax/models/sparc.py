@@ -108,7 +108,7 @@ class SPARC(heads.Head):
         def share(patches: Array, texts: tuple[Array, Array]) -> Array:
             return heads.in_chunks(lambda part: body(part, *texts), patches, self.chunk)
 
-        return types.on_each_device(share, image.tokens, (text.tokens, self._counts(text)))
+        return types.map_sharded(share, image.tokens, (text.tokens, self._counts(text)))
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False

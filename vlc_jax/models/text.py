@@ -83,7 +83,7 @@ class TextTower(layers.Tower, kw_only=True):
             positions = jnp.full(len(text), length - 1)
         is_pooled_only = wanted.tokens == "none"
         raw = self._blocks(
-            types.pin_batch(x),
+            types.shard_batch(x),
             is_causal=self.is_causal,
             positions=positions if is_pooled_only else None,
         )

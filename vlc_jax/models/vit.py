@@ -130,7 +130,8 @@ class ImageTower(layers.Tower, kw_only=True):
         only_class_token = self.pooling == "cls" and wanted.tokens == "none"
         first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
         rotation = self._rotation(unturned=x.shape[1] - self.grid**2)
-        raw = self._blocks(types.pin_batch(x), is_causal=False, positions=first, rotation=rotation)
+        x = types.shard_batch(x)
+        raw = self._blocks(x, is_causal=False, positions=first, rotation=rotation)
         normed = self._norm("norm")(raw)
         project, pool = self._projection(wanted), self._pooling()
 

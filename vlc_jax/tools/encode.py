@@ -22,8 +22,7 @@ class Tower:
         self._mesh, self._params, self._batch_size = task.mesh, params, batch_size
 
         def apply(params: Any, rows: jax.Array) -> Any:
-            with sharding.pinning(task.mesh):
-                return nn.apply(method, task.model)({"params": params}, rows)
+            return nn.apply(method, task.model)({"params": params}, rows)
 
         self._apply = jax.jit(apply, out_shardings=sharding.replicated(task.mesh))
 
@@ -33,9 +32,10 @@ class Tower:
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
             filled = np.concatenate([part, np.repeat(part[-1:], size - len(part), axis=0)])
-            out = self._apply(
-                self._params, sharding.put_batch(self._mesh, {"rows": filled})["rows"]
-            )
+            with jax.set_mesh(self._mesh):
+                out = self._apply(
+                    self._params, sharding.put_batch(self._mesh, {"rows": filled})["rows"]
+                )
             found = {"pooled": out.pooled, "tokens": out.tokens}
             parts.append({k: np.asarray(x)[: len(part)] for k, x in found.items() if x is not None})
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
