@@ -124,7 +124,7 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
     assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
     assert config.is_locked
     for name in config.evals:
-        evaluators.lookup(name)
+        evaluators.protocol(name)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)

@@ -29,7 +29,6 @@ from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, write_json
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of WiSE-FT, where the config names none
-SOURCE_READERS = ("retrieval", "zeroshot")  # read the configured source, not files of their own
 
 
 class Evaluation:
@@ -50,7 +49,7 @@ class Evaluation:
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
         for name in config.evals:
-            evaluators.lookup(name)  # a misspelt name is found before hours of training
+            evaluators.protocol(name)  # a misspelt name is found before hours of training
         self._functions = _Functions(
             task,
             build.image_transform(config, is_training=False),
@@ -189,13 +188,12 @@ class Evaluation:
 
 def read_benchmark(config: ConfigDict, name: str) -> Benchmark:
     """The cases of a benchmark of config.evals. Raises UsageError for a wrong option."""
-    reader, _ = evaluators.lookup(name)
     known = evaluators.protocol_options(name)
     options = {k: v for k, v in config.evals[name].items() if k not in known}
-    if reader in SOURCE_READERS and "source" not in options:
+    if benchmarks.reads_source(name) and "source" not in options:
         options = {**build.source_options(config), **options}
     try:
-        return benchmarks.READERS[reader](**options)
+        return benchmarks.READERS[name](**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"config.evals.{name}: {error}") from error
 

@@ -1,14 +1,24 @@
-"""Benchmarks as cases. Name -> reader; a reader takes split, count and options of its own."""
+"""Readers of evaluation sets: name -> function that returns a `Benchmark`, a list of cases.
 
+A reader takes split, count and options of its own. Its protocol has the same name in
+`vlc_jax.evaluators.EVALUATIONS`.
+"""
+
+import inspect
 from collections.abc import Callable
 
 from input_pipeline.benchmarks import scenes, sources
 from input_pipeline.benchmarks.case import Benchmark, Case
 
-__all__ = ["READERS", "Benchmark", "Case"]
+__all__ = ["READERS", "Benchmark", "Case", "reads_source"]
 
 READERS: dict[str, Callable[..., Benchmark]] = {
     "retrieval": sources.retrieval,
     "zeroshot": sources.zeroshot,
     **scenes.READERS,
 }
+
+
+def reads_source(name: str) -> bool:
+    """Whether a benchmark is made of a training-style source, which its option `source` names."""
+    return "source" in inspect.signature(READERS[name]).parameters

@@ -15,17 +15,19 @@ def tiny_benchmark(protocol):
     return Benchmark("b", cases, "v3", ("cat", "dog"), ("a {}",))
 
 
+def test_every_benchmark_has_a_reader_of_its_name():
+    assert set(evaluators.EVALUATIONS) == set(benchmarks.READERS)
+
+
 @pytest.mark.parametrize("name", evaluators.EVALUATIONS)
-def test_every_benchmark_has_a_reader_and_a_protocol(name):
-    reader, protocol = evaluators.lookup(name)
-    assert reader in benchmarks.READERS
-    assert protocol in evaluators.PROTOCOLS
+def test_every_benchmark_has_a_protocol(name):
+    assert evaluators.protocol(name) in evaluators.PROTOCOLS
     assert evaluators.headline(name) == evaluators.summary(name)[0]
 
 
 @pytest.mark.parametrize("protocol", evaluators.PROTOCOLS)
 def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scorer):
-    name = next(n for n, (_, p) in evaluators.EVALUATIONS.items() if p == protocol)
+    name = next(n for n, p in evaluators.EVALUATIONS.items() if p == protocol)
     benchmark = tiny_benchmark(protocol)
     result = evaluators.evaluate(name, benchmark, constant_scorer)
     assert result.metrics[evaluators.headline(name)].unit == "fraction"
@@ -42,7 +44,7 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
 
 def test_unknown_benchmark_names_the_nearest():
     with pytest.raises(errors.UsageError, match="did you mean 'scenes_attribute_swap'"):
-        evaluators.lookup("scenes_attribut_swap")
+        evaluators.protocol("scenes_attribut_swap")
 
 
 def test_unknown_option_names_the_nearest(constant_scorer):
@@ -50,3 +52,8 @@ def test_unknown_option_names_the_nearest(constant_scorer):
         evaluators.evaluate(
             "scenes_attribute_swap", tiny_benchmark("choice"), constant_scorer, ties="half"
         )
+
+
+def test_only_readers_with_the_option_source_read_the_configured_source():
+    reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
+    assert reading == {"retrieval", "zeroshot"}

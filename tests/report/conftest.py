@@ -114,7 +114,7 @@ def draw(index: int, shift: int = 0) -> Image.Image:
 
 
 def result(name: str, step: int) -> dict:
-    _, protocol = EVALUATIONS[name]
+    protocol = EVALUATIONS[name]
     count = 1000 if protocol == "retrieval" else 2000
     found = {}
     for metric in SUMMARIES[protocol]:
@@ -209,7 +209,7 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
         for step in (250, 500, 512) if outcome == "done" else (250,):
             write_json(path / "evals" / name / f"{step}.json", result(name, step))
         if name in ("scenes_attribute_swap", "scenes_swap", "scenes_whatsup"):
-            write_examples(path / "evals" / name, EVALUATIONS[name][1], step)
+            write_examples(path / "evals" / name, EVALUATIONS[name], step)
     return path
 
 

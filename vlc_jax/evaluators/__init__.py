@@ -1,4 +1,7 @@
-"""Which benchmark is read by which reader and judged by which protocol, in one table."""
+"""Evaluation protocols, and the table of benchmarks: name -> protocol.
+
+The reader of a benchmark has the same name in `input_pipeline.benchmarks.READERS`.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -18,7 +21,7 @@ __all__ = [
     "Scorer",
     "evaluate",
     "headline",
-    "lookup",
+    "protocol",
     "protocol_options",
     "summary",
     "to_json",
@@ -32,26 +35,26 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
     "zeroshot": zeroshot.evaluate,
 }
 
-EVALUATIONS: dict[str, tuple[str, str]] = {  # benchmark -> (reader, protocol)
-    "retrieval": ("retrieval", "retrieval"),
-    "zeroshot": ("zeroshot", "zeroshot"),
-    "scenes_retrieval": ("scenes_retrieval", "retrieval"),
-    "scenes_held_retrieval": ("scenes_held_retrieval", "retrieval"),
-    "scenes_zero_shot_objects": ("scenes_zero_shot_objects", "zeroshot"),
-    "scenes_zero_shot_colours": ("scenes_zero_shot_colours", "zeroshot"),
-    "scenes_objects": ("scenes_objects", "choice"),
-    "scenes_attributes": ("scenes_attributes", "choice"),
-    "scenes_attribute_swap": ("scenes_attribute_swap", "choice"),
-    "scenes_relation_swap": ("scenes_relation_swap", "choice"),
-    "scenes_order": ("scenes_order", "choice"),
-    "scenes_replace": ("scenes_replace", "triplet"),
-    "scenes_replace_unseen": ("scenes_replace_unseen", "triplet"),
-    "scenes_swap": ("scenes_swap", "triplet"),
-    "scenes_swap_relation": ("scenes_swap_relation", "triplet"),
-    "scenes_held_attribute_swap": ("scenes_held_attribute_swap", "choice"),
-    "scenes_held_relation_swap": ("scenes_held_relation_swap", "choice"),
-    "scenes_negation": ("scenes_negation", "choice"),
-    "scenes_whatsup": ("scenes_whatsup", "pairs"),
+EVALUATIONS: dict[str, str] = {  # benchmark -> protocol
+    "retrieval": "retrieval",
+    "zeroshot": "zeroshot",
+    "scenes_retrieval": "retrieval",
+    "scenes_held_retrieval": "retrieval",
+    "scenes_zero_shot_objects": "zeroshot",
+    "scenes_zero_shot_colours": "zeroshot",
+    "scenes_objects": "choice",
+    "scenes_attributes": "choice",
+    "scenes_attribute_swap": "choice",
+    "scenes_relation_swap": "choice",
+    "scenes_order": "choice",
+    "scenes_replace": "triplet",
+    "scenes_replace_unseen": "triplet",
+    "scenes_swap": "triplet",
+    "scenes_swap_relation": "triplet",
+    "scenes_held_attribute_swap": "choice",
+    "scenes_held_relation_swap": "choice",
+    "scenes_negation": "choice",
+    "scenes_whatsup": "pairs",
 }
 
 SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the first leads
@@ -63,13 +66,13 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
 }
 
 
-def lookup(name: str) -> tuple[str, str]:
-    """The (reader, protocol) of a benchmark; UsageError names the nearest known one."""
+def protocol(name: str) -> str:
+    """The name of a benchmark's protocol. Raises UsageError naming the nearest known benchmark."""
     return EVALUATIONS[errors.known("benchmark", name, EVALUATIONS)]
 
 
 def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
-    """Judges `scorer` on a benchmark by its protocol, with the protocol's options.
+    """Evaluates `scorer` on a benchmark by its protocol, with the protocol's options.
 
     Raises:
       UsageError: an unknown benchmark or option. DataError: cases that do not fit the protocol.
@@ -78,12 +81,12 @@ def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) ->
     known = protocol_options(name)
     for option in options:
         errors.known(f"option of benchmark {name!r}", option, known)
-    return PROTOCOLS[lookup(name)[1]](benchmark, scorer, **options)
+    return PROTOCOLS[protocol(name)](benchmark, scorer, **options)
 
 
 def protocol_options(name: str) -> tuple[str, ...]:
     """The options of a benchmark's protocol; all others are its reader's."""
-    parameters = inspect.signature(PROTOCOLS[lookup(name)[1]]).parameters.values()
+    parameters = inspect.signature(PROTOCOLS[protocol(name)]).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -94,7 +97,7 @@ def headline(name: str) -> str:
 
 def summary(name: str) -> tuple[str, ...]:
     """The metrics of a benchmark that a result table shows, the headline first."""
-    return SUMMARIES[lookup(name)[1]]
+    return SUMMARIES[protocol(name)]
 
 
 def to_json(
@@ -109,7 +112,7 @@ def to_json(
     """What evals/<name>/<step>.json holds: `result` without its per-example rows."""
     return {
         "benchmark": name,
-        "protocol": lookup(name)[1],
+        "protocol": protocol(name),
         "step": step,
         "version": benchmark.version,
         "options": options,
