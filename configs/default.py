@@ -84,16 +84,18 @@ def loss(weight: float, **options: Any) -> dict:
     }
 
 
-def texts(count: int = 0, missing: str = "skip", **kinds: float) -> dict:
-    """How many texts each example gets, of which kinds, and what stands in for missing ones."""
+def hard_texts() -> dict:
+    """Hard negatives or hard positives per caption: their number and generators; none."""
     return {
-        "count": count,  # per caption; 0: the batch has none
-        # kind -> share. "given": what the records hold, of any kind; else what a generator of that
-        # name (input_pipeline.hard_texts) made when the data were prepared, or makes of the caption
-        # at each reading. A kind of share 0 only stands in for others (missing = "replace").
-        "kinds": kinds or {"given": 1.0},
-        # skip (masked) | replace (by another kind) | self (the caption itself, of positives)
-        "missing": missing,
+        "count": 0,  # per caption; 0: the batch has none
+        # name -> share. "from_record": all texts that the records hold; else a generator (a key of
+        # NEGATIVES or POSITIVES in input_pipeline/hard_texts/): the texts that it made when the
+        # data were prepared, or makes of the caption at each reading. A generator of share 0 is
+        # used by fallback "replace" only.
+        "generators": {"from_record": 1.0},
+        # For a text that its generator cannot give: skip (masked) | replace (by that of another
+        # generator) | self (the caption itself, of positives)
+        "fallback": "skip",
         "options": {},  # generator -> its options
     }
 
@@ -186,8 +188,8 @@ def _input() -> ConfigDict:
             "hard_images": 0,
             # Hard negative captions of each example; of_positives: as many more of each of its hard
             # positives, behind those of the caption.
-            "negatives": texts() | {"of_positives": 0},
-            "positives": texts(),  # hard positive captions of each example
+            "negatives": hard_texts() | {"of_positives": 0},
+            "positives": hard_texts(),  # hard positive captions of each example
             "max_bad_share": 0.01,  # of the source; more unusable records end the run (exit 3)
             "preview": 256,  # records read and checked before anything is compiled
             "loader": {

@@ -13,8 +13,8 @@ from typing import Any
 from input_pipeline import lookup
 from input_pipeline.features import FeatureTransform
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
-from input_pipeline.hard_texts.sampling import Texts
-from input_pipeline.hard_texts.sampling import make as make_texts
+from input_pipeline.hard_texts.sampling import HardTexts
+from input_pipeline.hard_texts.sampling import make as make_hard_texts
 from input_pipeline.hard_texts.sampling import versions as text_versions
 from input_pipeline.image import NORMALISATIONS, ImageTransform
 from input_pipeline.loader import Loader, make_train
@@ -34,6 +34,7 @@ __all__ = [
     "TOKENIZERS",
     "DataError",
     "FeatureTransform",
+    "HardTexts",
     "ImageLike",
     "ImageTransform",
     "Loader",
@@ -42,11 +43,10 @@ __all__ = [
     "Record",
     "Source",
     "TextVectors",
-    "Texts",
     "Tokenizer",
     "folder_vocabulary",
+    "make_hard_texts",
     "make_source",
-    "make_texts",
     "make_tokenizer",
     "make_train",
     "preview",
@@ -65,8 +65,8 @@ def make_source(name: str, split: str, **options: Any) -> Source:
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
-    """The tokenizer of this name (table `text.TOKENIZERS`) with its own options; of "vectors",
-    what reads vectors of texts from a file.
+    """The tokenizer of this name (table `tokenizers.TOKENIZERS`) with its own options; "vectors"
+    reads vectors of texts from a file.
 
     Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
     for vectors that cannot be used.

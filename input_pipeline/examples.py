@@ -18,7 +18,7 @@ import numpy as np
 from input_pipeline import record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Findable, Record, Source
 
@@ -55,8 +55,8 @@ class Examples:
         *,
         seed: int,
         hard_images: int,
-        negatives: Texts,
-        positives: Texts,
+        negatives: HardTexts,
+        positives: HardTexts,
         noun_phrases: NounPhrases | None,
         limit: float,
         known_bad: Mapping[str, str],

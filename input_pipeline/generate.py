@@ -76,7 +76,9 @@ class GeneratedSource:
             texts = _lists(getattr(record, side), record)
             kinds = _lists(getattr(record, _SIDES[side]), record)
             for caption in captions:
-                kinds[caption] += [sampling.GIVEN] * (len(texts[caption]) - len(kinds[caption]))
+                kinds[caption] += [sampling.UNKNOWN_KIND] * (
+                    len(texts[caption]) - len(kinds[caption])
+                )
                 held = {*kinds[caption]}
                 for name, generator in generators.items():
                     if name not in held:
@@ -118,7 +120,7 @@ def make(
             raise ValueError(f"options for the generator {name!r}, which is not asked for")
     made: dict[str, dict[str, Generator]] = {}
     for side, names in (("negatives", negatives), ("positives", positives)):
-        table = sampling.generators(side) if names else {}
+        table = sampling.generator_table(side) if names else {}
         made[side] = {
             name: sampling.make_generator(side, table, name, options.get(name, {}))
             for name in names

@@ -20,7 +20,7 @@ from input_pipeline.batch import Batch
 from input_pipeline.examples import Example, Examples, check_hard_images
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
 from input_pipeline.tokenizers.text_vectors import TextVectors
@@ -30,7 +30,7 @@ from input_pipeline.workers import WorkerStream
 _ENDLESS = 2**48  # steps; grain wants a length
 _KNOWN = "was found unusable earlier"
 _CLOSE_PATIENCE_S = 30.0
-_NONE = Texts()
+_NONE = HardTexts()
 
 
 class Batches:
@@ -236,8 +236,8 @@ def make_train(
     max_bad_share: float = 0.01,
     known_bad: Iterable[str] | Mapping[str, str] = (),
     hard_images: int = 0,
-    negatives: Texts = _NONE,
-    positives: Texts = _NONE,
+    negatives: HardTexts = _NONE,
+    positives: HardTexts = _NONE,
     noun_phrases: NounPhrases | None = None,
 ) -> Loader:
     """The loader of a training run; it begins to work at once.

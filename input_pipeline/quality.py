@@ -13,7 +13,7 @@ import numpy as np
 from input_pipeline import image as images
 from input_pipeline import record_validation
 from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers.text_vectors import TextVectors
@@ -43,9 +43,9 @@ class Report:
     samples: list[tuple[str, np.ndarray, list[str]]] = field(default_factory=list)
     text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
 
-    def check_given(self, sides: Mapping[str, Texts]) -> None:
-        """Raises DataError where only given texts are asked for and no record looked at has any,
-        ValueError where texts of a kind are stored of another version than its generator's.
+    def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
+        """Raises DataError if all texts shall come from records and no record looked at has any,
+        ValueError if texts are stored of another version of their generator.
         """
         sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
@@ -54,9 +54,9 @@ class Report:
         for side, texts in sides.items():
             if texts.count and not texts.generators and self.looked_at and not held[side]:
                 raise DataError(
-                    f"{side}: {texts.count} of the kind 'given' are asked for, but none of the "
-                    f"{self.looked_at:,} records looked at holds any; name a generator among the "
-                    "kinds, or a column that holds them"
+                    f"{side}: {texts.count} texts 'from_record' are asked for, but none of the "
+                    f"{self.looked_at:,} records looked at holds any; name a generator in "
+                    "`generators`, or a column that holds them"
                 )
 
     def __str__(self) -> str:

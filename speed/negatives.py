@@ -112,7 +112,7 @@ def time_generators(args: argparse.Namespace) -> None:
     captions = [(record.captions[0], record.meta["scene"]) for record in records]
     print(f"\n{'generator':40}{'captions/s':>12}{'with a text':>13}")
     for side in ("negatives", "positives"):
-        for name, make in sampling.generators(side).items():
+        for name, make in sampling.generator_table(side).items():
             if name == "svlc_fill_mask":
                 continue  # it is as fast as its language model
             generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()

@@ -49,6 +49,6 @@ def test_texts_come_from_the_config():
     config.input.negatives.count = 2
     texts = build.hard_texts(config)
     assert (texts["negatives"].count, texts["positives"].count) == (2, 0)
-    config.input.negatives.missing = "self"
+    config.input.negatives.fallback = "self"
     with pytest.raises(UsageError, match="is for positives"):
         build.hard_texts(config)

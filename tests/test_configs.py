@@ -248,7 +248,7 @@ def test_svlc_trains_adapters_alone_unless_told_otherwise():
     assert set(coco("svlc", "in_batch").losses) == {"negclip", "svlc_negative"}
     assert "analogy_symmetric" in coco("svlc_pos", "symmetric").losses
     texts = coco("svlc", "negatives=both,language_model=folder").input.negatives
-    assert texts.kinds.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
+    assert texts.generators.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
     assert texts.options.svlc_fill_mask.model == "folder"
 
 
@@ -328,7 +328,7 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             config = get_config(f"rope=feature_2d,negatives=leftright,temperature=learned{plain}")
             assert config.model.head.rope == "feature_2d"
             assert config.optimizer.multipliers == ()
-            assert config.input.negatives.kinds.to_dict() == {"left_right": 1.0}
+            assert config.input.negatives.generators.to_dict() == {"left_right": 1.0}
             assert "negclip" in config.losses
             config = get_config("rope=qk_2d,image_tower=unlocked")
             assert config.model.image.rope == "qk_2d"

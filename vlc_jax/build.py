@@ -178,11 +178,11 @@ def normaliser(name: str) -> Callable[[Array], Array]:
     return normalise
 
 
-def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.Texts]:
+def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.HardTexts]:
     """What every caption gets: "negatives" and "positives", their generators made."""
     with usage_errors():
         return {
-            side: input_pipeline.make_texts(side, **_text_options(config, side))
+            side: input_pipeline.make_hard_texts(side, **_text_options(config, side))
             for side in ("negatives", "positives")
         }
 
@@ -191,7 +191,7 @@ def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
     """Generators of the scenes are made for the world that the pictures are of."""
     asked, scenes = config.input[side].to_dict(), config.input.scenes
     world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
-    of_scenes = [kind for kind in asked["kinds"] if kind.startswith("scenes_")]
+    of_scenes = [kind for kind in asked["generators"] if kind.startswith("scenes_")]
     options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
     return asked | {"options": asked["options"] | options}
 

@@ -14,7 +14,7 @@ def check(
     config: ConfigDict,
     task: Task,
     source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
+    texts: dict[str, input_pipeline.HardTexts],
 ) -> None:
     """Reads the first records as training will: bad data stops the run before it compiles."""
     report = input_pipeline.preview(
@@ -25,14 +25,14 @@ def check(
         max_bad_share=config.input.max_bad_share,
     )
     with build.usage_errors():
-        report.check_given(texts)
+        report.check_hard_texts(texts)
 
 
 def make_loader(
     config: ConfigDict,
     task: Task,
     source: input_pipeline.Source,
-    texts: dict[str, input_pipeline.Texts],
+    texts: dict[str, input_pipeline.HardTexts],
     workdir: Workdir,
     start_step: int,
 ) -> input_pipeline.Loader:

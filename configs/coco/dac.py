@@ -36,5 +36,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses.dac_negative_bag = default.loss(weight=1.0, slots=(count, None))  # of the bag
         config.input.negatives.of_positives = 1
         config.input.records.positives_column = "positives"
-        pretrained.use_texts(config.input.positives, args.bag, "skip", {"given": 1.0})
+        pretrained.use_texts(config.input.positives, args.bag, "skip", {"from_record": 1.0})
     return config

@@ -67,7 +67,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
             config.input.hard_images = 1
             records.id_column, records.hard_images_column = "id", "hard_images"
         elif args.captions == "given":
-            pretrained.use_texts(config.input.negatives, 1, "skip", {"given": 1.0})
+            pretrained.use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
             records.negatives_column = "negatives"
         else:
             options = {"negclip": {"tagger": args.tagger}}

@@ -20,4 +20,4 @@ from configs.common import arguments
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **clip_coco.ARGUMENTS)
-    return hp_hn.make(args, hn_weight=1.0, missing="skip")
+    return hp_hn.make(args, hn_weight=1.0, fallback="skip")

@@ -36,18 +36,18 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return make(args, args.hn_weight, "replace", replace=0.5, swap=0.5)
 
 
-def make(args: SimpleNamespace, hn_weight: float, missing: str, **positives: float) -> ConfigDict:
+def make(args: SimpleNamespace, hn_weight: float, fallback: str, **positives: float) -> ConfigDict:
     config = clip_coco.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"infonce": default.loss(weight=1.0)})  # without negatives
         if hn_weight:
             config.losses.svlc_negative = default.loss(weight=hn_weight)
-            kinds = {"crepe_replace": 0.5, "crepe_swap": 0.5}
-            pretrained.use_texts(config.input.negatives, 1, "replace", kinds)
+            generators = {"crepe_replace": 0.5, "crepe_swap": 0.5}
+            pretrained.use_texts(config.input.negatives, 1, "replace", generators)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
             tables = {kind: {"mode": "clean"} for kind in positives}  # whole words, any "and"
-            pretrained.use_texts(config.input.positives, 1, missing, positives, **tables)
+            pretrained.use_texts(config.input.positives, 1, fallback, positives, **tables)
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
             source = pretrained.source_of(args.path, args.image_folder, "coco")

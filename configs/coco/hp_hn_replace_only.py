@@ -7,8 +7,8 @@ synonym.
 Must reproduce (table 1: original, augmented, brittleness) REPLACE 70.9 / 59.0 / 17.8, SWAP
 69.7 / 55.6 / 26.5. Hardware and time are those of configs/coco/hp_hn.py.
 
-A caption without such a word has no part in their loss (--config.input.positives.missing=self takes
-the caption itself, as SVLC's code does).
+A caption without such a word has no part in their loss (--config.input.positives.fallback=self
+takes the caption itself, as SVLC's code does).
 
 Arguments: those of configs/coco/hp_hn.py, but for hn_weight and swap_hp.
 """
@@ -21,4 +21,4 @@ from configs.common import arguments
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **clip_coco.ARGUMENTS, replace_hp="")
-    return hp_hn.make(args, hn_weight=1.0, missing="skip", replace=1.0)
+    return hp_hn.make(args, hn_weight=1.0, fallback="skip", replace=1.0)

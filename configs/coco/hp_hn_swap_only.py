@@ -8,7 +8,7 @@ Must reproduce (table 1: original, augmented, brittleness) REPLACE 63.9 / 51.6 /
 73.0 / 61.9 / 21.2. Hardware and time are those of configs/coco/hp_hn.py.
 
 A caption without an "and" has no such positive and no part in their loss; the paper does not say
-what it does with those (--config.input.positives.missing=self takes the caption, as SVLC's code).
+what it does with those (--config.input.positives.fallback=self takes the caption, as SVLC's code).
 
 Arguments: those of configs/coco/hp_hn.py, but for hn_weight and replace_hp.
 """
@@ -21,4 +21,4 @@ from configs.common import arguments
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **clip_coco.ARGUMENTS, swap_hp="")
-    return hp_hn.make(args, hn_weight=1.0, missing="skip", swap=1.0)
+    return hp_hn.make(args, hn_weight=1.0, fallback="skip", swap=1.0)

@@ -39,7 +39,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
         config.input.hard_images = args.hard_images
         # The authors drop rows without a negative; here such a row has part as a pair.
-        pretrained.use_texts(config.input.negatives, 1, "skip", {args.negatives: 1.0})
+        generator = "from_record" if args.negatives == "given" else "negclip"
+        pretrained.use_texts(config.input.negatives, 1, "skip", {generator: 1.0})
         if args.negatives == "given":
             config.input.records.negatives_column = "negatives"  # of a table of your own
         else:
@@ -47,10 +48,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return config
 
 
-def without_hard_images(args: SimpleNamespace, kind: str) -> ConfigDict:
-    """NegCLIP's loss on negatives of one kind, all else as in configs/coco/clip_ft.py."""
+def without_hard_images(args: SimpleNamespace, generator: str) -> ConfigDict:
+    """NegCLIP's loss on the negatives of one generator, all else as in configs/coco/clip_ft.py."""
     config = clip_ft.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
-        pretrained.use_texts(config.input.negatives, 1, "skip", {kind: 1.0})
+        pretrained.use_texts(config.input.negatives, 1, "skip", {generator: 1.0})
     return config

@@ -61,9 +61,9 @@ def use_negatives(config: ConfigDict, args: SimpleNamespace) -> None:
     known = {"rule": ("rule",), "fill_mask": ("fill_mask",), "both": ("rule", "fill_mask")}
     if args.negatives not in known:
         raise ValueError(f"negatives is {', '.join(known)}; got {args.negatives!r}")
-    kinds = {f"svlc_{name}": 1.0 for name in known[args.negatives]}
-    pretrained.use_texts(config.input.negatives, 1, "skip", kinds)
-    if "svlc_fill_mask" in kinds:
+    generators = {f"svlc_{name}": 1.0 for name in known[args.negatives]}
+    pretrained.use_texts(config.input.negatives, 1, "skip", generators)
+    if "svlc_fill_mask" in generators:
         if not args.language_model:
             raise ValueError("negatives that a model fills in need language_model=FOLDER")
         options = {"model": args.language_model, "tagger": args.tagger}

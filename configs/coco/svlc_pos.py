@@ -29,5 +29,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         analogy = "analogy_symmetric" if args.symmetric else "analogy"
         config.losses[analogy] = default.loss(weight=1.0)
         config.input.records.positives_column = "positives"
-        pretrained.use_texts(config.input.positives, 1, "self", {"given": 1.0})
+        pretrained.use_texts(config.input.positives, 1, "self", {"from_record": 1.0})
     return config

@@ -54,23 +54,23 @@ def pretrain(base: str, argument: str) -> ConfigDict:
     return negclip.get_config(f"hard_images,{argument}")
 
 
-def negclip(args: SimpleNamespace, **kinds: float) -> ConfigDict:
-    """NegCLIP's loss on negatives of these kinds."""
+def negclip(args: SimpleNamespace, **generators: float) -> ConfigDict:
+    """NegCLIP's loss on the negatives of these generators."""
     config = get_config(args)
     with config.unlocked():
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
-        use_negatives(config, **kinds)
+        use_negatives(config, **generators)
     return config
 
 
-def use_negatives(config: ConfigDict, count: int = 1, **kinds: float) -> None:
-    """`count` hard negatives per caption, of these kinds, drawn as rule-based methods draw them."""
-    options = {"scenes_replace": WORD_LIST} if "scenes_replace" in kinds else {}
-    missing = "replace" if len(kinds) > 1 else "skip"
-    pretrained.use_texts(config.input.negatives, count, missing, kinds, **options)
+def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> None:
+    """`count` hard negatives per caption, words drawn as rule-based methods draw them."""
+    options = {"scenes_replace": WORD_LIST} if "scenes_replace" in generators else {}
+    fallback = "replace" if len(generators) > 1 else "skip"
+    pretrained.use_texts(config.input.negatives, count, fallback, generators, **options)
 
 
-def use_positives(config: ConfigDict, count: int, missing: str, **kinds: float) -> None:
-    """`count` hard positives per caption, of these kinds."""
-    options = {"scenes_synonym": SYNONYMS} if "scenes_synonym" in kinds else {}
-    pretrained.use_texts(config.input.positives, count, missing, kinds, **options)
+def use_positives(config: ConfigDict, count: int, fallback: str, **generators: float) -> None:
+    """`count` hard positives per caption, of these generators."""
+    options = {"scenes_synonym": SYNONYMS} if "scenes_synonym" in generators else {}
+    pretrained.use_texts(config.input.positives, count, fallback, generators, **options)

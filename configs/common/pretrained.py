@@ -85,11 +85,15 @@ def read(config: ConfigDict, source: dict[str, str]) -> None:
 
 
 def use_texts(
-    texts: ConfigDict, count: int, missing: str, kinds: dict[str, float], **options: dict[str, Any]
+    texts: ConfigDict,
+    count: int,
+    fallback: str,
+    generators: dict[str, float],
+    **options: dict[str, Any],
 ) -> None:
-    """`count` hard negatives or positives per caption, of these kinds; options: of generators."""
-    texts.count, texts.missing = count, missing
-    texts.kinds, texts.options = ConfigDict(kinds), ConfigDict(options)
+    """`count` hard negatives or positives per caption; generators: name -> share."""
+    texts.count, texts.fallback = count, fallback
+    texts.generators, texts.options = ConfigDict(generators), ConfigDict(options)
 
 
 def _tokenizer(args: SimpleNamespace) -> str:

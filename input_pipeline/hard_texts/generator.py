@@ -1,7 +1,7 @@
 """THE generator contract: what makes hard negatives or hard positives of a caption.
 
 A generator is named in a table (`negatives.NEGATIVES`, `positives.POSITIVES`), in configs
-(config.input.negatives.kinds) and in what was made with it.
+(config.input.negatives.generators) and in what was made with it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Which hard negatives or positives a caption gets: those of its record, or made on the fly."""
+"""Sampling of a caption's hard negatives or positives: stored in its record, or made on the fly."""
 
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +10,30 @@ import numpy as np
 from input_pipeline import lookup
 from input_pipeline.hard_texts.generator import Generator
 
-GIVEN = "given"  # the kind that means: what the record holds, of any kind
-MISSING = ("skip", "replace", "self")
+FROM_RECORD = "from_record"  # in place of a generator: what the record holds, of any kind
+UNKNOWN_KIND = "given"  # what prepared data say of texts that came with the records
+FALLBACKS = ("skip", "replace", "self")
 
 
 @dataclass(frozen=True)
-class Texts:
+class HardTexts:
     """The hard negatives, or the hard positives, that every caption gets.
 
     count: texts per caption; 0: none.
-    kinds: kind -> share of the texts. "given": what the record holds, of any kind. The name of a
-      generator: what the record holds of that kind; where it holds none, what the generator makes
-      now. A kind of share 0 only stands in for others, which missing="replace" lets it.
-    missing: what becomes of a text whose kind has none (left): "skip" (masked), "replace" (another
-      kind, chosen by the shares of the others, those of share 0 last) or "self" (the caption).
-    generators: kind -> its generator, for every kind but "given".
+    shares: name -> share of the texts. "from_record": what the record holds, of any kind. The name
+      of a generator: what the record holds of that kind; where it holds none, what the generator
+      makes now. A generator of share 0 is a fallback only, of fallback="replace".
+    fallback: for a text that its generator cannot give (any more): "skip" (masked), "replace"
+      (another generator, drawn by the shares of the others, those of share 0 last) or "self" (the
+      caption).
+    generators: name -> generator, for every name but "from_record".
     of_positives: of negatives: how many more are made of each hard positive, as DAC has them of the
       sentences of a bag. They stand behind those of the caption, in the order of the positives.
     """
 
     count: int = 0
-    kinds: Mapping[str, float] = field(default_factory=lambda: {GIVEN: 1.0})
-    missing: str = "skip"
+    shares: Mapping[str, float] = field(default_factory=lambda: {FROM_RECORD: 1.0})
+    fallback: str = "skip"
     generators: Mapping[str, Generator] = field(default_factory=dict)
     of_positives: int = 0
 
@@ -41,35 +42,41 @@ def make(
     side: str,
     *,
     count: int = 0,
-    kinds: Mapping[str, float] | None = None,
-    missing: str = "skip",
+    generators: Mapping[str, float] | None = None,
+    fallback: str = "skip",
     options: Mapping[str, Mapping[str, Any]] | None = None,
     of_positives: int = 0,
     table: Mapping[str, Callable[..., Generator]] | None = None,
-) -> Texts:
-    """The texts of a side, "negatives" or "positives", with the generators that its kinds name.
+) -> HardTexts:
+    """The hard texts of a side, "negatives" or "positives", their generators built.
 
-    options: generator -> its own options. table: name -> factory; default: all there are.
-    Raises ValueError for unknown kinds and options and for values that do not fit.
+    generators: name -> share. options: generator -> its own options. table: name -> factory;
+    default: all there are. Raises ValueError for unknown generators and options and for values that
+    do not fit.
     """
-    kinds, options = dict(kinds or {GIVEN: 1.0}), options or {}
-    made = {}
+    shares, options = dict(generators or {FROM_RECORD: 1.0}), options or {}
+    if UNKNOWN_KIND in shares:
+        raise ValueError(f"{side}: the generator {UNKNOWN_KIND!r} is called {FROM_RECORD!r}")
+    built = {}
     if count or of_positives:
         for name in options:
-            if name not in kinds:
-                raise ValueError(f"{side}: options for {name!r}, which is not among {[*kinds]}")
-        names = [kind for kind in kinds if kind != GIVEN]
-        known = generators(side) if table is None and names else table or {}
-        made = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
-    texts = Texts(count, kinds, missing, made, of_positives)
+            if name not in shares:
+                raise ValueError(f"{side}: options for {name!r}, which is not among {[*shares]}")
+        names = [name for name in shares if name != FROM_RECORD]
+        known = generator_table(side) if table is None and names else table or {}
+        built = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
+    texts = HardTexts(count, shares, fallback, built, of_positives)
     check(side, texts)
     return texts
 
 
-def generators(side: str) -> Mapping[str, Callable[..., Generator]]:
-    """Name -> factory of "negatives" or "positives"; taggers are imported only where they act."""
-    module = importlib.import_module(f"input_pipeline.hard_texts.{side}")
-    return getattr(module, side.upper())
+def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
+    """Name -> factory of "negatives" or "positives"."""
+    # Imported here: the tables import `taggers`, which is also a command (python -m), and a command
+    # must not be imported by its own package.
+    from input_pipeline.hard_texts import negatives, positives
+
+    return {"negatives": negatives.NEGATIVES, "positives": positives.POSITIVES}[side]
 
 
 def make_generator(
@@ -84,7 +91,7 @@ def make_generator(
     return lookup.build(f"generator of {side}", table, name, **options)
 
 
-def versions(sides: Mapping[str, Texts]) -> dict[str, str]:
+def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
     """Side and name -> version of every generator: what decides the texts beside the data."""
     return {
         f"{side}/{name}": generator.version
@@ -119,26 +126,28 @@ def check_stored(
                 )
 
 
-def check(side: str, texts: Texts) -> None:
+def check(side: str, texts: HardTexts) -> None:
     """Raises ValueError for values that do not fit."""
     _check_count(f"{side}: count", texts.count)
     _check_count(f"{side}: of_positives", texts.of_positives)
     if texts.of_positives and side != "negatives":
         raise ValueError(f"{side}: of_positives is for negatives; got {texts.of_positives}")
-    if texts.missing not in MISSING:
-        raise ValueError(f"{side}: missing is one of {MISSING}; got {texts.missing!r}")
-    if texts.missing == "self" and side != "positives":
-        raise ValueError(f"{side}: missing='self' is for positives: a caption is right, not wrong")
+    if texts.fallback not in FALLBACKS:
+        raise ValueError(f"{side}: fallback is one of {FALLBACKS}; got {texts.fallback!r}")
+    if texts.fallback == "self" and side != "positives":
+        raise ValueError(f"{side}: fallback='self' is for positives: a caption is right, not wrong")
     _check_shares(side, texts)
-    if texts.count and texts.missing == "replace" and len(texts.kinds) < 2:
-        raise ValueError(f"{side}: missing='replace' needs a second kind; got {[*texts.kinds]}")
-    lacking = [kind for kind in texts.kinds if kind != GIVEN and kind not in texts.generators]
+    if texts.count and texts.fallback == "replace" and len(texts.shares) < 2:
+        raise ValueError(
+            f"{side}: fallback='replace' needs a second generator; got {[*texts.shares]}"
+        )
+    lacking = [name for name in texts.shares if name not in (FROM_RECORD, *texts.generators)]
     if texts.count and lacking:
-        raise ValueError(f"{side}: no generator was made for the kind {lacking[0]!r}")
+        raise ValueError(f"{side}: no generator was made for {lacking[0]!r}")
     if texts.of_positives and not texts.generators:
         raise ValueError(
             f"{side}: of_positives={texts.of_positives} makes negatives of positives at each "
-            f"reading, which needs a generator; got the kinds {[*texts.kinds]}, name one among them"
+            f"reading, which needs a generator; got {[*texts.shares]}, name one among them"
         )
 
 
@@ -147,91 +156,96 @@ def _check_count(what: str, count: object) -> None:
         raise ValueError(f"{what} is an integer, at least 0 and below 1024; got {count!r}")
 
 
-def _check_shares(side: str, texts: Texts) -> None:
-    shares = texts.kinds
-    for kind, share in shares.items():
+def _check_shares(side: str, texts: HardTexts) -> None:
+    shares = texts.shares
+    for name, share in shares.items():
         if not isinstance(share, int | float) or isinstance(share, bool):
-            raise ValueError(f"{side}: the share of a kind is a number; got {share!r} of {kind!r}")
-    if not all(each >= 0 for each in shares.values()) or not 0 < sum(shares.values()) < math.inf:
+            raise ValueError(
+                f"{side}: the share of a generator is a number; got {share!r} of {name!r}"
+            )
+    if not all(share >= 0 for share in shares.values()) or not 0 < sum(shares.values()) < math.inf:
         raise ValueError(
-            f"{side}: kinds need shares of at least 0, one of them above; got {dict(shares)}"
+            f"{side}: generators need shares of at least 0, one of them above; got {dict(shares)}"
         )
-    idle = [kind for kind, share in shares.items() if share == 0]
-    if idle and texts.missing != "replace":
+    idle = [name for name, share in shares.items() if share == 0]
+    if idle and texts.fallback != "replace":
         raise ValueError(
-            f"{side}: a kind of share 0 only stands in for others, with missing='replace'; got "
-            f"{idle[0]!r} of share 0 and missing={texts.missing!r}: leave the kind out, or say so"
+            f"{side}: a generator of share 0 only stands in for others, with fallback='replace'; "
+            f"got {idle[0]!r} of share 0 and fallback={texts.fallback!r}: leave it out, or say so"
         )
 
 
-def slots(negatives: Texts, positives: Texts) -> int:
+def slots(negatives: HardTexts, positives: HardTexts) -> int:
     """How many hard negatives a row of the batch has room for."""
     return negatives.count + negatives.of_positives * positives.count
 
 
 def draw(
-    texts: Texts,
+    texts: HardTexts,
     caption: str,
-    given: Sequence[str],
-    given_kinds: Sequence[str],
+    stored: Sequence[str],
+    stored_kinds: Sequence[str],
     rng: np.random.Generator,
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
     """At most `texts.count` texts, different but for repetitions of the caption itself ("self").
 
-    given, given_kinds: what the record holds for this caption; kinds are empty if not known. What
-      equals the caption is left out.
+    stored, stored_kinds: texts that the record holds for this caption, and the generator that made
+      each of them, or another kind; kinds are empty if not known. A text that equals the caption is
+      left out.
     scene: as generators take it. Raises DataError where a generator does.
     """
-    pools: dict[str, list[str]] = {}  # what is left of a kind, the next one last
+    pools: dict[str, list[str]] = {}  # generator -> its texts that are left, the next one last
     drawn: list[str] = []
 
-    def take(kind: str) -> str | None:
-        if kind not in pools:
-            pools[kind] = _pool(texts, kind, caption, given, given_kinds, rng, scene)
-        while pools[kind]:
-            if (text := pools[kind].pop()) not in drawn:
+    def take(name: str) -> str | None:
+        if name not in pools:
+            pools[name] = _pool(texts, name, caption, stored, stored_kinds, rng, scene)
+        while pools[name]:
+            if (text := pools[name].pop()) not in drawn:
                 return text
         return None
 
     for _ in range(texts.count):
-        order = _order(texts.kinds, rng)
-        asked = order if texts.missing == "replace" else order[:1]
-        text = next((text for kind in asked if (text := take(kind)) is not None), None)
-        if text is None and texts.missing == "self":
+        order = _order(texts.shares, rng)
+        names = order if texts.fallback == "replace" else order[:1]
+        text = next((text for name in names if (text := take(name)) is not None), None)
+        if text is None and texts.fallback == "self":
             text = caption
         if text is not None:
             drawn.append(text)
     return drawn
 
 
-def _order(kinds: Mapping[str, float], rng: np.random.Generator) -> list[str]:
-    """Kinds by chance, the first one as often as its share says; those of share 0 last."""
-    shared = [kind for kind, share in kinds.items() if share > 0]
-    if len(shared) > 1:
-        shares = np.array([kinds[kind] for kind in shared], np.float64)
-        chosen = rng.choice(len(shared), len(shared), replace=False, p=shares / shares.sum())
-        shared = [shared[index] for index in chosen]
-    return shared + [kind for kind, share in kinds.items() if share == 0]
+def _order(shares: Mapping[str, float], rng: np.random.Generator) -> list[str]:
+    """Names drawn without replacement with probabilities `shares`, then those of share 0."""
+    names = [name for name, share in shares.items() if share > 0]
+    if len(names) > 1:
+        weights = np.array([shares[name] for name in names], np.float64)
+        order = rng.choice(len(names), len(names), replace=False, p=weights / weights.sum())
+        names = [names[index] for index in order]
+    return names + [name for name, share in shares.items() if share == 0]
 
 
 def _pool(
-    texts: Texts,
-    kind: str,
+    texts: HardTexts,
+    name: str,
     caption: str,
-    given: Sequence[str],
-    given_kinds: Sequence[str],
+    stored: Sequence[str],
+    stored_kinds: Sequence[str],
     rng: np.random.Generator,
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
-    if kind == GIVEN:
-        held = list(given)
+    """The texts that one generator offers for the caption, in random order, the next one last."""
+    if name == FROM_RECORD:
+        pool = list(stored)
     else:
-        pairs = zip(given, given_kinds, strict=True) if given_kinds else ()
-        held = [text for text, of_kind in pairs if of_kind == kind]
-    held = list(dict.fromkeys(text for text in held if text.strip() not in ("", caption.strip())))
-    if held:
-        return [held[index] for index in rng.permutation(len(held))]
-    if kind == GIVEN:
+        pairs = zip(stored, stored_kinds, strict=True) if stored_kinds else ()
+        pool = [text for text, kind in pairs if kind == name]
+    pool = list(dict.fromkeys(text for text in pool if text.strip() not in ("", caption.strip())))
+    if pool:
+        return [pool[index] for index in rng.permutation(len(pool))]
+    if name == FROM_RECORD:
         return []
-    return [*texts.generators[kind](caption, rng, texts.count, scene)][::-1]
+    # reversed: a generator gives its best first, and a pool is taken from its end
+    return [*texts.generators[name](caption, rng, texts.count, scene)][::-1]

@@ -20,16 +20,16 @@ def get_config(argument=None):
         config.input.records.negatives_column = "negatives"
         config.input.records.hard_images_column = "near"
         config.input.hard_images = 1
-        config.input.negatives.update({{"count": 2, "kinds": {kinds}}})
+        config.input.negatives.update({{"count": 2, "generators": {generators}}})
         config.evals = {{}}
         config.checkpoint.every = 1
     return config
 """
 
 
-def write(tmp_path, **kinds):
+def write(tmp_path, **generators):
     config = tmp_path / "config.py"
-    config.write_text(CONFIG.format(path=tmp_path / "captions.jsonl", kinds=kinds))
+    config.write_text(CONFIG.format(path=tmp_path / "captions.jsonl", generators=generators))
     return str(config)
 
 
@@ -46,7 +46,7 @@ def photos(tmp_path):
 
 
 def test_given_texts_and_hard_images_train(photos):
-    done = helpers.run(write(photos, given=1.0), photos / "run")
+    done = helpers.run(write(photos, from_record=1.0), photos / "run")
     assert done.returncode == 0, done.stderr
     events = {row["event"]: row for row in helpers.rows(photos / "run" / "events.jsonl")}
     assert events["start"]["steps"] == 2
@@ -57,7 +57,7 @@ def test_a_run_is_not_resumed_with_another_generator(photos):
     pytest.importorskip(
         "input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
     )
-    config = write(photos, given=1.0, shuffle_words=1.0)
+    config = write(photos, from_record=1.0, shuffle_words=1.0)
     done = helpers.run(config, photos / "run")
     assert done.returncode == 0, done.stderr
     path = photos / "run" / "env.json"

@@ -122,7 +122,7 @@ def test_stored_features_train_the_same_head_and_those_of_others_are_refused(liv
         clip[0],
         *stored,
         "--config.input.negatives.count=1",
-        "--config.input.negatives.kinds={'scenes_swap': 1.0}",
+        "--config.input.negatives.generators={'scenes_swap': 1.0}",
     )
     assert done.returncode == 3
     assert "no features of" in done.stderr

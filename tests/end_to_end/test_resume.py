@@ -225,7 +225,7 @@ def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
 
 
 def test_a_wrong_config_is_found_before_the_run_that_comes_first(tmp_path):
-    wrong = ("--config.input.negatives.count=1", "--config.input.negatives.missing=slip")
+    wrong = ("--config.input.negatives.count=1", "--config.input.negatives.fallback=slip")
     for flags in (wrong, ("--config.optimizer.warmup_steps=99",)):
         done = helpers.run(f"{helpers.TINY}:pretrain", tmp_path / "run", *flags)
         assert done.returncode == 2

@@ -9,7 +9,7 @@ from PIL import Image
 
 import input_pipeline
 from input_pipeline import check, quality
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers.tokenizers import WordTokenizer
@@ -196,8 +196,11 @@ def test_a_table_with_semicolons_says_so(tmp_path, capsys):
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():
     report = quality.Report(total=9, looked_at=9, with_positives=1)
-    asked, made = Texts(2), Texts(2, {"made": 1.0}, generators={"made": generators.Reversal()})
-    report.check_given({"negatives": Texts(), "positives": asked})
-    report.check_given({"negatives": made})
-    with pytest.raises(DataError, match="negatives: 2 of the kind 'given' are asked for, but none"):
-        report.check_given({"positives": asked, "negatives": asked})
+    asked, made = (
+        HardTexts(2),
+        HardTexts(2, {"made": 1.0}, generators={"made": generators.Reversal()}),
+    )
+    report.check_hard_texts({"negatives": HardTexts(), "positives": asked})
+    report.check_hard_texts({"negatives": made})
+    with pytest.raises(DataError, match="negatives: 2 texts 'from_record' are asked for, but none"):
+        report.check_hard_texts({"positives": asked, "negatives": asked})

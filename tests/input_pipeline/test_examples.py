@@ -6,7 +6,7 @@ import pytest
 import input_pipeline
 from input_pipeline import batch as contract
 from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers.tokenizers import BytesTokenizer, WordTokenizer
@@ -70,7 +70,7 @@ def assert_equal(got, expected):
 
 
 def made(side="negatives", kind="numbers", count=2, **options):
-    return sampling.make(side, count=count, kinds={kind: 1.0}, table=TABLE, **options)
+    return sampling.make(side, count=count, generators={kind: 1.0}, table=TABLE, **options)
 
 
 def test_hard_images_follow_their_record_without_repetition():
@@ -217,8 +217,8 @@ def test_a_source_without_hard_images_is_refused():
         ({"batch_size": 16}, r"16 is not divisible by 1 processes, each with groups of 1 \+ 2.*15"),
         ({"process_count": 8}, "use 24"),
         ({"hard_images": -1}, "hard_images must be at least 0"),
-        ({"negatives": Texts(1, missing="self")}, "negatives: missing='self'"),
-        ({"positives": Texts(1, {"swap": 1.0})}, "no generator was made for the kind 'swap'"),
+        ({"negatives": HardTexts(1, fallback="self")}, "negatives: fallback='self'"),
+        ({"positives": HardTexts(1, {"swap": 1.0})}, "no generator was made for 'swap'"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(options, message):

@@ -86,7 +86,9 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
             assert caption == "n0", "made again though it was prepared"
             return []
 
-    texts = sampling.make("negatives", count=1, kinds={"reversal": 1.0}, table={"reversal": Never})
+    texts = sampling.make(
+        "negatives", count=1, generators={"reversal": 1.0}, table={"reversal": Never}
+    )
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
     with input_pipeline.make_train(
         shards, tokenizer, ImageTransform(8), batch_size=12, seed=0, negatives=texts
@@ -158,23 +160,23 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
     report = input_pipeline.preview(shards, tokenizer, ImageTransform(8))
 
-    def texts(prefix, **kinds):
-        options = {} if kinds else {"prefix": {"prefix": prefix}}
-        kinds, table = kinds or {"prefix": 1.0}, {"prefix": generators.Prefix}
-        return sampling.make("negatives", count=1, kinds=kinds, options=options, table=table)
+    def texts(prefix, **shares):
+        options = {} if shares else {"prefix": {"prefix": prefix}}
+        shares, table = shares or {"prefix": 1.0}, {"prefix": generators.Prefix}
+        return sampling.make("negatives", count=1, generators=shares, options=options, table=table)
 
     message = "'prefix' was prepared with 'prefix n6 ', asked for is 'prefix n7 '.*prepare again"
     with pytest.raises(ValueError, match=message):
-        report.check_given({"negatives": texts("n7 ")})
+        report.check_hard_texts({"negatives": texts("n7 ")})
     with pytest.raises(ValueError, match=message):
         input_pipeline.make_train(
             shards, tokenizer, ImageTransform(8), batch_size=4, seed=0, negatives=texts("n7 ")
         )
     with pytest.raises(ValueError, match=message):
         generated([generators.Prefix("n7 ")], source=shards)
-    report.check_given({"negatives": texts("n6 ")})
-    report.check_given({"positives": texts("n7 ")})  # made at each reading
-    report.check_given({"negatives": texts("", given=1.0)})  # whatever is there
+    report.check_hard_texts({"negatives": texts("n6 ")})
+    report.check_hard_texts({"positives": texts("n7 ")})  # made at each reading
+    report.check_hard_texts({"negatives": texts("", from_record=1.0)})  # whatever is there
 
 
 def test_versions_of_texts_outlive_a_second_preparation(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 import input_pipeline
 from input_pipeline import batch as contract
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers.tokenizers import WordTokenizer
@@ -249,7 +249,7 @@ def test_negatives_and_positives_are_drawn_for_the_chosen_caption_with_a_mask():
     negatives = [["not n1", "not n2", " ", "not n3"], ["not n4"], []]
     source = Numbered(negatives=negatives)
     plain = take(12)
-    drawn = take(12, source, negatives=Texts(2), positives=Texts(1))
+    drawn = take(12, source, negatives=HardTexts(2), positives=HardTexts(1))
     second = WORDS(["second"])[0, 0]
     of_first = {tuple(WORDS([text])[0]) for text in ("not n1", "not n2", "not n3")}
     seen = collections.Counter()

@@ -14,7 +14,7 @@ import pytest
 
 import input_pipeline
 from input_pipeline import prepare, writer
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.sources.shards import ShardsSource
 from input_pipeline.tokenizers.tokenizers import BytesTokenizer
 from tests.support import helpers, miniature
@@ -84,8 +84,8 @@ def test_training_batches_from_shards_equal_those_from_the_files(name, folder):
             input_pipeline.ImageTransform(32, crop="random_resized"),
             batch_size=8,
             seed=3,
-            negatives=Texts(2),
-            positives=Texts(1),
+            negatives=HardTexts(2),
+            positives=HardTexts(1),
         )
         with loader:
             batches.append([next(loader) for _ in range(4)])

@@ -135,4 +135,4 @@ def test_wrong_options_are_refused_with_what_would_fit(table, name, options, sai
 )
 def test_an_option_of_another_type_is_refused_in_one_line(name, options, message):
     with pytest.raises(ValueError, match=message):
-        sampling.make("negatives", count=1, kinds={name: 1.0}, options={name: options})
+        sampling.make("negatives", count=1, generators={name: 1.0}, options={name: options})

@@ -84,10 +84,10 @@ class Shout:
 
 def batches(start=0, count=4, **options):
     texts = {
-        side: input_pipeline.make_texts(
-            side, count=1, kinds=kinds, table={"shout": Shout}, missing="skip"
+        side: input_pipeline.make_hard_texts(
+            side, count=1, generators=shares, table={"shout": Shout}, fallback="skip"
         )
-        for side, kinds in (("negatives", {"shout": 1.0}), ("positives", {"given": 1.0}))
+        for side, shares in (("negatives", {"shout": 1.0}), ("positives", {"from_record": 1.0}))
     }
     with input_pipeline.make_train(
         Scenes(),

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.sampling import Texts
+from input_pipeline.hard_texts.sampling import HardTexts
 from tests.support import generators
 
-GIVEN = ["a", "b", "c", " "]
+STORED = ["a", "b", "c", " "]
 KINDS = ["x", "x", "y", "y"]
 TABLE = {"x": generators.Reversal, "y": generators.Reversal, "z": generators.Reversal}
 
 
-def draw(texts, seed=0, given=GIVEN, kinds=KINDS, caption="one two three"):
-    return sampling.draw(texts, caption, given, kinds, np.random.default_rng(seed), None)
+def draw(texts, seed=0, stored=STORED, kinds=KINDS, caption="one two three"):
+    return sampling.draw(texts, caption, stored, kinds, np.random.default_rng(seed), None)
 
 
 def make(side="negatives", **options):
@@ -23,19 +23,19 @@ def make(side="negatives", **options):
 
 
 def test_given_texts_are_all_but_blank_ones_whatever_their_kind():
-    assert sorted(draw(Texts(5))) == ["a", "b", "c"]
-    assert sorted(draw(Texts(5), kinds=())) == ["a", "b", "c"]
-    assert {draw(Texts(1), seed)[0] for seed in range(40)} == {"a", "b", "c"}
+    assert sorted(draw(HardTexts(5))) == ["a", "b", "c"]
+    assert sorted(draw(HardTexts(5), kinds=())) == ["a", "b", "c"]
+    assert {draw(HardTexts(1), seed)[0] for seed in range(40)} == {"a", "b", "c"}
 
 
 def test_a_kind_takes_what_was_prepared_of_it_and_else_makes_it():
-    assert sorted(draw(make(count=3, kinds={"x": 1.0}))) == ["a", "b"]
-    assert draw(make(count=3, kinds={"z": 1.0})) == ["three two one"]
-    assert draw(make(count=3, kinds={"x": 1.0}), kinds=()) == ["three two one"]
+    assert sorted(draw(make(count=3, generators={"x": 1.0}))) == ["a", "b"]
+    assert draw(make(count=3, generators={"z": 1.0})) == ["three two one"]
+    assert draw(make(count=3, generators={"x": 1.0}), kinds=()) == ["three two one"]
 
 
 def test_kinds_come_as_often_as_their_shares_say():
-    texts = make(count=1, kinds={"x": 3.0, "z": 1.0})
+    texts = make(count=1, generators={"x": 3.0, "z": 1.0})
     counts = collections.Counter(draw(texts, seed)[0] for seed in range(2000))
     assert counts["three two one"] / 2000 == pytest.approx(0.25, abs=0.03)
     assert counts["a"] / 2000 == pytest.approx(0.375, abs=0.035)
@@ -43,34 +43,36 @@ def test_kinds_come_as_often_as_their_shares_say():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_text_comes_twice(seed):
-    texts = make(count=4, kinds={"given": 1.0, "x": 1.0, "y": 1.0}, missing="replace")
+    texts = make(count=4, generators={"from_record": 1.0, "x": 1.0, "y": 1.0}, fallback="replace")
     drawn = draw(texts, seed)
     assert sorted(drawn) == ["a", "b", "c"]
 
 
 def test_what_is_missing_is_skipped_replaced_or_the_caption_itself():
-    assert draw(make(count=2, kinds={"given": 1.0}), given=[], kinds=[]) == []
-    silent = {"given": 1.0, "z": 0.0}  # a share of 0 never comes first
-    replaced = draw(make(count=2, kinds=silent, missing="replace"), given=[], kinds=[])
+    assert draw(make(count=2, generators={"from_record": 1.0}), stored=[], kinds=[]) == []
+    silent = {"from_record": 1.0, "z": 0.0}  # a share of 0 never comes first
+    replaced = draw(make(count=2, generators=silent, fallback="replace"), stored=[], kinds=[])
     assert replaced == ["three two one"]
-    themselves = make("positives", count=2, missing="self")
-    assert draw(themselves, given=["a"], kinds=["x"]) == ["a", "one two three"]
+    themselves = make("positives", count=2, fallback="self")
+    assert draw(themselves, stored=["a"], kinds=["x"]) == ["a", "one two three"]
 
 
 def test_a_held_text_that_equals_its_caption_is_not_taken():
     held = [" one two three", "a", "one two three"]
-    assert draw(Texts(3), given=held, kinds=()) == ["a"]
-    assert draw(make(count=2, kinds={"x": 1.0}), given=held[:1], kinds=["x"]) == ["three two one"]
-    themselves = make("positives", count=2, missing="self")
-    assert draw(themselves, given=held, kinds=()) == ["a", "one two three"]
+    assert draw(HardTexts(3), stored=held, kinds=()) == ["a"]
+    assert draw(make(count=2, generators={"x": 1.0}), stored=held[:1], kinds=["x"]) == [
+        "three two one"
+    ]
+    themselves = make("positives", count=2, fallback="self")
+    assert draw(themselves, stored=held, kinds=()) == ["a", "one two three"]
 
 
 def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
     options = {"prefix": {"prefix": "not "}}
     table = {**TABLE, "prefix": generators.Prefix}
-    kinds = {"given": 1.0, "prefix": 3.0, "z": 1.0}
+    shares = {"from_record": 1.0, "prefix": 3.0, "z": 1.0}
     texts = sampling.make(
-        "negatives", count=1, kinds=kinds, missing="replace", options=options, table=table
+        "negatives", count=1, generators=shares, fallback="replace", options=options, table=table
     )
     rng = np.random.default_rng(0)
     drawn = [sampling.draw(texts, "one two", [], [], rng, None)[0] for _ in range(2000)]
@@ -82,25 +84,46 @@ def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
 @pytest.mark.parametrize(
     ("side", "options", "message"),
     [
-        ("negatives", {"kinds": {"zz": 1.0}}, r"no generator of negatives 'zz'.*known: \['x'"),
-        ("positives", {"kinds": {"x": 1.0}, "options": {"x": {"sise": 1}}}, "no option 'sise'"),
+        ("negatives", {"generators": {"zz": 1.0}}, r"no generator of negatives 'zz'.*known: \['x'"),
+        (
+            "positives",
+            {"generators": {"x": 1.0}, "options": {"x": {"sise": 1}}},
+            "no option 'sise'",
+        ),
+        ("negatives", {"generators": {"given": 1.0}}, "'given' is called 'from_record'"),
         ("negatives", {"options": {"x": {}}}, "options for 'x', which is not among"),
-        ("negatives", {"missing": "self"}, "is for positives"),
-        ("negatives", {"missing": "replace"}, "needs a second kind"),
-        ("negatives", {"missing": "drop"}, "missing is one of"),
-        ("negatives", {"kinds": {"x": -1.0, "y": 2.0}}, "shares of at least 0"),
-        ("negatives", {"kinds": {"x": 0.0}}, "one of them above"),
-        ("negatives", {"kinds": {"x": "1"}}, "share of a kind is a number; got '1' of 'x'"),
-        ("negatives", {"kinds": {"x": None}}, "share of a kind is a number; got None"),
-        ("negatives", {"kinds": {"x": True}}, "share of a kind is a number; got True"),
-        ("negatives", {"kinds": {"x": 1.0, "z": 0.0}}, "'z' of share 0 and missing='skip'"),
-        ("positives", {"kinds": {"x": 1, "z": 0}, "missing": "self"}, "only stands in for others"),
+        ("negatives", {"fallback": "self"}, "is for positives"),
+        ("negatives", {"fallback": "replace"}, "needs a second generator"),
+        ("negatives", {"fallback": "drop"}, "fallback is one of"),
+        ("negatives", {"generators": {"x": -1.0, "y": 2.0}}, "shares of at least 0"),
+        ("negatives", {"generators": {"x": 0.0}}, "one of them above"),
+        (
+            "negatives",
+            {"generators": {"x": "1"}},
+            "share of a generator is a number; got '1' of 'x'",
+        ),
+        ("negatives", {"generators": {"x": None}}, "share of a generator is a number; got None"),
+        ("negatives", {"generators": {"x": True}}, "share of a generator is a number; got True"),
+        ("negatives", {"generators": {"x": 1.0, "z": 0.0}}, "'z' of share 0 and fallback='skip'"),
+        (
+            "positives",
+            {"generators": {"x": 1, "z": 0}, "fallback": "self"},
+            "only stands in for others",
+        ),
         ("negatives", {"count": -1}, "count is an integer, at least 0"),
         ("negatives", {"count": 1.5}, "count is an integer, .* got 1.5"),
         ("negatives", {"count": True}, "count is an integer, .* got True"),
-        ("negatives", {"kinds": {"x": 1.0}, "of_positives": 0.5}, "of_positives is an integer"),
-        ("positives", {"kinds": {"x": 1.0}, "of_positives": 1}, "of_positives is for negatives"),
-        ("negatives", {"of_positives": 1}, "needs a generator; got the kinds .'given'."),
+        (
+            "negatives",
+            {"generators": {"x": 1.0}, "of_positives": 0.5},
+            "of_positives is an integer",
+        ),
+        (
+            "positives",
+            {"generators": {"x": 1.0}, "of_positives": 1},
+            "of_positives is for negatives",
+        ),
+        ("negatives", {"of_positives": 1}, "needs a generator; got .'from_record'."),
     ],
 )
 def test_what_does_not_fit_is_refused(side, options, message):
@@ -109,10 +132,13 @@ def test_what_does_not_fit_is_refused(side, options, message):
 
 
 def test_versions_name_side_and_generator():
-    texts = {"negatives": make(count=1, kinds={"z": 1.0, "given": 1.0}), "positives": Texts()}
+    texts = {
+        "negatives": make(count=1, generators={"z": 1.0, "from_record": 1.0}),
+        "positives": HardTexts(),
+    }
     assert sampling.versions(texts) == {"negatives/z": "reversal 1"}
 
 
 def test_nothing_is_made_where_no_text_is_asked_for():
-    assert sampling.make("negatives", count=0, kinds={"negclip": 1.0}).generators == {}
-    assert draw(Texts()) == []
+    assert sampling.make("negatives", count=0, generators={"negclip": 1.0}).generators == {}
+    assert draw(HardTexts()) == []
