@@ -205,9 +205,9 @@ def _text() -> ConfigDict:
         {
             "tokenizer": "scenes",  # which of the following is used
             "context_length": 20,  # tokens, the end-of-text token included
-            # Words whose tokens are marked for the model (DCSM's functional words), and where:
-            # at the token itself | at the token whose number is that of the word, as its authors do
-            "marks": {"words": (), "index": "token"},
+            # DCSM's functional words; position "token": at the token itself | "word": at the token
+            # whose number is that of the word, as its authors do
+            "functional_words": {"words": (), "position": "token"},
             "scenes": {"world": "scenes-mini"},
             "words": {"words": ()},  # word-level over this list
             "bytes": {},  # UTF-8 bytes: no vocabulary file, any language

@@ -22,7 +22,7 @@ from input_pipeline.quality import preview
 from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
 from input_pipeline.tokenizers import TOKENIZERS
-from input_pipeline.tokenizers.functional_words import MarkingTokenizer
+from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer, tokenize
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
 from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
 from input_pipeline.tokenizers.text_vectors import TextVectors
@@ -34,11 +34,11 @@ __all__ = [
     "TOKENIZERS",
     "DataError",
     "FeatureTransform",
+    "FunctionalWordTokenizer",
     "HardTexts",
     "ImageLike",
     "ImageTransform",
     "Loader",
-    "MarkingTokenizer",
     "NounPhrases",
     "Record",
     "Source",
@@ -51,6 +51,7 @@ __all__ = [
     "make_train",
     "preview",
     "text_versions",
+    "tokenize",
     "tokenizer_files",
 ]
 

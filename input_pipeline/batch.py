@@ -7,6 +7,10 @@
 Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
+Where config.text.functional_words lists words: 1 + the index of the word in that list at its token,
+0 elsewhere (tokenizers/functional_words.py):
+  text_marks     int8    (batch, length)
+  negative_text_marks, positive_text_marks       int8 (batch, negatives or positives, length)
 Where the vectors of texts come from a file (tokenizers/text_vectors.py), they are float32 and
 (batch, width), (batch, negatives, width), (batch, positives, width). Where features of frozen
 towers were stored, they take the place of `image` and go beside `text`, in float32, float16 or
@@ -31,15 +35,18 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "image_pooled": (FLOATS, 2),
     "image_tokens": (FLOATS, 3),
     "text": (TEXT, 2),
+    "text_marks": (("int8",), 2),
     "text_pooled": (FLOATS, 2),
     "text_tokens": (FLOATS, 3),
     "id": (("uint64",), 1),
     "mask": (("bool",), 1),
     "negative_text": (TEXT, 3),
+    "negative_text_marks": (("int8",), 3),
     "negative_mask": (("bool",), 2),
     "negative_text_pooled": (FLOATS, 3),
     "negative_text_tokens": (FLOATS, 4),
     "positive_text": (TEXT, 3),
+    "positive_text_marks": (("int8",), 3),
     "positive_mask": (("bool",), 2),
     "positive_text_pooled": (FLOATS, 3),
     "positive_text_tokens": (FLOATS, 4),
@@ -78,3 +85,18 @@ def check(batch: Batch) -> None:
             )
     if image == "image" and batch["image"].shape[-1] != 3:
         raise DataError(f"images have 3 channels (RGB); got shape {batch['image'].shape}")
+    _check_marks(batch)
+
+
+def _check_marks(batch: Batch) -> None:
+    """Raises DataError unless all texts of a batch have marks, or none has."""
+    texts = sorted({"text", "negative_text", "positive_text"} & batch.keys())
+    marked = sorted(key.removesuffix("_marks") for key in batch if key.endswith("_marks"))
+    if marked and marked != texts:
+        raise DataError(f"all texts of a batch have marks, or none; got {marked} of {texts}")
+    for key in marked:
+        ids, marks = batch[key].shape, batch[f"{key}_marks"].shape
+        if ids != marks:
+            raise DataError(
+                f"batch['{key}_marks'] must have the shape of its ids, {ids}; got {marks}"
+            )

@@ -23,6 +23,7 @@ from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
+from input_pipeline.tokenizers.functional_words import tokenize
 from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizers import Tokenizer
 from input_pipeline.workers import WorkerStream
@@ -69,7 +70,7 @@ class Batches:
         rows, images = self._stored(sequence) if is_stored else self._pixels(sequence)
         result = {
             **images,
-            "text": self.tokenizer([example.caption for example in rows]),
+            **tokenize(self.tokenizer, [example.caption for example in rows]),
             "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
             "mask": np.ones(self.rows, np.bool_),
         }
@@ -116,9 +117,10 @@ class Batches:
         if not count:
             return {}
         filled = [text for row in texts for text in (*row, *[""] * (count - len(row)))]
-        tokens = self.tokenizer(filled).reshape(self.rows, count, -1)
+        arrays = tokenize(self.tokenizer, filled, f"{kind}_text")
+        arrays = {name: x.reshape(self.rows, count, -1) for name, x in arrays.items()}
         mask = np.array([text != "" for text in filled]).reshape(self.rows, count)
-        return {f"{kind}_text": tokens, f"{kind}_mask": mask}
+        return {**arrays, f"{kind}_mask": mask}
 
 
 class Loader:

@@ -36,11 +36,15 @@ def test_a_batch_holds_whole_groups():
 @pytest.mark.parametrize(
     ("name", "words"), [("dcsm", ("left",)), ("clip", ("left",)), ("dcsm", ())]
 )
-def test_marked_words_without_a_row_in_the_head_and_the_other_way_round_are_refused(name, words):
+def test_functional_words_without_a_vector_in_the_head_and_the_other_way_round_are_refused(
+    name, words
+):
     config = configured(batch_size=8)
     with config.unlocked():
-        config.model.name, config.text.marks.words = name, words
-    with pytest.raises(UsageError, match=rf"marks\.words are {len(words)}, the head {name} has"):
+        config.model.name, config.text.functional_words.words = name, words
+    with pytest.raises(
+        UsageError, match=rf"functional_words\.words are {len(words)}, the head {name} has"
+    ):
         build.task(config)
 
 

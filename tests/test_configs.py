@@ -357,7 +357,10 @@ def test_dcsm_in_the_mode_of_its_authors():
     for name in ("coco", "scenes"):
         get_config = importlib.import_module(f"configs.{name}.dcsm").get_config
         authors, clean = (get_config(f"mode={mode},blocks=3") for mode in ("authors", "clean"))
-        assert (authors.text.marks.index, clean.text.marks.index) == ("word", "token")
+        assert (authors.text.functional_words.position, clean.text.functional_words.position) == (
+            "word",
+            "token",
+        )
         assert authors.model.head.standardise == "tensor"
         assert clean.model.head.standardise == "running"
         assert authors.model.head.dropout == 0.1
@@ -368,7 +371,8 @@ def test_dcsm_in_the_mode_of_its_authors():
         assert of_text.losses.negclip.weight == 2.0
         assert of_text.input.negatives.count == 1
         without = get_config("functional=none")
-        assert (without.model.head["words"], without.text.marks.words) == (0, ())
+        assert without.model.head["num_functional_words"] == 0
+        assert without.text.functional_words.words == ()
     assert coco("dcsm").text.context_length == 30
 
 

@@ -65,20 +65,22 @@ def task(config: ConfigDict) -> Task:
     net = model(config, words)
     if not isinstance(words, input_pipeline.TextVectors):
         consistency.check_vocabulary(words, net.text.vocab_size)
-    consistency.check_marks(config, net)
+    consistency.check_functional_words(config, net)
     return Task(mesh, words, net, normaliser(config.input.normalisation))
 
 
 def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer | input_pipeline.TextVectors:
     """The configured tokenizer, or what reads vectors of texts from a file."""
-    name, marks = config.text.tokenizer, config.text.marks
-    if name == "vectors" and marks.words:
-        raise UsageError("config.text.marks marks tokens, and a vector of a text has none")
+    name, functional = config.text.tokenizer, config.text.functional_words
+    if name == "vectors" and functional.words:
+        raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
     with usage_errors():
         plain = input_pipeline.make_tokenizer(
             name, config.text.context_length, **_options(config.text, name)
         )
-        return input_pipeline.MarkingTokenizer(plain, **marks) if marks.words else plain
+        if not functional.words:
+            return plain
+        return input_pipeline.FunctionalWordTokenizer(plain, **functional)
 
 
 def model(

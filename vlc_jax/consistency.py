@@ -43,13 +43,15 @@ def check_positive(config: ConfigDict) -> None:
             raise UsageError(f"config.{name} must be at least 1; got {value}")
 
 
-def check_marks(config: ConfigDict, model: nn.Module) -> None:
-    """Raises UsageError unless the head has a row for each marked word, and marks for its rows."""
-    marked, rows = len(config.text.marks.words), getattr(model.head, "words", 0)
-    if marked != rows:
+def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
+    """Raises UsageError unless the head has a vector for each of config.text.functional_words."""
+    words = len(config.text.functional_words.words)
+    vectors = getattr(model.head, "num_functional_words", 0)
+    if words != vectors:
         raise UsageError(
-            f"config.text.marks.words are {marked}, the head {config.model.name} has {rows} of "
-            "them: set config.model.head.words to their number (dcsm alone reads them)"
+            f"config.text.functional_words.words are {words}, the head {config.model.name} has "
+            f"{vectors} of them: set config.model.head.num_functional_words to their number (dcsm "
+            "alone reads them)"
         )
 
 

@@ -17,7 +17,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 from PIL import Image
 
-from input_pipeline import TextVectors, benchmarks
+from input_pipeline import TextVectors, benchmarks, tokenize
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError, ImageLike
@@ -225,8 +225,8 @@ class _Functions:
 
             return call
 
-        self.encode_image = jit(lambda m, image: m.encode_image(task.normalise(image)))
-        self.encode_text = jit(lambda m, text: m.encode_text(text))
+        self.encode_image = jit(lambda m, rows: m.encode_image(task.normalise(rows["image"])))
+        self.encode_text = jit(lambda m, rows: m.encode_text(rows["text"], rows.get("text_marks")))
         self.score = jit(lambda m, image, text: m.score(image, text))
         self.score_options = jit(lambda m, image, text: m.score_options(image, text))
         self.maps = jit(lambda m, image, text: m.maps(image, text))
@@ -235,15 +235,15 @@ class _Functions:
         def embed_images(images: Sequence[ImageLike]) -> ImageFeatures:
             with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
 
-                def load(chunk: Sequence[ImageLike]) -> np.ndarray:
-                    return np.stack(
-                        list(pool.map(lambda image: self.transform(image, None), chunk))
-                    )
+                def load(chunk: Sequence[ImageLike]) -> dict[str, np.ndarray]:
+                    pixels = list(pool.map(lambda image: self.transform(image, None), chunk))
+                    return {"image": np.stack(pixels)}
 
                 return self._embed(self.encode_image, params, images, load)
 
         def embed_texts(texts: Sequence[str]) -> TextFeatures:
-            return self._embed(self.encode_text, params, texts, self.task.tokenizer)
+            load = partial(tokenize, self.task.tokenizer)
+            return self._embed(self.encode_text, params, texts, load)
 
         def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
             return np.asarray(self.score(params, image, text))
@@ -258,7 +258,7 @@ class _Functions:
         encode: Callable[..., Any],
         params: Any,
         items: Sequence[Any],
-        load: Callable[[Sequence[Any]], np.ndarray],
+        load: Callable[[Sequence[Any]], dict[str, np.ndarray]],
     ) -> Any:
         """Features of all items; each process loads its own rows of every batch."""
         local = self.batch_size // jax.process_count()
@@ -268,8 +268,7 @@ class _Functions:
             count = min(self.batch_size, len(items) - start)
             first = start + jax.process_index() * local
             rows = [items[min(first + i, len(items) - 1)] for i in range(local)]
-            batch = sharding.put_batch(self.task.mesh, {"rows": load(rows)})
-            out = encode(params, batch["rows"])
+            out = encode(params, sharding.put_batch(self.task.mesh, load(rows)))
             features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], out))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
 

@@ -110,12 +110,13 @@ def _head(config: ConfigDict, task: Task, shapes: Mapping[str, Any]) -> dict[str
             f"config.head_from is a checkpoint of DCSM, config.model.name is {config.model.name!r}"
         )
     params, words = weights.dcsm.load(config.head_from, shapes["head"])
-    marks, tokenizer = config.text.marks, task.tokenizer
+    functional, tokenizer = config.text.functional_words, task.tokenizer
     wanted = words or dcsm.WORDS
-    if "rows" in params and (tuple(marks.words), marks.index) != (wanted, "word"):
+    has_vectors = "functional_words" in params
+    if has_vectors and (tuple(functional.words), functional.position) != (wanted, "word"):
         raise UsageError(
             f"the vectors at {config.head_from} stand for words found by their number in the text: "
-            f"set config.text.marks.index to 'word' and config.text.marks.words to {wanted}"
+            f"set config.text.functional_words.position to 'word' and its words to {wanted}"
         )
     if tokenizer.pad_id != tokenizer.eos_id:
         raise UsageError(

@@ -112,8 +112,6 @@ def _text_facts(task: Task) -> dict[str, Any]:
     The padding only where the text tower reads it (SigLIP).
     """
     tokenizer, found = task.tokenizer, {"padding_side": "right"}
-    if isinstance(tokenizer, input_pipeline.MarkingTokenizer):
-        tokenizer = tokenizer.tokenizer  # marks change ids, and are no matter of the weights
     plain, capital, points = tokenizer(["a red dog", "A RED Dog", "a red, dog!"])
     found["lower_case"] = bool((plain == capital).all())
     found["strips_punctuation"] = bool((plain == points).all())

@@ -49,8 +49,8 @@ class ImageFeatures(NamedTuple):
 class TextFeatures(NamedTuple):
     """What a text tower gives; `mask` is True on real tokens, the end-of-text token included.
 
-    `marks` says which word of a list is written there, counted from 1
-    (input_pipeline/tokenizers/functional_words.py).
+    marks: 1 + the index of the functional word that stands there, 0 for none; only for heads that
+      read it (input_pipeline/tokenizers/functional_words.py).
     """
 
     pooled: Float[Array, "*texts embed"]

@@ -134,11 +134,11 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
     """
     is_authors = args.mode == "authors"
     words = WORDS if args.functional == "rows" else ()
-    config.text.marks.words = words
-    config.text.marks.index = "word" if is_authors else "token"
+    config.text.functional_words.words = words
+    config.text.functional_words.position = "word" if is_authors else "token"
     mode = {"standardise": "tensor" if is_authors else "running"}
     mode |= {"dropout": 0.1} if is_authors else {}
-    use(config, args, "dcsm", 1.0, words=len(words), **mode | head)
+    use(config, args, "dcsm", 1.0, num_functional_words=len(words), **mode | head)
     has_image = args.opposite == "image"
     config.blocks = args.blocks
     config.batch_size = PAIRS * (1 + has_image) * args.blocks

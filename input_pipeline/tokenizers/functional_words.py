@@ -1,38 +1,40 @@
-"""Marks on tokens: which word of a short list is written there. DCSM reads them as rows of its map.
-
-A marked token is its id plus MARK times (1 + the place of the word in the list).
-"""
+"""A tokenizer that also says which tokens are functional words ("left", "not"), for DCSM."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizers import Tokenizer
 
-MARK = 2**24  # above every vocabulary
-INDICES = ("token", "word")
+POSITIONS = ("token", "word")
 
 
-class MarkingTokenizer:
-    """Another tokenizer's ids, the first occurrence of each of `words` in a text being marked.
+class FunctionalWordTokenizer:
+    """A tokenizer and, beside its ids, the marks of the functional words in a text.
 
-    A word is found where it stands between spaces, in the same case ("left." is not "left").
+    A mark is 1 + the index of a word in `words`, at the first occurrence of that word in the text;
+    0 elsewhere. A word is found where it stands between spaces, in the same case ("left." is not
+    "left").
 
-    index: token, its first token is marked; word: the token whose place in the row is the place of
-      the word in the text, counted in words. The latter is what the authors of DCSM do
-      (Raphoo/DCSM_Ideal_CLIP): since a start token comes first, it is the token before, or an
-      earlier one still if a word before it has several tokens.
+    position: token, the mark is at the word's first token; word: at the token whose number is that
+      of the word. The latter is what the authors of DCSM do (Raphoo/DCSM_Ideal_CLIP): since a start
+      token comes first, it is the token before, or an earlier one still if a word before it has
+      several tokens.
+
+    Raises ValueError for an unknown position, and for words that repeat, have spaces or are more
+    than an int8 counts.
     """
 
-    def __init__(self, tokenizer: Tokenizer, words: Sequence[str], index: str = "token") -> None:
-        if index not in INDICES:
-            raise ValueError(f"index is one of {INDICES}; got {index!r}")
+    def __init__(self, tokenizer: Tokenizer, words: Sequence[str], position: str = "token") -> None:
+        if position not in POSITIONS:
+            raise ValueError(f"position is one of {POSITIONS}; got {position!r}")
         broken = [word for word in words if word.split() != [word]]
         if broken or len(set(words)) != len(words):
             raise ValueError(f"words are different and have no spaces; got {list(words)}")
-        if tokenizer.vocab_size > MARK:
-            raise ValueError(f"ids must be below {MARK} to be marked; got {tokenizer.vocab_size}")
-        self.tokenizer, self.words, self.index = tokenizer, tuple(words), index
+        if len(words) > np.iinfo(np.int8).max:
+            raise ValueError(f"at most {np.iinfo(np.int8).max} words have marks; got {len(words)}")
+        self.tokenizer, self.words, self.position = tokenizer, tuple(words), position
         self.fingerprint = tokenizer.fingerprint
 
     def __getattr__(self, name: str):  # pad_id, eos_id, vocab_size, context_length, unk_id
@@ -41,27 +43,42 @@ class MarkingTokenizer:
         return getattr(self.tokenizer, name)
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """int32 (texts, context_length), some of them marked."""
-        ids = self.tokenizer(texts)
-        for row, text in zip(ids, texts, strict=True):
+        """int32 (texts, context_length), the ids of the tokenizer."""
+        return self.tokenizer(texts)
+
+    def marks(self, texts: Sequence[str]) -> np.ndarray:
+        """int8 (texts, context_length), the marks of every text."""
+        marks = np.zeros((len(texts), self.tokenizer.context_length), np.int8)
+        for row, text in zip(marks, texts, strict=True):
             words = text.split(" ")
-            for place, word in enumerate(self.words):
+            for index, word in enumerate(self.words):
                 if word not in words:
                     continue
-                at = words.index(word)
-                if self.index == "token":
-                    at = self._tokens(words[:at])
-                if at < len(row):
-                    row[at] += MARK * (1 + place) if row[at] < MARK else 0
-        return ids
+                position = words.index(word)
+                if self.position == "token":
+                    position = self._num_tokens(words[:position])
+                # several words behind the end of a cut text have its last position: the first of
+                # the list keeps it
+                if position < len(row) and not row[position]:
+                    row[position] = 1 + index
+        return marks
 
-    def _tokens(self, words: Sequence[str]) -> int:
+    def _num_tokens(self, words: Sequence[str]) -> int:
         """How many tokens stand before the text that follows these words."""
-        length, before = self.tokenizer.context_length, " ".join(words)
-        row = self.tokenizer([before])[0]
+        row = self.tokenizer([" ".join(words)])[0]
         ends = np.flatnonzero(row == self.tokenizer.eos_id)
-        return int(ends[0]) if len(ends) else length
+        return int(ends[0]) if len(ends) else self.tokenizer.context_length
 
     def vocabulary(self) -> dict[str, int]:
         """That of the tokenizer."""
         return self.tokenizer.vocabulary()
+
+
+def tokenize(
+    tokenizer: Tokenizer | TextVectors, texts: Sequence[str], name: str = "text"
+) -> dict[str, np.ndarray]:
+    """{`name`: token ids or vectors}, and {`name`_marks: marks} of a FunctionalWordTokenizer."""
+    arrays = {name: tokenizer(texts)}
+    if isinstance(tokenizer, FunctionalWordTokenizer):
+        arrays[f"{name}_marks"] = tokenizer.marks(texts)
+    return arrays

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from input_pipeline.tokenizers.functional_words import MARK
 from input_pipeline.tokenizers.tokenizers import Tokenizer
 
 START, END = "(start)", "(end)"
@@ -16,7 +15,7 @@ def labels(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
     """
     names = {index: name for name, index in tokenizer.vocabulary().items()}
     rows = []
-    for ids in tokenizer(texts) % MARK:
+    for ids in tokenizer(texts):
         row = []
         for index in ids.tolist():
             if index == tokenizer.eos_id:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline import ImageTransform, MarkingTokenizer
+from input_pipeline import FunctionalWordTokenizer, ImageTransform
 from input_pipeline.benchmarks import Case
 from input_pipeline.tokenizers.tokenizers import WordTokenizer
 from vlc_jax.evaluators import Scorer, patch_maps
@@ -87,7 +87,7 @@ def test_each_column_has_the_label_of_its_token(tmp_path):
 
 
 def test_the_columns_of_marked_words_have_the_words_as_labels(tmp_path):
-    marking = MarkingTokenizer(TOKENIZER, ["not", "left"])
+    marking = FunctionalWordTokenizer(TOKENIZER, ["not", "left"])
     columns = [0, -2, 1, 2, 3, 4]  # a column of its own in front of the second token
 
     def similarity(image, text):

@@ -15,6 +15,7 @@ from input_pipeline import batch as contract
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
+from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from input_pipeline.tokenizers.tokenizers import WordTokenizer
 from tests.support import helpers
 
@@ -270,6 +271,26 @@ def test_negatives_and_positives_are_drawn_for_the_chosen_caption_with_a_mask():
                 assert len(texts) == 2
                 seen.update(texts)
     assert set(seen) == of_first
+
+
+def test_marks_of_functional_words_go_with_every_text():
+    source = Numbered(negatives=[["not n1", "n2 not"], ["not n4"], []])
+    options = {"source": source, "negatives": HardTexts(2), "positives": HardTexts(1)}
+    marking = FunctionalWordTokenizer(WORDS, ["second", "not"])
+    for plain, batch in zip(take(2, **options), take(2, tokenizer=marking, **options), strict=True):
+        contract.check(batch)
+        marked = {key for key in batch if key.endswith("_marks")}
+        assert marked == {"text_marks", "negative_text_marks", "positive_text_marks"}
+        assert_equal([plain], [{key: batch[key] for key in plain}])
+        for key in marked:
+            ids = batch[key.removesuffix("_marks")]
+            for index, word in enumerate(marking.words):
+                np.testing.assert_array_equal(batch[key] == 1 + index, ids == WORDS([word])[0, 0])
+        for key in marked:
+            with pytest.raises(DataError, match="all texts of a batch have marks, or none"):
+                contract.check({name: x for name, x in batch.items() if name != key})
+            with pytest.raises(DataError, match=f"batch.'{key}'. must have the shape of its ids"):
+                contract.check({**batch, key: batch[key][..., 1:]})
 
 
 class Slow(Numbered):

@@ -16,7 +16,7 @@ from vlc_jax.models import dcsm
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 IMAGES, TEXTS, PATCHES, LENGTH, EMBED, WORDS = 3, 4, 10, 6, 5, 2
-MARKS = np.zeros((TEXTS, LENGTH), np.int32)
+MARKS = np.zeros((TEXTS, LENGTH), np.int8)
 MARKS[0, 2], MARKS[2, 1], MARKS[2, 4] = 1, 2, 1
 
 
@@ -34,7 +34,7 @@ def features():
 
 
 def make(**options):
-    return models.HEADS["dcsm"](PATCHES, LENGTH, **{"words": WORDS, **options})
+    return models.HEADS["dcsm"](PATCHES, LENGTH, **{"num_functional_words": WORDS, **options})
 
 
 def init(head, features):
@@ -60,7 +60,7 @@ def maps(features, params, rows="replace"):
             columns = []
             for token, mark in zip(tokens, MARKS[j % TEXTS], strict=True):
                 if mark:
-                    columns.append(np.asarray(params["rows"], np.float64)[mark - 1])
+                    columns.append(np.asarray(params["functional_words"], np.float64)[mark - 1])
                 if not mark or rows == "insert":
                     columns.append(patches @ token)
             found[i, j] = np.stack(columns[:LENGTH], axis=1)
@@ -85,7 +85,7 @@ def network(x, params):
 
 @pytest.mark.parametrize("rows", ["replace", "insert"])
 def test_the_score_is_the_network_of_the_standardised_map(features, rows):
-    head = make(rows=rows)
+    head = make(functional_words=rows)
     variables = init(head, features)
     params = jax.tree.map(np.asarray, variables["params"])
     whole = maps(features, params, rows)
@@ -122,7 +122,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
     weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
 
     def value(variables, features, chunk):
-        head = make(standardise=standardise, chunk=chunk, train_rows=True)
+        head = make(standardise=standardise, chunk=chunk, train_functional_words=True)
         scores = head.apply(variables, *features, method=scored)
         return jnp.sum(weights * scores), scores
 
@@ -270,12 +270,12 @@ def test_running_scores_stand_alone(features):
 
 
 def test_the_rows_are_fixed_unless_they_are_trained(features):
-    for train_rows in (False, True):
-        head = make(train_rows=train_rows)
+    for train_functional_words in (False, True):
+        head = make(train_functional_words=train_functional_words)
         variables = init(head, features)
         gradient = jax.grad(lambda v, head=head: head.apply(v, *features, method=scored).sum())
-        is_moved = bool(np.abs(jit(gradient)(variables)["params"]["rows"]).max() > 0)
-        assert is_moved == train_rows
+        is_moved = bool(np.abs(jit(gradient)(variables)["params"]["functional_words"]).max() > 0)
+        assert is_moved == train_functional_words
 
 
 def test_rows_start_around_a_third():
@@ -350,7 +350,11 @@ def test_adapters_take_the_place_of_projections(features):
 
 
 @pytest.mark.parametrize(
-    ("head", "message"), [({"rows": "swap"}, "replace"), ({"row": "insert"}, "did you mean 'rows'")]
+    ("head", "message"),
+    [
+        ({"functional_words": "swap"}, "replace"),
+        ({"functional_word": "insert"}, "did you mean 'functional_words'"),
+    ],
 )
 def test_an_unknown_option_or_value_is_refused(head, message):
     with pytest.raises(errors.UsageError, match=message):

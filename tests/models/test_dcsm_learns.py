@@ -33,7 +33,7 @@ def binding_set(seed):
         return jnp.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True), "f4")
 
     image, text = (x.reshape(2 * SETS, 8, 24) for x in (image, text))
-    marks = jnp.zeros((2 * SETS, 8), jnp.int32)
+    marks = jnp.zeros((2 * SETS, 8), jnp.int8)
     return (
         types.ImageFeatures(unit(image.mean(1)), unit(image)),
         types.TextFeatures(unit(text.mean(1)), unit(text), None, marks),
@@ -53,7 +53,7 @@ def two_way(scores):
 
 @pytest.mark.slow
 def test_it_learns_bindings_that_the_cosine_cannot_see():
-    head = models.HEADS["dcsm"](8, 8, words=0, standardise="running")
+    head = models.HEADS["dcsm"](8, 8, num_functional_words=0, standardise="running")
     image, text = binding_set(1)
     variables = head.init(jax.random.key(0), image, text, method=scored)
     optimizer = optax.adam(5e-3)

@@ -74,7 +74,7 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
     [
         ("dcsm", {}, 4),
         ("dcsm", {"layout": "grid", "standardise": "per_pair"}, 4),
-        ("dcsm", {"network": "mlp", "train_rows": True}, 4),
+        ("dcsm", {"network": "mlp", "train_functional_words": True}, 4),
         ("pacl", {}, 4),
         ("pacl", {"chunk": 64}, 64),  # more texts than patches, in one part
         ("pacl", {"pooling": "own_caption"}, 4),

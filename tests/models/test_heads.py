@@ -9,13 +9,19 @@ import pytest
 from jax.sharding import NamedSharding
 
 from configs import default
-from vlc_jax import build, models, sharding, train_step, types
+from vlc_jax import build, errors, models, sharding, train_step, types
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
-    "dcsm": {"patches": PATCHES, "length": LENGTH, "words": 2, "hidden": 32, "train_rows": True},
+    "dcsm": {
+        "patches": PATCHES,
+        "length": LENGTH,
+        "num_functional_words": 2,
+        "hidden": 32,
+        "train_functional_words": True,
+    },
 }
 CASES = [("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})]
 
@@ -28,7 +34,7 @@ def features():
         return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
     mask = jnp.arange(LENGTH)[None] < jnp.asarray(rng.integers(2, LENGTH + 1, PAIRS))[:, None]
-    marks = np.zeros((PAIRS, LENGTH), np.int32)
+    marks = np.zeros((PAIRS, LENGTH), np.int8)
     marks[::2, 2], marks[::3, 4] = 1, 2
     return (
         types.ImageFeatures(normal(PAIRS, EMBED), normal(PAIRS, PATCHES, EMBED)),
@@ -98,6 +104,30 @@ def test_rows_that_devices_do_not_divide_are_scored_too(features):
         found = score(*jax.device_put((variables, image, text), whole))
     expected = head.apply(variables, image, text, method=scored)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_marks_of_captions_and_hard_texts_reach_the_head(features):
+    head = models.HEADS["dcsm"](**HEADS["dcsm"], network="mlp")
+    model = models.build("clip", "mini").clone(head=head)
+    image, text = features
+    batch = {
+        "image_pooled": image.pooled,
+        "image_tokens": image.tokens,
+        "text": jnp.zeros((PAIRS, LENGTH), jnp.int32),
+        "text_pooled": text.pooled,
+        "text_tokens": text.tokens,
+        "text_marks": text.marks,
+        "negative_text": jnp.zeros((PAIRS, 1, LENGTH), jnp.int32),
+        "negative_text_pooled": text.pooled[::-1, None],
+        "negative_text_tokens": text.tokens[::-1, None],
+        "negative_text_marks": text.marks[::-1, None],
+    }
+    outputs, variables = jax.jit(model.init_with_output)(jax.random.key(0), batch)
+    np.testing.assert_array_equal(outputs.text.marks, text.marks)
+    np.testing.assert_array_equal(outputs.negative_text.marks, text.marks[::-1, None])
+    del batch["text_marks"], batch["negative_text_marks"]
+    with pytest.raises(errors.UsageError, match="2 functional words, and no text_marks say"):
+        jax.eval_shape(model.apply, variables, batch)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def pair():
     )
     patches, tokens = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (patches, tokens))
     patches[np.arange(PAIRS), PLACES] = tokens[:, TOKEN]
-    marks = np.zeros((PAIRS, LENGTH), np.int32)
+    marks = np.zeros((PAIRS, LENGTH), np.int8)
     marks[1, 3] = 2
     image = types.ImageFeatures(jnp.asarray(patches.mean(1)), jnp.asarray(patches))
     pooled = jnp.asarray(tokens[:, TOKEN])
@@ -39,16 +39,16 @@ def run(head, method, *features, **params):
 
 def dcsm_maps(image, text, **options):
     """Of a head with these vectors of words, and what these are; no map reads its network."""
-    options = {"words": WORDS, "has_class_token": False, "network": "mlp", **options}
+    options = {"num_functional_words": WORDS, "has_class_token": False, "network": "mlp", **options}
     head = models.HEADS["dcsm"](PATCHES, LENGTH, **options)
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), image, text, method="score"))
     params = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes["params"])
-    rows = np.random.default_rng(1).random((WORDS, PATCHES)).astype("f4")
+    vectors = np.random.default_rng(1).random((WORDS, PATCHES)).astype("f4")
 
     def maps(module, image, text):
         return module.maps(image, module.text(text))
 
-    return run(head, maps, image, text, **{**params, "rows": rows}), rows
+    return run(head, maps, image, text, **{**params, "functional_words": vectors}), vectors
 
 
 def test_pacl_weighs_most_the_patch_that_is_the_text(pair):
@@ -87,11 +87,11 @@ def test_sparcs_groups_make_its_score(pair):
 
 
 def test_dcsm_shows_similarities_and_the_vectors_of_words(pair):
-    found, rows = dcsm_maps(*pair)
+    found, vectors = dcsm_maps(*pair)
     similarity = found["similarity"]
     assert similarity[:, :, TOKEN].argmax(1).tolist() == PLACES.tolist()
     np.testing.assert_allclose(similarity[:, :, TOKEN].max(1), 1, atol=1e-5)
-    np.testing.assert_allclose(similarity[1, :, 3], rows[1])
+    np.testing.assert_allclose(similarity[1, :, 3], vectors[1])
     expected = np.tile(np.arange(LENGTH), (PAIRS, 1))
     expected[1, 3] = -2
     np.testing.assert_array_equal(found["columns"], expected)
@@ -99,11 +99,11 @@ def test_dcsm_shows_similarities_and_the_vectors_of_words(pair):
 
 def test_the_column_of_a_word_in_front_of_its_token_moves_the_others_on(pair):
     image, text = pair
-    found, rows = dcsm_maps(image, text, rows="insert")
+    found, vectors = dcsm_maps(image, text, functional_words="insert")
     assert found["columns"][1].tolist() == [0, 1, 2, -2, 3]
     plain = np.einsum("pd,td->pt", image.tokens[1], text.tokens[1])
     np.testing.assert_allclose(found["similarity"][1, :, [0, 1, 2, 4]], plain[:, :4].T, atol=1e-6)
-    np.testing.assert_allclose(found["similarity"][1, :, 3], rows[1])
+    np.testing.assert_allclose(found["similarity"][1, :, 3], vectors[1])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     there("dcsm_reference.py", network, rows, tmp_path)
     with np.load(tmp_path / "io.npz") as saved:
         io = dict(saved)
-    head = models.HEADS["dcsm"](197, 30, network=network, rows=rows)
+    head = models.HEADS["dcsm"](197, 30, network=network, functional_words=rows)
     pooled = jnp.zeros((2, 512))
     image = types.ImageFeatures(pooled, jnp.asarray(io["image"]))
     text = types.TextFeatures(pooled, jnp.asarray(io["text"]), None, jnp.asarray(io["marks"]))
@@ -42,7 +42,9 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     np.testing.assert_allclose(scores, io["scores"], atol=2e-5)
     assert np.ptp(io["scores"]) > 1e-3
     np.testing.assert_allclose(value, io["loss"], rtol=1e-5)
-    assert not np.abs(gradient.pop("rows")).any()  # the authors' optimizer leaves them alone
+    assert not np.abs(
+        gradient.pop("functional_words")
+    ).any()  # the authors' optimizer leaves them alone
     names = [name for name in io if name.startswith("gradient/")]
     assert len(names) == len(gradient)
     for name in names:

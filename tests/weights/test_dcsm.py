@@ -29,11 +29,21 @@ SHAPES = {  # as torch has them
 
 def shapes(**options):
     """Of the parameters of a head of ours."""
-    fields = {"network": "cnn", "standardise": "tensor", "words": 11, "hidden": HIDDEN, **options}
+    fields = {
+        "network": "cnn",
+        "standardise": "tensor",
+        "num_functional_words": 11,
+        "hidden": HIDDEN,
+        **options,
+    }
     made = models.HEADS["dcsm"](PATCHES, LENGTH, **fields)
     layout = dcsm_network.parameters(made.network, "flat", PATCHES, LENGTH, HIDDEN)
     found = {name: np.zeros(shape, np.float32) for name, (_, shape) in layout.items()}
-    return found | ({"rows": np.zeros((made.words, PATCHES))} if made.words else {})
+    return found | (
+        {"functional_words": np.zeros((made.num_functional_words, PATCHES))}
+        if made.num_functional_words
+        else {}
+    )
 
 
 @pytest.fixture
@@ -80,7 +90,7 @@ def test_every_parameter_is_that_of_the_archive(save, arrays, network):
     assert words is None
     assert params.keys() == wanted.keys()
     assert {name: x.shape for name, x in params.items()} == {k: v.shape for k, v in wanted.items()}
-    np.testing.assert_array_equal(params["rows"], rows)
+    np.testing.assert_array_equal(params["functional_words"], rows)
     for index, name in enumerate(name for name in SHAPES[network] if name.startswith("conv")):
         np.testing.assert_array_equal(params[f"conv_{index}"], state[f"{name}.weight"])
         np.testing.assert_array_equal(params[f"conv_{index}_bias"], state[f"{name}.bias"])
@@ -91,19 +101,21 @@ def test_every_parameter_is_that_of_the_archive(save, arrays, network):
 
 def test_words_of_a_list_of_their_own_are_told(save, arrays):
     rows = np.ones((2, PATCHES), "f4")
-    loaded = dcsm.load(save(arrays("cnn"), rows, ["LEFT", "RIGHT"]), shapes(words=2))
+    loaded = dcsm.load(save(arrays("cnn"), rows, ["LEFT", "RIGHT"]), shapes(num_functional_words=2))
     assert loaded.words == ("LEFT", "RIGHT")
 
 
 def test_a_head_without_words_takes_no_vectors(save, arrays):
-    params, _ = dcsm.load(save(arrays("cnn"), np.ones((11, PATCHES), "f4")), shapes(words=0))
-    assert "rows" not in params
+    params, _ = dcsm.load(
+        save(arrays("cnn"), np.ones((11, PATCHES), "f4")), shapes(num_functional_words=0)
+    )
+    assert "functional_words" not in params
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"words": 4}, r"rows \(11, 10\) instead of \(4, 10\)"),
+        ({"num_functional_words": 4}, r"functional_words \(11, 10\) instead of \(4, 10\)"),
         ({"network": "mlp"}, "no parameter of this model: conv1"),
     ],
 )
@@ -141,8 +153,9 @@ def run(save):
     """run(field=value, ...) -> config, task and shapes of a run whose head is an archive."""
     config = scenes.get_config("standardise=tensor")
     with config.unlocked():
-        config.model.head.words = len(head.WORDS)
-        config.text.marks.words, config.text.marks.index = head.WORDS, "word"
+        config.model.head.num_functional_words = len(head.WORDS)
+        functional = config.text.functional_words
+        functional.words, functional.position = head.WORDS, "word"
         config.init_from = "towers"
         task = build.task(config)
         ends = SimpleNamespace(pad_id=2, eos_id=2)
@@ -176,8 +189,8 @@ def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatc
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("text.marks.index", "token", "marks.index to 'word'"),
-        ("text.marks.words", ("left", "right"), r"marks.words to \('above', 'below'"),
+        ("text.functional_words.position", "token", "position to 'word' and its words to"),
+        ("text.functional_words.words", ("left", "right"), r"its words to \('above', 'below'"),
         ("model.name", "pacl", "config.model.name is 'pacl'"),
     ],
 )

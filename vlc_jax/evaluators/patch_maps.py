@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import Tokenizer
+from input_pipeline import FunctionalWordTokenizer, Tokenizer
 from input_pipeline.benchmarks import Case
 from input_pipeline.tokenizers import token_labels
 from vlc_jax.evaluators import Scorer
@@ -55,7 +55,7 @@ def write(
     def pieces() -> dict[str, list[str]]:
         return dict(zip(every, token_labels.labels(tokenizer, every), strict=True))
 
-    words = getattr(tokenizer, "words", ())  # those that are marked
+    words = tokenizer.words if isinstance(tokenizer, FunctionalWordTokenizer) else ()
     image, text = 0, 0  # the next rows
     for file, own in captions.items():
         count = len(cases[file].images)

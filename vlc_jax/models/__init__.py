@@ -148,7 +148,10 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
         text_ = jnp.zeros((size, words.width), jnp.float32)
     else:
         text_ = jnp.zeros((size, words.context_length), jnp.int32)
-    return {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
+    batch = {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
+    if getattr(model.head, "num_functional_words", 0):
+        batch["text_marks"] = jnp.zeros(text_.shape, jnp.int8)
+    return batch
 
 
 def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:

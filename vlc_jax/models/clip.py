@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
 from vlc_jax.models import heads
-from vlc_jax.models.text import real_tokens, unmarked
+from vlc_jax.models.text import real_tokens
 from vlc_jax.models.text_vectors import is_vectors
 
 
@@ -77,10 +77,16 @@ class CLIP(nn.Module):
         image tower and of the head."""
         return self.head.image(self.image(image, self.head.wanted[0]))
 
-    def encode_text(self, text: types.Text) -> types.TextFeatures:
+    def encode_text(
+        self, text: types.Text, marks: Int[Array, "batch length"] | None = None
+    ) -> types.TextFeatures:
         """Features of token ids, or of vectors of texts, as the head scores them; needs only the
-        parameters of the text tower and of the head."""
-        return self.head.text(self.text(text, self.head.wanted[1]))
+        parameters of the text tower and of the head.
+
+        marks: of functional words, `text_marks` of a batch; for a head that has such words.
+        """
+        features = self.text(text, self.head.wanted[1])
+        return self.head.text(features._replace(marks=marks))
 
     def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
         if "image" in batch:
@@ -97,18 +103,20 @@ class CLIP(nn.Module):
         where it is.
         """
         keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
-        groups = [batch[key] if key != "text" else batch[key][:, None] for key in keys]
-        text = jnp.concatenate(groups, axis=1)
+        text = _side_by_side([batch[key] for key in keys])
         if "text_pooled" in batch:
             features = jax.tree.map(_joined, self._stored_texts(batch, keys, text))
         else:
             features = self.text(_joined(text), self.head.wanted[1])
+        if "text_marks" in batch:
+            marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
+            features = features._replace(marks=_joined(marks))
         features = self.head.text(features, is_training=True)
         features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
-        ends = np.cumsum([group.shape[1] for group in groups])
+        counts = [1, *(batch[key].shape[1] for key in keys[1:])]
         parts = {
-            key: jax.tree.map(lambda x, end=end, n=group.shape[1]: x[:, end - n : end], features)
-            for key, group, end in zip(keys, groups, ends, strict=True)
+            key: jax.tree.map(lambda x, end=end, n=count: x[:, end - n : end], features)
+            for key, count, end in zip(keys, counts, np.cumsum(counts), strict=True)
         }
         return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
 
@@ -122,15 +130,12 @@ class CLIP(nn.Module):
 
         def stored(part: str) -> Array | None:
             arrays = [batch.get(f"{key}_{part}") for key in keys]
-            if arrays[0] is None:
-                return None
-            return jnp.concatenate([_float(arrays[0])[:, None], *map(_float, arrays[1:])], axis=1)
+            return None if arrays[0] is None else _side_by_side([_float(x) for x in arrays])
 
         if is_vectors(text):
             return types.TextFeatures(stored("pooled"))
-        ids, marks = unmarked(text)
-        mask = real_tokens(_joined(ids), self.text.eos_id).reshape(text.shape)
-        return types.TextFeatures(stored("pooled"), stored("tokens"), mask, marks)
+        mask = real_tokens(_joined(text), self.text.eos_id).reshape(text.shape)
+        return types.TextFeatures(stored("pooled"), stored("tokens"), mask)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures
@@ -151,6 +156,11 @@ class CLIP(nn.Module):
 
 def _float(x: Array) -> Array:
     return x.astype(jnp.float32)
+
+
+def _side_by_side(arrays: Sequence[Array]) -> Array:
+    """Captions (batch, ...) and hard texts (batch, n, ...) as (batch, all texts, ...)."""
+    return jnp.concatenate([arrays[0][:, None], *arrays[1:]], axis=1)
 
 
 def _joined(texts: Array) -> Array:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vlc_jax import types
+from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
@@ -29,10 +29,11 @@ class DCSM(heads.Head):
     """The map, its standardisation and its network.
 
     patches, length: tokens of an image and of a text; the network is made for these numbers.
-    words: how many there are whose columns are vectors of their own; 0 for none. The tokenizer
-      marks them (input_pipeline/tokenizers/functional_words.py).
-    rows: replace (the column of the word) | insert (in front of it; the last ones fall off).
-    train_rows: whether the vectors are trained; the authors' are not.
+    num_functional_words: words that have a vector of their own, which fills their column of the
+      map; 0 for none. The batch says where they stand (`text_marks`).
+    functional_words: replace the column of the word's token | insert a column before it (the text
+      is cut at the end).
+    train_functional_words: whether the vectors are trained; the authors' are not.
     standardise: tensor (mean and deviation of all maps that are scored together, as the authors do:
       a score depends on the others. In training those of all images with all texts of the batch,
       else in `score_options` those of one image) | per_pair | running (in training as tensor; in
@@ -49,9 +50,9 @@ class DCSM(heads.Head):
 
     patches: int
     length: int
-    words: int = len(WORDS)
-    rows: Literal["replace", "insert"] = "replace"
-    train_rows: bool = False
+    num_functional_words: int = len(WORDS)
+    functional_words: Literal["replace", "insert"] = "replace"
+    train_functional_words: bool = False
     standardise: Literal["tensor", "per_pair", "running"] = "tensor"
     network: Literal["cnn", "mlp"] = "cnn"
     layout: Literal["flat", "grid"] = "flat"
@@ -66,8 +67,9 @@ class DCSM(heads.Head):
         if self.adapter:
             self.image_adapter = layers.Dense(self.width)
             self.text_adapter = layers.Dense(self.width)
-        if self.words:
-            self.table = self.param("rows", _rows, (self.words, self._seen_patches))
+        if self.num_functional_words:
+            shape = self.num_functional_words, self._seen_patches
+            self.word_vectors = self.param("functional_words", _word_vectors, shape)
         self.net = {
             name: self.param(name, init, shape)
             for name, (init, shape) in dcsm_network.parameters(
@@ -106,10 +108,18 @@ class DCSM(heads.Head):
         """`tokens`: the vectors of the columns, 0 where a word's own column stands; `marks`: which
         word that is, counted from 1."""
         del is_training
-        tokens, marks = features.tokens, features.marks if self.words else 0 * features.marks
+        tokens, marks = features.tokens, features.marks
+        if not self.num_functional_words:
+            marks = jnp.zeros(tokens.shape[:2], jnp.int8)
+        elif marks is None:
+            raise errors.UsageError(
+                f"this head has vectors of {self.num_functional_words} functional words, and no "
+                "text_marks say where they stand: use input_pipeline.FunctionalWordTokenizer "
+                "(config.text.functional_words), or set num_functional_words=0"
+            )
         if self.adapter:
             tokens = layers.unit_length(self.text_adapter(tokens))
-        if self.rows == "insert":
+        if self.functional_words == "insert":
             tokens, marks = inserted(tokens, marks)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
@@ -151,7 +161,7 @@ class DCSM(heads.Head):
         for _, shape in shapes.values():
             if len(shape) > 1:
                 uses = cells if len(shape) == 4 else 1
-                has_input_gradient = not is_first or trained or self.train_rows
+                has_input_gradient = not is_first or trained or self.train_functional_words
                 passes = 3 if has_input_gradient else 2
                 total += passes * 2 * work.pairs * uses * math.prod(shape)
                 is_first = False
@@ -215,18 +225,22 @@ class DCSM(heads.Head):
         products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
         is_word = text.marks > 0
         places = jnp.arange(is_word.shape[1])[None]
-        if self.rows == "insert":  # each word's column pushed the tokens behind it on by one
+        if (
+            self.functional_words == "insert"
+        ):  # each word's column pushed the tokens behind it on by one
             places = places - jnp.cumsum(is_word, axis=1)
         columns = jnp.where(is_word, -text.marks, places)
         return {"similarity": products + self._columns(text), "columns": columns}
 
     def _columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
         """What stands in the columns of functional words; 0 in all others."""
-        if not self.words:
+        if not self.num_functional_words:
             return jnp.zeros((len(text.tokens), self._seen_patches, text.tokens.shape[1]))
-        table = self.table if self.train_rows else jax.lax.stop_gradient(self.table)
-        is_word = jax.nn.one_hot(text.marks - 1, self.words)
-        return jnp.einsum("tlw,wp->tpl", is_word, table, precision="highest")
+        vectors = self.word_vectors
+        if not self.train_functional_words:
+            vectors = jax.lax.stop_gradient(vectors)
+        is_word = jax.nn.one_hot(text.marks - 1, self.num_functional_words)
+        return jnp.einsum("tlw,wp->tpl", is_word, vectors, precision="highest")
 
     def _scaling(
         self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
@@ -333,5 +347,5 @@ def _cells(image: Array, text: Array) -> float:
     return float(len(image) * len(text) * image.shape[1] * text.shape[1])
 
 
-def _rows(key: jax.Array, shape: tuple[int, int]) -> Float[Array, "words patches"]:
+def _word_vectors(key: jax.Array, shape: tuple[int, int]) -> Float[Array, "words patches"]:
     return (layers.unit_length(jax.random.normal(key, shape)) + 1) / 3

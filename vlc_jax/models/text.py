@@ -9,8 +9,6 @@ from jaxtyping import Array, Bool, Int
 from vlc_jax import errors, types
 from vlc_jax.models import layers
 
-MARK = 2**24  # what a mark adds to an id, for each place in its list of words
-
 
 def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "batch"]:
     """Position of the first `eos_id` of each row; the last position where a row has none.
@@ -24,11 +22,6 @@ def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "ba
 def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "batch length"]:
     """True up to and including the first `eos_id`: what follows is padding."""
     return jnp.arange(text.shape[1])[None] <= end_of_text(text, eos_id)[:, None]
-
-
-def unmarked(text: Int[Array, "*texts length"]) -> tuple[Array, Array]:
-    """Token ids, and the marks on them (tokenizers/functional_words.py); 0 where there is none."""
-    return text % MARK, text // MARK
 
 
 class TextTower(layers.Tower, kw_only=True):
@@ -54,7 +47,6 @@ class TextTower(layers.Tower, kw_only=True):
 
         Projected tokens go through the projection one by one, which is trained for the pooled one.
         """
-        text, marks = unmarked(text)
         length = text.shape[1]
         # what follows the end of a text changes nothing here, so texts may be cut to their length
         takes_shorter = self.is_causal and self.pooling == "eos"
@@ -91,4 +83,4 @@ class TextTower(layers.Tower, kw_only=True):
         project = self._projection(wanted)
         pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
         tokens = layers.tokens_of(wanted, raw, normed, project)
-        return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id), marks)
+        return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

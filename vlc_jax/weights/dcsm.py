@@ -28,7 +28,7 @@ RULES += [
     for i in range(3)
     for theirs, ours, codec in (("weight", "", TRANSPOSED), ("bias", "_bias", SAME))
 ]
-RULES.append(rule(VECTORS, "rows"))
+RULES.append(rule(VECTORS, "functional_words"))
 
 
 class Loaded(NamedTuple):

@@ -14,7 +14,8 @@ def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
 
 
 def test_marks_change_no_label():
-    tokenizer = functional_words.MarkingTokenizer(tokenizers.WordTokenizer(4, WORDS), ["left"])
+    plain = tokenizers.WordTokenizer(4, WORDS)
+    tokenizer = functional_words.FunctionalWordTokenizer(plain, ["left"])
     assert labels(tokenizer, ["left cat"]) == [["left", "cat", "(end)"]]
 
 
