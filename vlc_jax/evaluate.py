@@ -24,6 +24,7 @@ from input_pipeline.record import DataError, ImageLike
 from vlc_jax import build, evaluators, models, pretrained, report, sharding
 from vlc_jax.errors import PreemptedError, UsageError, known
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
+from vlc_jax.report.read_workdir import image_file, maps_file
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, write_json
 from vlc_jax.types import ImageFeatures, TextFeatures
@@ -152,7 +153,7 @@ class Evaluation:
             file.writelines(json.dumps(example) + "\n" for example in result.per_example)
         for case in benchmark.cases[: self.config.eval.examples]:
             for k, image in enumerate(case.images):
-                path = folder / "images" / f"{file_name(case.id)}_{k}.png"
+                path = folder / "images" / image_file(case.id, k)
                 if not path.exists():
                     Image.fromarray(image_ops.decode(image)).save(path)
         write_json(folder / f"{row['step']}.json", row)
@@ -163,7 +164,7 @@ class Evaluation:
         if not self.task.model.has_head or self._root != self.workdir.path:
             return
         cases = {
-            self._folder(name) / "maps" / f"{file_name(case.id)}.npz": case
+            self._folder(name) / "maps" / maps_file(case.id): case
             for name in self.config.evals
             for case in self._read(name).cases[: self.config.eval.examples]
         }
@@ -346,8 +347,3 @@ def of_benchmark(name: str) -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(f"benchmark {name}: {error}") from error
-
-
-def file_name(case_id: str) -> str:
-    """A case id as part of a file name."""
-    return case_id.replace("/", "_")

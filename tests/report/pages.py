@@ -14,10 +14,12 @@ class Page(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        facts = dict(attributes)
-        self.tags.append((tag, facts))
-        self.ids += [facts["id"]] if "id" in facts else []
-        self.links += [facts[key] for key in ("src", "href", "xlink:href") if key in facts]
+        attributes = dict(attributes)
+        self.tags.append((tag, attributes))
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.links += [
+            attributes[key] for key in ("src", "href", "xlink:href") if key in attributes
+        ]
         if tag not in VOID:
             self.open.append(tag)
 

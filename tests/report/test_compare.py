@@ -15,8 +15,8 @@ from vlc_jax.report import compare, compare_page, compare_plot, plot, read_workd
 
 def metric(low, high, value=None, **more):
     value = (low + high) / 2 if value is None and low is not None else value
-    facts = {"value": value, "low": low, "high": high, "chance": 0.5, "count": 400, "ties": 0.0}
-    return facts | more
+    fields = {"value": value, "low": low, "high": high, "chance": 0.5, "count": 400, "ties": 0.0}
+    return fields | more
 
 
 def result(name="b", protocol="choice", step=5, metrics=None, **more):
@@ -52,13 +52,13 @@ def test_a_mark_says_that_the_intervals_have_no_value_in_common(name, first, oth
 
 
 @pytest.mark.parametrize(
-    ("facts", "verdict"),
+    ("fields", "verdict"),
     [({"unit": "rank"}, "worse"), ({"unit": "score"}, ""), ({"low": None}, "")],
 )
-def test_ranks_are_better_when_small_and_scores_are_neither(facts, verdict):
+def test_ranks_are_better_when_small_and_scores_are_neither(fields, verdict):
     runs = of(
-        [result(metrics={"m": metric(1.0, 2.0) | facts})],
-        [result(metrics={"m": metric(5.0, 6.0) | facts | {"value": 5.5}})],
+        [result(metrics={"m": metric(1.0, 2.0) | fields})],
+        [result(metrics={"m": metric(5.0, 6.0) | fields | {"value": 5.5}})],
     )
     assert compare.lines(runs)[0].verdict(1) == verdict
 
@@ -72,7 +72,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("kind", OTHER)
-def test_what_was_judged_on_other_cases_is_said_and_not_compared(kind):
+def test_what_was_evaluated_on_other_cases_is_said_and_not_compared(kind):
     far = {"accuracy": metric(0.8, 0.9)}
     runs = of([result()], [result(metrics=far)], [result(metrics=far) | OTHER[kind]])
     (line,) = compare.lines(runs)
@@ -119,7 +119,7 @@ def triplet(*groups):
 
 def test_triplets_are_shown_group_by_group():
     found = compare.by_group(of([triplet("size", "relation")], [triplet("size", "colour")]))
-    assert [line.any_row.words for line in found] == [
+    assert [line.any_row.label for line in found] == [
         f"{words}: {group}"
         for group in ("size", "relation", "colour")
         for words in ("augmented", "original", "brittleness ↓")
@@ -267,7 +267,7 @@ def test_html_is_well_formed_and_needs_no_other_file(compared):
     assert page.crossed == page.open == []
     assert len(page.ids) == len(set(page.ids))
     assert [link for link in page.links if not link.startswith(("data:", "#"))] == []
-    assert all(facts.get("aria-label") for tag, facts in page.tags if tag == "svg")
+    assert all(attributes.get("aria-label") for tag, attributes in page.tags if tag == "svg")
     assert "script" not in {tag for tag, _ in page.tags}
 
 
@@ -285,7 +285,7 @@ def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
     for text in compared[1:]:
         plain = text.replace("\\", "")
         other = plain[
-            plain.index("Not judged on the same cases") : plain.index("Newest evaluation")
+            plain.index("Not evaluated on the same cases") : plain.index("Newest evaluation")
         ]
         assert "scenes_objects" in other
         assert "options.split" in other
@@ -357,10 +357,10 @@ def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, ca
 
 def test_what_ran_says_where_a_run_started_and_when_it_was_evaluated(tmp_path):
     run = read_workdir.Run(tmp_path, config={"init_from": "runs/clip"})
-    found = compare_page.what_ran(run, {"b": result(), "c": result("c", step=1500)})
+    found = compare_page.overview(run, {"b": result(), "c": result("c", step=1500)})
     assert found["Evaluated at step"] == "5, 1,500"
     assert found["Started from"] == "runs/clip"
     runs = [read_workdir.Run(tmp_path / "a"), run]
-    rows = dict(compare_page.make_context(runs)["facts"])
+    rows = dict(compare_page.make_context(runs)["overview"])
     assert list(rows) == ["Workdir", "Status", "Started from"]
     assert rows["Started from"] == ["", "runs/clip"]

@@ -36,7 +36,7 @@ def write_maps(file, kind, captions, *, images=1, size=40, patches=SIDE**2, step
 
 
 @pytest.fixture
-def judged(make_workdir):
+def evaluated(make_workdir):
     """A run with the results of one benchmark and its examples."""
     path = make_workdir()
     folder = path / "evals" / NAME
@@ -61,9 +61,9 @@ def pages(path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_example_shows_its_maps_and_the_page_says_what_they_are(judged, kind):
-    write_all(judged, kind)
-    page, markdown = pages(judged)
+def test_every_example_shows_its_maps_and_the_page_says_what_they_are(evaluated, kind):
+    write_all(evaluated, kind)
+    page, markdown = pages(evaluated)
     parsed = Page(page)
     assert parsed.crossed == []
     assert len(parsed.ids) == len(set(parsed.ids))
@@ -75,30 +75,30 @@ def test_every_example_shows_its_maps_and_the_page_says_what_they_are(judged, ki
     files = re.findall(r"\((report/maps_.*?\.png)\)", markdown)
     assert len(files) == 4
     for file in files:
-        with Image.open(judged / file) as image:
+        with Image.open(evaluated / file) as image:
             image.verify()
 
 
-def test_without_maps_the_page_has_none_of_it(judged):
-    page, markdown = pages(judged)
+def test_without_maps_the_page_has_none_of_it(evaluated):
+    page, markdown = pages(evaluated)
     assert "with-map" not in page.replace(".with-map", "")
     assert "Maps" not in page + markdown
-    assert list((judged / "report").glob("maps_*")) == []
+    assert list((evaluated / "report").glob("maps_*")) == []
 
 
-def test_maps_of_another_step_are_not_shown(judged):
-    write_all(judged, "weights", step=STEP - 1)
-    page, _ = pages(judged)
+def test_maps_of_another_step_are_not_shown(evaluated):
+    write_all(evaluated, "weights", step=STEP - 1)
+    page, _ = pages(evaluated)
     assert "Maps" not in page
 
 
 @pytest.mark.parametrize("damage", ["cut", "no square"])
-def test_a_file_that_cannot_be_shown_is_noted(judged, damage):
-    write_all(judged, "weights", **({"patches": 8} if damage == "no square" else {}))
-    for file in (judged / "evals" / NAME / "maps").iterdir():
+def test_a_file_that_cannot_be_shown_is_noted(evaluated, damage):
+    write_all(evaluated, "weights", **({"patches": 8} if damage == "no square" else {}))
+    for file in (evaluated / "evals" / NAME / "maps").iterdir():
         if damage == "cut":
             file.write_bytes(file.read_bytes()[:100])
-    page, _ = pages(judged)
+    page, _ = pages(evaluated)
     assert "Maps" not in page
     notes = page[page.index("Files that could not be used") :]
     assert f"evals/{NAME}/maps/val_0.npz" in notes
@@ -111,12 +111,12 @@ def draw(tmp_path):
 
     def _draw(kind, captions, scores, positives=(), **options):
         write_maps(tmp_path / "a.npz", kind, captions, **options)
-        found = patch_maps.read(tmp_path / "a.npz", STEP)
+        maps = patch_maps.read(tmp_path / "a.npz", STEP)
         row = {"id": "a", "captions": captions, "scores": scores, "positives": list(positives)}
         ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
-        chosen = patch_maps.choose(found, shown)
-        picture = patch_maps_plot.draw("a", found, chosen)
-        return picture, found, chosen
+        chosen = patch_maps.choose(maps, shown)
+        picture = patch_maps_plot.draw("a", maps, chosen)
+        return picture, maps, chosen
 
     return _draw
 
@@ -134,14 +134,14 @@ def brightness(picture, left, top, side):
 @pytest.mark.parametrize("patches", [SIDE**2, SIDE**2 + 1])
 def test_the_heaviest_patch_is_the_brightest_place_of_its_picture(draw, patches, monkeypatch):
     monkeypatch.setattr(patch_maps_plot, "OPACITY", 1.0)  # the noise of the picture away
-    picture, found, chosen = draw("weights", ["a", "b"], [0.5, 0.2], patches=patches)
+    picture, maps, chosen = draw("weights", ["a", "b"], [0.5, 0.2], patches=patches)
     left = patch_maps_plot.MARGIN
     for c in chosen[0]:
         left += patch_maps_plot.PANEL + patch_maps_plot.GAP
         top = patch_maps_plot.MARGIN + patch_maps_plot.LINE + patch_maps_plot.SPACE
-        seen = brightness(picture, left, top, patch_maps_plot.PANEL)
-        values = found.values[0, c.place][-(SIDE**2) :].reshape(SIDE, SIDE)
-        assert (np.argsort(seen.ravel())[-3:] == np.argsort(values.ravel())[-3:]).all()
+        measured = brightness(picture, left, top, patch_maps_plot.PANEL)
+        values = maps.values[0, c.index][-(SIDE**2) :].reshape(SIDE, SIDE)
+        assert (np.argsort(measured.ravel())[-3:] == np.argsort(values.ravel())[-3:]).all()
 
 
 def test_the_correct_captions_and_the_best_wrong_one_are_chosen(draw):
@@ -152,13 +152,13 @@ def test_the_correct_captions_and_the_best_wrong_one_are_chosen(draw):
 
 
 def test_captions_that_the_file_does_not_hold_are_left_out(draw, tmp_path):
-    _, found, _ = draw("weights", ["a", "b"], [0.5, 0.2])
+    _, maps, _ = draw("weights", ["a", "b"], [0.5, 0.2])
     row = {"captions": ["a", "other"], "scores": [0.5, 0.9]}
     ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
-    assert [c.option.caption for c in patch_maps.choose(found, shown)[0]] == ["a"]
+    assert [c.option.caption for c in patch_maps.choose(maps, shown)[0]] == ["a"]
     row = {"captions": ["x", "y"], "scores": [0.5, 0.9]}
     ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
-    assert patch_maps_plot.draw("a", found, patch_maps.choose(found, shown)) is None
+    assert patch_maps_plot.draw("a", maps, patch_maps.choose(maps, shown)) is None
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,13 @@ def test_the_words_over_the_image_are_those_in_which_captions_differ(draw, capti
     rows = [[*caption.split(), "(end)"] for caption in captions]
     length = max(map(len, rows))
     tokens = np.array([row + [""] * (length - len(row)) for row in rows])
-    _, found, chosen = draw("similarity", captions, [0.5, 0.2][: len(captions)])
+    _, maps, chosen = draw("similarity", captions, [0.5, 0.2][: len(captions)])
     is_word = (tokens == "left") | (tokens == "right")
-    found = dataclasses.replace(found, tokens=tokens, is_word=is_word)
-    again = patch_maps.choose(found, [examples.Shown(None, [c.option for c in chosen[0]], True)])
-    words = [[str(tokens[c.place, i]) for i in c.words] for c in again[0]]
+    maps = dataclasses.replace(maps, tokens=tokens, is_word=is_word)
+    again = patch_maps.choose(
+        maps, [examples.ScoredImage(None, [c.option for c in chosen[0]], True)]
+    )
+    words = [[str(tokens[c.index, i]) for i in c.tokens] for c in again[0]]
     assert words == expected
 
 

@@ -16,7 +16,7 @@ PICTURES = {
     "curve": lambda: plot.curve("c", "Loss", [1, 2, 3], [3.0, float("nan"), 1.0], resumes=[2]),
     "long": lambda: plot.curve("l", "Norm", range(5000), np.exp(-np.arange(5000) / 500).tolist(),
                                is_log=True, level=(0.5, "half"), right=(0.5, "halves")),
-    "zero": lambda: plot.curve("z", "Wait", [1, 2], [0, 0], is_share=True, is_from_zero=True),
+    "zero": lambda: plot.curve("z", "Wait", [1, 2], [0, 0], is_fraction=True, is_from_zero=True),
     "steps": lambda: plot.along(
         "s", "step", [5, 9], [row(0.5, 0.4, 0.6), row(0.6, None, None, 9)], "accuracy"
     ),
@@ -51,7 +51,7 @@ def test_nothing_to_draw_gives_no_picture():
 
 def test_words_say_first_and_last_value_and_escape_what_html_would_read():
     picture = plot.curve("c", 'Loss <"a"&b>', [10, 20], [2.5, 1.25])
-    assert picture.words == 'Loss <"a"&b> from 2.5 at step 10 to 1.25 at step 20.'
+    assert picture.description == 'Loss <"a"&b> from 2.5 at step 10 to 1.25 at step 20.'
     assert 'aria-label="Loss &lt;&quot;a&quot;&amp;b> from 2.5' in picture.svg
 
 
@@ -59,7 +59,7 @@ def test_bars_carry_value_verdict_and_chance():
     svg = PICTURES["bars"]().svg
     for text in ("90.0", "50.0  ≈ chance", "20.0  worse than chance"):
         assert f">{text}<" in svg
-    assert "chance 50.0" in PICTURES["bars"]().words
+    assert "chance 50.0" in PICTURES["bars"]().description
 
 
 def test_long_curves_are_thinned_without_moving_their_mean():

@@ -38,7 +38,7 @@ def test_html_is_well_formed_with_unique_ids_and_described_images(done):
     assert page.crossed == []
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
-    assert all(facts.get("alt") for tag, facts in page.tags if tag == "img")
+    assert all(attributes.get("alt") for tag, attributes in page.tags if tag == "img")
     assert all(f.get("aria-label") for tag, f in page.tags if tag == "svg")
 
 
@@ -104,9 +104,9 @@ def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negati
 
 
 def test_small_images_are_enlarged_without_blur(done):
-    images = [facts for tag, facts in Page(text_of(done)[0]).tags if tag == "img"]
+    images = [attributes for tag, attributes in Page(text_of(done)[0]).tags if tag == "img"]
     assert images
-    assert all(facts.get("class") == "pixels" for facts in images)
+    assert all(attributes.get("class") == "pixels" for attributes in images)
 
 
 def test_writing_twice_gives_the_same_bytes(make_workdir):
@@ -158,7 +158,7 @@ def test_a_missing_or_broken_file_is_noted_and_the_rest_shown(make_workdir, name
     assert name in text_of(path)[0][text_of(path)[0].index("Files that could not be used") :]
 
 
-@pytest.mark.parametrize("name", read_workdir.MARKS)
+@pytest.mark.parametrize("name", read_workdir.WORKDIR_FILES)
 def test_any_one_file_of_a_run_is_enough(tmp_path, name):
     (tmp_path / name).mkdir() if name == "evals" else (tmp_path / name).write_text("{}\n")
     report.write(tmp_path)

@@ -7,8 +7,15 @@ from vlc_jax.report import table
 
 
 def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more):
-    facts = {"value": value, "low": low, "high": high, "chance": chance, "count": 400, "ties": 0.01}
-    return facts | more
+    fields = {
+        "value": value,
+        "low": low,
+        "high": high,
+        "chance": chance,
+        "count": 400,
+        "ties": 0.01,
+    }
+    return fields | more
 
 
 def result(name="b", protocol="choice", step=5, metrics=None, **more):
@@ -76,7 +83,7 @@ def test_headlines_of_triplets_are_all_three():
     names = ["augmented_accuracy", "original_accuracy", "brittleness", "mean_score_correct"]
     found = table.headlines([result(protocol="triplet", metrics={n: metric() for n in names})])
     assert [row.metric for row in found] == names[:3]
-    assert [row.words for row in found] == ["augmented", "original", "brittleness ↓"]
+    assert [row.label for row in found] == ["augmented", "original", "brittleness ↓"]
 
 
 def test_scores_are_no_percentages():

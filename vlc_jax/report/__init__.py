@@ -42,13 +42,10 @@ def write(path: Path, baseline: Path | None = None) -> Path:
       NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. OSError: the files
         cannot be written.
     """
-    # Here, not above: this imports matplotlib, which tables in a terminal do without.
-    from vlc_jax.report import page
-
     run = read_workdir.read(path)
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
-    from vlc_jax.report import page  # Matplotlib takes a second to import
+    from vlc_jax.report import page  # matplotlib takes a second to import
 
     return page.write(run)
 

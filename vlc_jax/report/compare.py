@@ -1,4 +1,4 @@
-"""Several runs beside each other: which numbers belong together, and which only seem to."""
+"""Comparison of several runs: the same metrics side by side, and which of them are comparable."""
 
 import json
 import os
@@ -14,14 +14,15 @@ import rich.text
 from vlc_jax.report import summary, table
 from vlc_jax.report.read_workdir import Run
 
-MARKS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
+SYMBOLS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
 
 
 @dataclass(frozen=True)
 class Line:
     """One metric of one benchmark in every run; None where a run lacks it.
 
-    `is_comparable` tells which runs were judged on the same cases as the first run that has it.
+    is_comparable: of each run, whether it was evaluated on the same cases as the first run that
+    has the metric.
     """
 
     benchmark: str
@@ -35,27 +36,27 @@ class Line:
 
     @property
     def chance(self) -> str:
-        """Chance as text; more than one where the runs were judged on different cases."""
-        found = [table.number(row, row.chance) for row in self.rows if row is not None]
-        return " / ".join(dict.fromkeys(found))
+        """Chance as text; several values if the runs were evaluated on different cases."""
+        values = [table.number(row, row.chance) for row in self.rows if row is not None]
+        return " / ".join(dict.fromkeys(values))
 
-    def difference(self, place: int) -> float | None:
-        """Value of a run minus that of the first one; None where the two do not compare."""
-        first, row = self.rows[0], self.rows[place]
-        if place == 0 or first is None or row is None or not self.is_comparable[place]:
+    def difference(self, index: int) -> float | None:
+        """Value of a run minus that of the first run; None if the two are not comparable."""
+        first, row = self.rows[0], self.rows[index]
+        if index == 0 or first is None or row is None or not self.is_comparable[index]:
             return None
         return row.value - first.value
 
-    def verdict(self, place: int) -> str:
-        """ "better" or "worse" than the first run where the two intervals have no value in common,
-        "other cases" where the two do not compare, else "".
+    def verdict(self, index: int) -> str:
+        """A run against the first one: "better", "worse", "other cases" or "".
 
-        Of scores, which are on a scale of each model's own, none is better.
+        "better" and "worse": the two 95 % intervals have no value in common. "other cases": not
+        comparable. Scores have no verdict: every model has a scale of its own.
         """
-        first, row = self.rows[0], self.rows[place]
-        if row is not None and not self.is_comparable[place]:
+        first, row = self.rows[0], self.rows[index]
+        if row is not None and not self.is_comparable[index]:
             return "other cases"
-        if self.difference(place) is None or row.unit == "score":
+        if self.difference(index) is None or row.unit == "score":
             return ""
         if None in (first.low, first.high, row.low, row.high):
             return ""
@@ -65,7 +66,7 @@ class Line:
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """Short names of the workdirs, all different: the folders', or as much more as that takes."""
+    """Distinct short names of the workdirs: the folder names, or paths below a common parent."""
     resolved = [path.resolve() for path in paths]
     short = [path.name for path in resolved]
     if len(set(short)) == len(short):
@@ -75,146 +76,151 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 
 def newest_results(runs: Iterable[Run]) -> list[dict[str, dict[str, Any]]]:
-    """Benchmark -> its newest result, of each run."""
+    """Of each run, {benchmark: its newest result}."""
     return [{one.name: one.newest for one in run.evaluations} for run in runs]
 
 
 def lines(results: Sequence[Mapping[str, dict[str, Any]]], everything: bool = False) -> list[Line]:
-    """What `table.rows` finds in the results of each run, the same metrics beside each other."""
-    found: dict[tuple[str, str], list[table.Row | None]] = {}
-    for place, of_run in enumerate(results):
-        for row in table.rows(of_run.values(), everything):
+    """`table.rows` of all runs, one Line per metric, the lines of a benchmark together."""
+    by_metric: dict[tuple[str, str], list[table.Row | None]] = {}
+    for index, run_results in enumerate(results):
+        for row in table.rows(run_results.values(), everything):
             key = (row.benchmark, row.metric)
-            found.setdefault(key, [None] * len(results))[place] = row
-    same = {name: _is_comparable(name, results) for of_run in results for name in of_run}
-    together = {}  # benchmark -> its lines, whichever run had them first
-    for (benchmark, metric), rows in found.items():
-        line = Line(benchmark, metric, tuple(rows), same[benchmark])
-        together.setdefault(benchmark, []).append(line)
-    ordered = sorted(together.values(), key=lambda of: table.place(of[0].any_row.protocol))
-    return [line for of_benchmark in ordered for line in of_benchmark]
+            by_metric.setdefault(key, [None] * len(results))[index] = row
+    comparable = {
+        name: _is_comparable(name, results) for run_results in results for name in run_results
+    }
+    by_benchmark = {}
+    for (benchmark, metric), rows in by_metric.items():
+        line = Line(benchmark, metric, tuple(rows), comparable[benchmark])
+        by_benchmark.setdefault(benchmark, []).append(line)
+    ordered = sorted(
+        by_benchmark.values(), key=lambda group: table.protocol_order(group[0].any_row.protocol)
+    )
+    return [line for group in ordered for line in group]
 
 
 def headlines(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
-    """Of `lines` what `table.headlines` takes of any run."""
-    rows = [row for of_run in results for row in table.headlines(of_run.values())]
-    wanted = {(row.benchmark, row.metric) for row in rows}
-    return [line for line in lines(results) if (line.benchmark, line.metric) in wanted]
+    """The lines whose metric is a headline (`table.headlines`) of any run."""
+    rows = [row for run_results in results for row in table.headlines(run_results.values())]
+    metrics = {(row.benchmark, row.metric) for row in rows}
+    return [line for line in lines(results) if (line.benchmark, line.metric) in metrics]
 
 
 def by_group(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
-    """The metrics of the triplet benchmarks in each group of cases, a group's metrics together.
+    """Metrics of the triplet benchmarks by group of cases, the metrics of a group together.
 
-    Benchmarks of a single group have none: it would say the same twice.
+    Benchmarks with a single group are left out: its numbers are those of the whole.
     """
     shown = [line for line in lines(results) if line.any_row.protocol == "triplet"]
-    every = {(line.benchmark, line.metric): line for line in lines(results, everything=True)}
-    found = []
+    all_lines = {(line.benchmark, line.metric): line for line in lines(results, everything=True)}
+    grouped = []
     for benchmark in dict.fromkeys(line.benchmark for line in shown):
         metrics = [line.metric for line in shown if line.benchmark == benchmark]
         groups = dict.fromkeys(
             metric.partition("/")[2]
-            for name, metric in every
+            for name, metric in all_lines
             if name == benchmark and metric.partition("/")[0] in metrics and "/" in metric
         )
         if len(groups) > 1:
             keys = [(benchmark, f"{metric}/{group}") for group in groups for metric in metrics]
-            found += [every[key] for key in keys if key in every]
-    return found
+            grouped += [all_lines[key] for key in keys if key in all_lines]
+    return grouped
 
 
 def other_cases(
     results: Sequence[Mapping[str, dict[str, Any]]],
 ) -> list[tuple[str, str, list[str]]]:
-    """(benchmark, field, its value in each run) where runs were judged on different cases.
+    """(benchmark, field, its value in each run) where runs were evaluated on different cases.
 
-    Fields: the protocol, the version and the options of the benchmark, how many cases there were.
+    Fields: protocol, version and options of the benchmark, and the number of cases.
     """
-    found = []
-    for benchmark in dict.fromkeys(name for of_run in results for name in of_run):
-        places = [place for place, of_run in enumerate(results) if benchmark in of_run]
-        columns = [_cases(results[place][benchmark]) for place in places]
+    differing = []
+    for benchmark in dict.fromkeys(name for run_results in results for name in run_results):
+        indices = [index for index, run_results in enumerate(results) if benchmark in run_results]
+        columns = [_cases(results[index][benchmark]) for index in indices]
         for field, values in summary.differences(columns):
-            shown = [""] * len(results)
-            for place, value in zip(places, values, strict=True):
-                shown[place] = value
-            found.append((benchmark, field, shown))
-    return found
+            by_run = [""] * len(results)
+            for index, value in zip(indices, values, strict=True):
+                by_run[index] = value
+            differing.append((benchmark, field, by_run))
+    return differing
 
 
 def stale(run_names: Sequence[str], results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
     """Sentences about results that are older than others of the same run."""
-    found = []
-    for name, of_run in zip(run_names, results, strict=True):
-        last = max((result["step"] for result in of_run.values()), default=None)
-        old = {bench: r["step"] for bench, r in of_run.items() if r["step"] != last}
+    sentences = []
+    for name, run_results in zip(run_names, results, strict=True):
+        last = max((result["step"] for result in run_results.values()), default=None)
+        old = {bench: r["step"] for bench, r in run_results.items() if r["step"] != last}
         listed = ", ".join(f"{benchmark} at step {step:,}" for benchmark, step in old.items())
         if old:
-            found.append(f"{name}: evaluated at step {last:,}, but {listed}.")
-    return found
+            sentences.append(f"{name}: evaluated at step {last:,}, but {listed}.")
+    return sentences
 
 
 def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """(field, its value in each run) of config fields that are not the same in all runs.
+    """(field, its value in each run) of config fields that differ between runs.
 
-    Runs without a config have "" and count for nothing. Where only some runs describe another one
-    that comes first (config.pretrain), its fields are shown only if they differ among these.
+    Runs without a config have "" and are not compared. If only some runs have a pretraining run
+    (config.pretrain), its fields are shown only if they differ among these.
     """
     configs = [run.config for run in runs if run.config]
-    whole = [config["pretrain"] for config in configs if config.get("pretrain")]
-    if len(whole) == len(configs):
+    pretrain = [config["pretrain"] for config in configs if config.get("pretrain")]
+    if len(pretrain) == len(configs):
         columns = [summary.flatten(config) for config in configs]
     else:
-        kept = {field for field, _ in summary.differences([summary.flatten(one) for one in whole])}
-        columns = [_without_pretrain(config, kept) for config in configs]
-    found = []
+        flat = [summary.flatten(config) for config in pretrain]
+        differing = {field for field, _ in summary.differences(flat)}
+        columns = [_without_pretrain(config, differing) for config in configs]
+    rows = []
     for field, values in summary.differences(columns):
-        left = iter(values)
-        found.append((field, [next(left) if run.config else "" for run in runs]))
-    return found
+        remaining = iter(values)
+        rows.append((field, [next(remaining) if run.config else "" for run in runs]))
+    return rows
 
 
 def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table:
-    """The table for a terminal. Where it is narrow, intervals go below their values."""
-    found = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    found.add_column("benchmark", no_wrap=True)
-    found.add_column("chance", justify="right", no_wrap=True)
+    """Table for a terminal; in a narrow one intervals go below their values."""
+    output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    output.add_column("benchmark", no_wrap=True)
+    output.add_column("chance", justify="right", no_wrap=True)
     for name in run_names:
-        found.add_column(rich.text.Text(name), justify="right", overflow="fold")
+        output.add_column(rich.text.Text(name), justify="right", overflow="fold")
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
     benchmarks = [line.benchmark for line in shown]
-    before = None
+    previous = None
     for line in shown:
-        words = line.any_row.words
+        label = line.any_row.label
         if benchmarks.count(line.benchmark) == 1:
-            first = line.benchmark if words == "accuracy" else f"{line.benchmark} {words}"
+            first = line.benchmark if label == "accuracy" else f"{line.benchmark} {label}"
         else:
-            first = f"  {words}"
-            if line.benchmark != before:
-                found.add_row(rich.text.Text(line.benchmark))
+            first = f"  {label}"
+            if line.benchmark != previous:
+                output.add_row(rich.text.Text(line.benchmark))
         cells = [
-            rich.text.Text(_plain_cell(line, place), style=style[line.verdict(place)])
-            for place in range(len(run_names))
+            rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
+            for index in range(len(run_names))
         ]
-        found.add_row(rich.text.Text(first), line.chance, *cells)
-        before = line.benchmark
-    found.caption = rich.text.Text(legend(run_names))
-    found.caption_justify = "left"
-    return found
+        output.add_row(rich.text.Text(first), line.chance, *cells)
+        previous = line.benchmark
+    output.caption = rich.text.Text(legend(run_names))
+    output.caption_justify = "left"
+    return output
 
 
 def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
-    """The same table in Markdown, with the differences."""
+    """Table in Markdown, with the differences to the first run."""
     heads = ["benchmark", "metric", "chance", *map(table.markdown_cell, run_names)]
     rules = ["---", "---", *["---:"] * (len(run_names) + 1)]
     rows = [f"| {' | '.join(heads)} |", f"|{'|'.join(rules)}|"]
     for line in shown:
-        cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.words), line.chance]
-        for place, row in enumerate(line.rows):
+        cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
+        for index, row in enumerate(line.rows):
             if row is None:
                 cells.append("–")
                 continue
-            remark = difference_text(line, place)
+            remark = difference_text(line, index)
             remark = f" ({remark})" if remark else ""
             cells.append(f"**{table.number(row, row.value)}** {table.interval(row)}{remark}")
         rows.append(f"| {' | '.join(cells)} |")
@@ -222,37 +228,37 @@ def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
 
 
 def legend(run_names: Sequence[str]) -> str:
-    """What the numbers and marks of the tables say, and what they do not."""
+    """Legend of the tables: numbers, symbols, and what they do not show."""
     return (
         f"Values with 95 % interval, in percent (ranks and scores as they are). ▲ better, ▼ worse "
         f"than {run_names[0]}: the two intervals have no value in common (of brittleness and ranks "
-        "less is better). Without a mark they overlap, which does not show that the runs are "
-        "equal. Each line is judged alone. ≠ judged on other cases than the first run with this "
-        "benchmark, not compared. The intervals are those of the drawn test cases: the same "
-        "training with another seed can differ by more."
+        "less is better). Without a symbol they overlap, which does not show that the runs are "
+        "equal. Each line is compared on its own. ≠ evaluated on other cases than the first run "
+        "with this benchmark, not compared. The intervals are those of the drawn test cases: the "
+        "same training with another seed can differ by more."
     )
 
 
-def difference_text(line: Line, place: int) -> str:
-    """The difference to the first run with its mark: "+4.2 ▲", in percentage points; or ""."""
-    difference, mark = line.difference(place), MARKS[line.verdict(place)]
+def difference_text(line: Line, index: int) -> str:
+    """Difference to the first run with its symbol, in percentage points: "+4.2 ▲"; or ""."""
+    difference, symbol = line.difference(index), SYMBOLS[line.verdict(index)]
     if difference is None:
-        return mark
-    factor, digits = {"fraction": (100, 1), "rank": (1, 1), "score": (1, 3)}[line.rows[place].unit]
+        return symbol
+    factor, digits = {"fraction": (100, 1), "rank": (1, 1), "score": (1, 3)}[line.rows[index].unit]
     number = f"{factor * difference:+.{digits}f}".replace("-", "−")
-    return f"{number} {mark}".strip()
+    return f"{number} {symbol}".strip()
 
 
-def _plain_cell(line: Line, place: int) -> str:
-    row = line.rows[place]
+def _plain_cell(line: Line, index: int) -> str:
+    row = line.rows[index]
     if row is None:
         return "–"
-    value = f"{table.number(row, row.value)}{MARKS[line.verdict(place)]}"
+    value = f"{table.number(row, row.value)}{SYMBOLS[line.verdict(index)]}"
     return f"{value} {table.interval(row)}"
 
 
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
-    """What decides whether two results are about the same cases, as JSON."""
+    """Fields (as JSON) that are equal if two results are of the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
@@ -262,13 +268,16 @@ def _cases(result: Mapping[str, Any]) -> dict[str, str]:
 def _is_comparable(
     benchmark: str, results: Sequence[Mapping[str, dict[str, Any]]]
 ) -> tuple[bool, ...]:
-    cases = [_cases(of_run[benchmark]) if benchmark in of_run else None for of_run in results]
+    cases = [
+        _cases(run_results[benchmark]) if benchmark in run_results else None
+        for run_results in results
+    ]
     first = next(one for one in cases if one is not None)
     return tuple(one is None or one == first for one in cases)
 
 
 def _without_pretrain(config: Mapping[str, Any], kept: set[str]) -> dict[str, str]:
-    """A flat config in which config.pretrain is one field, and those in `kept`."""
+    """Flat config with config.pretrain as one field, beside its fields in `kept`."""
     inner = summary.flatten(config.get("pretrain") or {})
     flat = summary.flatten({name: value for name, value in config.items() if name != "pretrain"})
     flat["pretrain"] = f"a config of {len(inner)} fields" if inner else "{}"

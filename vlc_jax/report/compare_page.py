@@ -1,4 +1,4 @@
-"""Facts of several runs -> comparison.html and comparison.md."""
+"""Page that compares several runs: comparison.html and comparison.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,20 +15,20 @@ def write(runs: Sequence[Run], folder: Path) -> Path:
 
 
 def make_context(runs: Sequence[Run]) -> dict[str, Any]:
-    """Everything the templates show."""
+    """Variables of the two templates."""
     names = compare.names([run.path for run in runs])
     results = compare.newest_results(runs)
     lines, groups = compare.lines(results), compare.by_group(results)
-    every = compare.lines(results, everything=True)
-    ran = [what_ran(run, of_run) for run, of_run in zip(runs, results, strict=True)]
+    all_lines = compare.lines(results, everything=True)
+    overviews = [overview(run, newest) for run, newest in zip(runs, results, strict=True)]
     return {
         "names": names,
-        "styles": [compare_plot.run_style(place)[0] for place in range(len(runs))],
+        "styles": [compare_plot.run_style(index)[0] for index in range(len(runs))],
         "statuses": [summary.status(run) for run in runs],
         "paths": [run.path for run in runs],
         "lines": lines,
         "groups": groups,
-        "every": every,
+        "all_lines": all_lines,
         "tables": {
             "lines": compare.to_markdown(names, lines),
             "groups": compare.to_markdown(names, groups),
@@ -43,7 +43,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         },
         "config_diff": compare.config_differences(runs),
         "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
-        "facts": [(name, values) for name, values in summary.side_by_side(ran) if any(values)],
+        "overview": [row for row in summary.side_by_side(overviews) if any(row[1])],
         "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
         "number": table.number,
         "interval": table.interval,
@@ -51,8 +51,8 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`summary.facts` and what only a comparison needs, by name; "" for what is not known."""
+def overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """`summary.overview` of a run, with what only a comparison shows; "" if not known."""
     status = summary.status(run)
     steps = sorted({result["step"] for result in results.values()})
     return {
@@ -60,13 +60,13 @@ def what_ran(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
         "Status": f"{status['word']}. {status['text']}",
         "Started from": str(run.config.get("init_from") or ""),
         "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
-        **dict(summary.facts(run)),
+        **dict(summary.overview(run)),
         "Command": summary.command(run.env.get("command")),
     }
 
 
 def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
-    """The headlines, those of triplets in a figure of their own."""
+    """Bar charts of the headline metrics, those of triplets in a figure of their own."""
     shown = [line for line in headlines if line.any_row.unit == "fraction"]
     triplets = [line for line in shown if line.any_row.protocol == "triplet"]
     others = [line for line in shown if line not in triplets]
@@ -74,23 +74,19 @@ def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
         "benchmarks": ("Benchmarks", others),
         "triplets": ("Hard negatives and hard positives", triplets),
     }
-    return [
-        picture(name, title, names, of_title)
-        for name, (title, of_title) in titles.items()
-        if of_title
-    ]
+    return [picture(name, title, names, lines) for name, (title, lines) in titles.items() if lines]
 
 
 def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
-    """Lines as bars, each with its mark, so that a figure alone compares no more than the table."""
-    places = range(len(names))
-    marks = [[compare.MARKS[line.verdict(place)] for place in places] for line in lines]
+    """Bar chart of lines, with the symbols of the table: a figure claims no more than it."""
+    indices = range(len(names))
+    symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
     title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
-    return compare_plot.grouped_bars(name, title, names, [line.rows for line in lines], marks)
+    return compare_plot.grouped_bars(name, title, names, [line.rows for line in lines], symbols)
 
 
 def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
-    """A figure per triplet benchmark, all its groups."""
+    """Bar charts of the groups of cases, one per triplet benchmark."""
     pictures = []
     for benchmark in dict.fromkeys(line.benchmark for line in lines):
         shown = [line for line in lines if line.benchmark == benchmark]
@@ -100,7 +96,7 @@ def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture
 
 
 def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
-    """One panel per training metric that was logged in any run."""
+    """Training curves, one panel per metric that any run has logged."""
     pictures = []
     for metric, (title, options) in page.CURVES.items():
         curves = []

@@ -1,5 +1,7 @@
-"""The figures of a comparison, in the style of `plot`: runs are told apart by colour, by marker or
-dash, and by their order.
+"""Figures of a comparison, in the style of `plot`.
+
+Runs differ in colour and also in marker, dash and order, so that the figures can be read without
+colour.
 """
 
 from collections.abc import Sequence
@@ -22,33 +24,33 @@ def curves(
     title: str,
     runs: Sequence[tuple[str, Sequence[int], Sequence[float | int]]],
     *,
-    is_share: bool = False,
+    is_fraction: bool = False,
     is_log: bool = False,
     is_from_zero: bool = False,
 ) -> Picture | None:
-    """The same training curve of several runs, each (its name, steps, values), over each other.
+    """One training curve of several runs, each (name, steps, values), in one panel.
 
-    A run without values has no line, but its colour stays its own. Options as of `plot.curve`;
-    None if no run has values.
+    Options as of `plot.curve`. None if no run has values. A run without values has no line, but
+    the colours of the others do not move up.
     """
-    found = [(place, label, *plot.points(x, y)) for place, (label, x, y) in enumerate(runs)]
-    found = [one for one in found if len(one[2])]
-    if not found:
+    drawn = [(index, label, *plot.points(x, y)) for index, (label, x, y) in enumerate(runs)]
+    drawn = [one for one in drawn if len(one[2])]
+    if not drawn:
         return None
 
     def paint(axes: Axes) -> None:
-        for place, _, x, y in found:
-            colour, _, dash = run_style(place)
+        for index, _, x, y in drawn:
+            colour, _, dash = run_style(index)
             plot.line(axes, x, y, THEME[colour], dash)
-        plot.finish(axes, is_share)
-        plot.scale(axes, np.concatenate([y for *_, y in found]), is_log, is_from_zero)
-        _legend(axes, [(place, label) for place, label, *_ in found], "lower", letters=48)
+        plot.finish(axes, is_fraction)
+        plot.scale(axes, np.concatenate([y for *_, y in drawn]), is_log, is_from_zero)
+        _legend(axes, [(index, label) for index, label, *_ in drawn], "lower", letters=48)
 
-    words = "; ".join(
+    description = "; ".join(
         f"{label} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}"
-        for _, label, x, y in found
+        for _, label, x, y in drawn
     )
-    return plot.draw(name, title, f"{title}: {words}.", (4.6, 3.0), paint)
+    return plot.draw(name, title, f"{title}: {description}.", (4.6, 3.0), paint)
 
 
 def grouped_bars(
@@ -56,28 +58,30 @@ def grouped_bars(
     title: str,
     runs: Sequence[str],
     groups: Sequence[Sequence[table.Row | None]],
-    marks: Sequence[Sequence[str]],
+    symbols: Sequence[Sequence[str]],
 ) -> Picture:
-    """Several metrics in several runs: one group of bars per metric, in it a bar per run.
+    """Bar chart of several metrics in several runs: a group of bars per metric, a bar per run.
 
     Args:
-      runs: their names. groups: the rows of one metric, one per run in this order, None where a
-        run lacks it; fractions. marks: what is written behind the number of each row.
+      runs: names of the runs.
+      groups: per metric its rows, one per run in the same order, None where a run lacks it; all
+        fractions.
+      symbols: text behind the number of each row.
     """
     height = 1 / (len(runs) + 0.8)
 
     def paint(axes: Axes) -> None:
         for group, rows in enumerate(groups):
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 if row is not None:
-                    y = group + (place - (len(runs) - 1) / 2) * height
-                    text = f"{table.percent(row.value)} {marks[group][place]}".strip()
-                    _bar(axes, y, height, place, row, text)
+                    y = group + (index - (len(runs) - 1) / 2) * height
+                    text = f"{table.percent(row.value)} {symbols[group][index]}".strip()
+                    _bar(axes, y, height, index, row, text)
             for chance in {row.chance for row in rows if row and row.chance is not None}:
                 ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
                 axes.plot([chance] * 2, ends, color=THEME["ink"], linewidth=1.4)
         first = [next(row for row in rows if row is not None) for rows in groups]
-        axes.set_yticks(range(len(groups)), [f"{row.benchmark}  {row.words}" for row in first])
+        axes.set_yticks(range(len(groups)), [f"{row.benchmark}  {row.label}" for row in first])
         axes.tick_params(axis="y", labelcolor=THEME["ink"])
         axes.set_xlim(0, 1.0)
         axes.set_ylim(len(groups) - 0.4, -0.6)
@@ -87,25 +91,27 @@ def grouped_bars(
         axes.spines["left"].set_visible(False)
         _legend(axes, list(enumerate(runs)), "upper", letters=110)
 
-    words = "; ".join(
-        f"{row.benchmark} {row.words} {run} {table.percent(row.value)} percent"
+    description = "; ".join(
+        f"{row.benchmark} {row.label} {run} {table.percent(row.value)} percent"
         for rows in groups
         for run, row in zip(runs, rows, strict=True)
         if row is not None
     )
     size = (11.0, 1.3 + len(groups) * (0.12 + 0.19 * len(runs)))
-    return plot.draw(name, title, words, size, paint)
+    return plot.draw(name, title, description, size, paint)
 
 
-def _bar(axes: Axes, y: float, height: float, place: int, row: table.Row, text: str) -> None:
-    colour, marker, _ = run_style(place)
+def _bar(axes: Axes, y: float, height: float, index: int, row: table.Row, text: str) -> None:
+    colour, marker, _ = run_style(index)
     colour, end = THEME[colour], row.value
     axes.barh(y, row.value, height=0.86 * height, color=colour, alpha=0.3, linewidth=0)
     if row.low is not None and row.high is not None:
         axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
         end = row.high
     axes.plot([row.value], [y], marker, color=colour, markersize=3.6)
-    if row.chance is not None and 0 <= row.chance - end < 0.06:  # the number is no place for it
+    if (
+        row.chance is not None and 0 <= row.chance - end < 0.06
+    ):  # else the number would cover the tick of chance
         end = row.chance
     axes.annotate(
         text, (end, y), (5, 0), textcoords="offset points",
@@ -113,17 +119,19 @@ def _bar(axes: Axes, y: float, height: float, place: int, row: table.Row, text: 
     )  # fmt: skip
 
 
-def run_style(place: int) -> tuple[str, str, str]:
-    """Colour (of THEME), marker and dash of the run at this place among those compared."""
-    dash = DASHES[(place + place // len(RUNS)) % len(DASHES)]  # two rounds of colours differ
-    return RUNS[place % len(RUNS)], MARKERS[place % len(MARKERS)], dash
+def run_style(index: int) -> tuple[str, str, str]:
+    """Colour (of THEME), marker and dash of the run with this index in the comparison."""
+    dash = DASHES[
+        (index + index // len(RUNS)) % len(DASHES)
+    ]  # shifted when the colours repeat, so that the pair is new
+    return RUNS[index % len(RUNS)], MARKERS[index % len(MARKERS)], dash
 
 
 def _legend(axes: Axes, runs: Sequence[tuple[int, str]], side: str, letters: int) -> None:
-    """Names the runs (place, name) beside the panel, about `letters` in a line."""
+    """Legend of the runs (index, name), beside the panel, about `letters` in a line."""
     handles = []
-    for place, _ in runs:
-        colour, marker, dash = run_style(place)
+    for index, _ in runs:
+        colour, marker, dash = run_style(index)
         line = Line2D([], [], color=THEME[colour], marker=marker, linestyle=dash, markersize=4)
         handles.append(line)
     # Matplotlib would leave out names that begin with an underscore.

@@ -1,15 +1,15 @@
-"""Which cases of a benchmark the report shows, and what it says about them."""
+"""Example cases of a benchmark for the report: images with scored captions."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from vlc_jax.report.read_workdir import Example
 
-NUMBER = 4  # per benchmark, right and wrong ones mixed
+PER_BENCHMARK = 4  # right and wrong cases mixed
 
 
 class Option(NamedTuple):
-    """One caption of an example: `share` of the bar's width, the model's choice or not."""
+    """One caption of an image. share: length of its score's bar, in [0, 1]."""
 
     caption: str
     score: float
@@ -18,7 +18,7 @@ class Option(NamedTuple):
     is_chosen: bool
 
 
-class Shown(NamedTuple):
+class ScoredImage(NamedTuple):
     """One image of an example with its captions, best score first."""
 
     file: Path
@@ -27,15 +27,15 @@ class Shown(NamedTuple):
 
 
 def choose(examples: list[Example]) -> list[Example]:
-    """Up to NUMBER of them, half of them wrong if there are enough of both."""
+    """Up to PER_BENCHMARK examples, half of them wrong if there are enough of both."""
     right = [example for example in examples if example.row.get("correct") is True]
     wrong = [example for example in examples if example.row.get("correct") is not True]
-    wrong_count = min(len(wrong), max(NUMBER // 2, NUMBER - len(right)))
-    return right[: NUMBER - wrong_count] + wrong[:wrong_count]
+    wrong_count = min(len(wrong), max(PER_BENCHMARK // 2, PER_BENCHMARK - len(right)))
+    return right[: PER_BENCHMARK - wrong_count] + wrong[:wrong_count]
 
 
-def show(examples: list[Example]) -> list[tuple[Example, list[Shown]]]:
-    """Each image of each example with its scored captions; the bars share one scale."""
+def show(examples: list[Example]) -> list[tuple[Example, list[ScoredImage]]]:
+    """Examples with their images and scored captions; all bars share one scale."""
     scores = [score for example in examples for row in _by_image(example) for score in row]
     return [(example, _show(example, min(scores), max(scores))) for example in examples]
 
@@ -45,23 +45,24 @@ def _by_image(example: Example) -> list[list[float]]:
     return scores if isinstance(scores[0], list) else [scores]
 
 
-def _show(example: Example, low: float, high: float) -> list[Shown]:
-    """Caption k is right for image k, and so are the hard positives of a triplet."""
-    shown = []
+def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
+    """Images with scored captions; image k's own caption is k, with a triplet's hard positives."""
+    images = []
     for k, (file, row) in enumerate(zip(example.images, _by_image(example), strict=False)):
         right = [k, *example.row.get("positives", ())]
         wrong = [i for i in range(len(row)) if i not in right]
         is_right = all(row[i] > row[j] for i in right for j in wrong)
-        chosen = max([*wrong, *right], key=lambda i: row[i])  # of equals a wrong one
+        chosen = max([*wrong, *right], key=lambda i: row[i])  # a tie counts as an error
         options = [
             Option(
                 caption=str(caption),
                 score=score,
+                # At least 4 %: a bar of length 0 looks like a missing score.
                 share=0.04 + 0.96 * (score - low) / (high - low) if high > low else 0.5,
                 is_correct=i in right,
                 is_chosen=i == chosen,
             )
             for i, (caption, score) in enumerate(zip(example.row["captions"], row, strict=True))
         ]
-        shown.append(Shown(file, sorted(options, key=lambda o: -o.score), is_right))
-    return shown
+        images.append(ScoredImage(file, sorted(options, key=lambda o: -o.score), is_right))
+    return images

@@ -1,4 +1,4 @@
-"""Facts of a run -> what the two templates show -> report.html and report.md."""
+"""Page of one run: variables of the two templates, and report.html and report.md from them."""
 
 import base64
 import os
@@ -12,9 +12,9 @@ import markupsafe
 from vlc_jax.report import examples, patch_maps, patch_maps_plot, plot, summary, table
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 
-MAX_EVENTS = 40  # listed; the rest are counted
-CARDS = 6
-FIRST = (  # headline numbers that lead, if the run has them
+MAX_EVENTS = 40  # that the page lists; the rest are counted
+MAX_CARDS = 6
+CARD_ORDER = (  # benchmarks whose headline comes first, if the run has them
     "scenes_retrieval",
     "retrieval",
     "zeroshot",
@@ -30,8 +30,11 @@ CURVES = {  # metric -> title, options of plot.curve
     "train/learning_rate": ("Learning rate", {}),
     "train/logit_scale": ("Logit scale", {}),
     "perf/examples_per_s": ("Examples per second", {"is_from_zero": True}),
-    "perf/mfu": ("Model FLOPs utilisation", {"is_share": True, "is_from_zero": True}),
-    "perf/data_wait_fraction": ("Time waiting for data", {"is_share": True, "is_from_zero": True}),
+    "perf/mfu": ("Model FLOPs utilisation", {"is_fraction": True, "is_from_zero": True}),
+    "perf/data_wait_fraction": (
+        "Time waiting for data",
+        {"is_fraction": True, "is_from_zero": True},
+    ),
     "perf/memory_gb": ("Memory, GB", {"is_from_zero": True}),
 }
 
@@ -42,8 +45,9 @@ def write(run: Run) -> Path:
 
 
 def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
-    """Writes the pages `name`.html and `name`.md into `folder`, and the context's pictures into
-    the folder `name` beside them; returns the path of the HTML.
+    """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`.
+
+    context: variables of the templates. Returns the path of the HTML page.
     """
     (folder / name).mkdir(parents=True, exist_ok=True)
     for pictures in context["pictures"].values():
@@ -51,6 +55,7 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
             picture.write(folder / name)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        # Captions, record ids and error messages come from data: HTML escapes all of them.
         autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -67,6 +72,7 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     context = context | {"css": (Path(__file__).parent / "report.css").read_text()}
     for page in (f"{name}.md", f"{name}.html"):
         text = environment.get_template(f"{page}.jinja").render(context)
+        # Renamed at the end: a browser never loads half a page.
         temporary = folder / f".{page}.writing"
         temporary.write_text(text)
         os.replace(temporary, folder / page)
@@ -74,19 +80,19 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
 
 
 def make_context(run: Run) -> dict[str, Any]:
-    """Everything the templates show."""
+    """Variables of the two templates."""
     newest = [evaluation.newest for evaluation in run.evaluations]
     headlines = table.headlines(newest)
     shown = [
-        (evaluation, each, example_maps(run, evaluation, each))
+        (evaluation, cases, example_maps(run, evaluation, cases))
         for evaluation in run.evaluations
-        if (each := examples.show(examples.choose(evaluation.examples)))
+        if (cases := examples.show(examples.choose(evaluation.examples)))
     ]
-    pictures = [picture for _, _, some in shown for picture in some if picture]
+    maps = [picture for _, _, pictures in shown for picture in pictures if picture]
     return {
         "name": run.path.resolve().name,
         "status": summary.status(run),
-        "facts": summary.facts(run),
+        "overview": summary.overview(run),
         "cards": cards(headlines),
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
@@ -102,13 +108,16 @@ def make_context(run: Run) -> dict[str, Any]:
             "training": training_curves(run),
             "evaluation": evaluation_curves(run.evaluations),
             "mixtures": mixture_curves(run),
-            "maps": pictures,
+            "maps": maps,
         },
         "examples": [
-            (evaluation.name, [(*one, picture) for one, picture in zip(each, some, strict=True)])
-            for evaluation, each, some in shown
+            (
+                evaluation.name,
+                [(*case, picture) for case, picture in zip(cases, pictures, strict=True)],
+            )
+            for evaluation, cases, pictures in shown
         ],
-        "map_words": list(dict.fromkeys(picture.title for picture in pictures)),
+        "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
         "event_counts": Counter(str(row.get("event")) for row in run.events),
         "events": summary.notable(run.events),
         "max_events": MAX_EVENTS,
@@ -123,16 +132,16 @@ def make_context(run: Run) -> dict[str, Any]:
 
 
 def cards(headlines: list[table.Row]) -> list[table.Row]:
-    """The few numbers at the top."""
-    order = {name: place for place, name in enumerate(FIRST)}
-    one_each: dict[str, table.Row] = {}
+    """Headline rows at the top of the page, one per benchmark."""
+    order = {name: index for index, name in enumerate(CARD_ORDER)}
+    first: dict[str, table.Row] = {}
     for row in headlines:
-        one_each.setdefault(row.benchmark, row)
-    return sorted(one_each.values(), key=lambda row: order.get(row.benchmark, len(order)))[:CARDS]
+        first.setdefault(row.benchmark, row)
+    return sorted(first.values(), key=lambda row: order.get(row.benchmark, len(order)))[:MAX_CARDS]
 
 
 def training_curves(run: Run) -> list[plot.Picture]:
-    """One panel per training metric that was logged."""
+    """Training curves, one panel per metric that was logged."""
     resumes = [
         row["step"]
         for row in run.events
@@ -156,39 +165,42 @@ def training_curves(run: Run) -> list[plot.Picture]:
 
 
 def _log_batch(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The second scale of the loss, in units of ln(batch): 1 is what guessing gives InfoNCE."""
+    """Second axis of the loss, in units of ln(batch): InfoNCE of uniform scores is 1."""
     for row in reversed(rows):
-        share = row.get("train/loss_over_log_batch")
-        if isinstance(share, int | float) and share > 0 and row["train/loss"] > 0:
-            factor = row["train/loss"] / share
+        relative = row.get("train/loss_over_log_batch")
+        if isinstance(relative, int | float) and relative > 0 and row["train/loss"] > 0:
+            factor = row["train/loss"] / relative
             return {"level": (factor, "ln(batch)"), "right": (factor, "loss / ln(batch)")}
     return {}
 
 
 def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
-    """The headline of each benchmark over steps, where it was evaluated more than once."""
+    """Headline metric over steps, of each benchmark that was evaluated more than once."""
     pictures = []
     for evaluation in evaluations:
         rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
         if len(rows) > 1 and rows[-1].unit == "fraction":
             steps = [row.step for row in rows]
             name = f"eval_{evaluation.name}"
-            pictures.append(plot.along(name, "step", steps, rows, rows[-1].words))
+            pictures.append(plot.along(name, "step", steps, rows, rows[-1].label))
     return pictures
 
 
 def example_maps(
-    run: Run, evaluation: Evaluation, shown: list[tuple[Example, list[examples.Shown]]]
+    run: Run, evaluation: Evaluation, shown: list[tuple[Example, list[examples.ScoredImage]]]
 ) -> list[plot.Picture | None]:
-    """Per example what the head saw of it, where evaluation left that."""
+    """Figures of the patch maps, one per example; None without a file of maps.
+
+    A file that cannot be drawn becomes a note.
+    """
     pictures: list[plot.Picture | None] = []
     for k, (example, images) in enumerate(shown):
         picture = None
         try:
-            seen = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
-            if seen:
+            maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
+            if maps:
                 name = f"maps_{evaluation.name}_{k}"
-                picture = patch_maps_plot.draw(name, seen, patch_maps.choose(seen, images))
+                picture = patch_maps_plot.draw(name, maps, patch_maps.choose(maps, images))
         except ValueError as error:
             run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
         pictures.append(picture)
@@ -196,11 +208,11 @@ def example_maps(
 
 
 def mixture_curves(run: Run) -> list[plot.Picture]:
-    """The headlines of each benchmark over the share of this run's parameters."""
+    """Headline metrics over alpha, the share of this run in interpolated weights."""
     pictures = []
     for rows in table.mixed(run.mixtures):
         if len(rows) == len(run.mixtures) > 1 and rows[-1].unit == "fraction":
-            metric, _, _ = rows[-1].words.partition(": alpha")
+            metric, _, _ = rows[-1].label.partition(": alpha")
             name = f"mixture_{rows[-1].benchmark}_{len(pictures)}"
             pictures.append(plot.along(name, "alpha", list(run.mixtures), rows, metric))
     return pictures
@@ -211,6 +223,6 @@ def _data_uri(file: Path) -> str:
 
 
 def _png_width(file: Path) -> int:
-    """Width in pixels, from the header of a PNG; 0 if it is none."""
-    head = file.read_bytes()[:24]
-    return int.from_bytes(head[16:20], "big") if head[:4] == b"\x89PNG" else 0
+    """Width in pixels from the header of a PNG; 0 for other files."""
+    header = file.read_bytes()[:24]
+    return int.from_bytes(header[16:20], "big") if header[:4] == b"\x89PNG" else 0

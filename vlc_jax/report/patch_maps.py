@@ -1,5 +1,6 @@
-"""What the head of a model saw of an example: the file that evaluation left, and what of it is
-shown. vlc_jax/evaluators/patch_maps.py says what the arrays of a file are.
+"""Patch maps of an example: their file, and the captions and tokens whose maps are shown.
+
+vlc_jax/evaluators/patch_maps.py documents the arrays of a file.
 """
 
 import difflib
@@ -12,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlc_jax.report.examples import Option, Shown
+from vlc_jax.report.examples import Option, ScoredImage
 
-KINDS = {  # map -> (what its scale measures, what the report says about it)
+KINDS = {  # kind of map -> (label of its colour scale, its description in the report)
     "weights": (
         "weight of the patch",
         "Maps: how much each patch counts when the image is compared with that caption (PACL).",
@@ -31,12 +32,12 @@ KINDS = {  # map -> (what its scale measures, what the report says about it)
         "functional word, whose row is a vector of its own, the same for every image.",
     ),
 }
-SPECIAL = ("(start)", "(end)")  # input_pipeline/tokenizers/token_labels.py
+SPECIAL = ("(start)", "(end)")  # labels of input_pipeline/tokenizers/token_labels.py
 
 
 @dataclass(frozen=True)
 class Maps:
-    """A file: `values` (images, captions, patches) or (images, captions, patches, length)."""
+    """Maps of one case; values are (images, captions, patches), with tokens (..., length)."""
 
     kind: str
     pixels: np.ndarray
@@ -44,45 +45,46 @@ class Maps:
     values: np.ndarray
     tokens: np.ndarray | None
     is_word: np.ndarray | None
-    side: int  # patches
+    side: int  # of the image, in patches
     has_class_token: bool
 
     def over_image(self, patches: np.ndarray) -> np.ndarray:
-        """The values of image tokens as rows and columns of patches."""
+        """Values of image tokens as a (side, side) grid of patches, without the class token."""
         return patches[int(self.has_class_token) :].reshape(self.side, self.side)
 
 
-class Chosen(NamedTuple):
-    """A caption whose maps are shown: its place in the file and the tokens that get a picture."""
+class ShownCaption(NamedTuple):
+    """A caption whose maps are shown: its index in the file, and the tokens that get a picture."""
 
-    place: int
+    index: int
     option: Option
-    words: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 def read(file: Path, step: int) -> Maps | None:
-    """What `file` holds; None if that is of another step, or no map.
+    """Maps in `file`; None if they are of another step or of an unknown kind.
 
-    Raises ValueError if it is no such file.
+    Raises ValueError for a damaged file.
     """
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            found = dict(arrays)
-        kind = next((name for name in KINDS if name in found), None)
-        if kind is None or int(found["step"]) != step:
+            content = dict(arrays)
+        kind = next((name for name in KINDS if name in content), None)
+        # Maps of an older step would explain scores that the page does not show.
+        if kind is None or int(content["step"]) != step:
             return None
-        values = np.nan_to_num(found[kind].astype(np.float64))
-        captions = [str(caption) for caption in found["captions"]]
+        values = np.nan_to_num(content[kind].astype(np.float64))
+        captions = [str(caption) for caption in content["captions"]]
         tokens, is_word = (
-            found[key] if values.ndim == 4 else None for key in ("tokens", "is_word")
+            content[key] if values.ndim == 4 else None for key in ("tokens", "is_word")
         )
-        return Maps(kind, found["pixels"], captions, values, tokens, is_word, *_grid(values))
+        return Maps(kind, content["pixels"], captions, values, tokens, is_word, *_grid(values))
     except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"holds no maps: {error}") from error
 
 
 def _grid(values: np.ndarray) -> tuple[int, bool]:
-    """How many patches a side of the image has, and whether a class token comes before them."""
+    """Patches per side of the image, and whether a class token comes before them."""
     count = values.shape[2]
     for has_class_token in (False, True):
         side = math.isqrt(count - has_class_token)
@@ -91,42 +93,46 @@ def _grid(values: np.ndarray) -> tuple[int, bool]:
     raise ValueError(f"{count} image tokens make no square")
 
 
-def choose(maps: Maps, shown: Sequence[Shown]) -> list[list[Chosen]]:
-    """Per image the correct captions and the best wrong one, as far as the file has them."""
-    return [_with_words(maps, _chosen(maps, each)) for each in shown[: len(maps.pixels)]]
+def choose(maps: Maps, images: Sequence[ScoredImage]) -> list[list[ShownCaption]]:
+    """Captions to show per image: the correct ones and the best wrong one, if the file has them."""
+    return [_with_tokens(maps, _captions(maps, image)) for image in images[: len(maps.pixels)]]
 
 
-def _chosen(maps: Maps, shown: Shown) -> list[Chosen]:
-    known = [option for option in shown.options if option.caption in maps.captions]
-    right = [option for option in known if option.is_correct]
-    wrong = [option for option in known if not option.is_correct]
-    return [Chosen(maps.captions.index(o.caption), o) for o in (*right, *wrong[:1])]
+def _captions(maps: Maps, image: ScoredImage) -> list[ShownCaption]:
+    options = [option for option in image.options if option.caption in maps.captions]
+    right = [option for option in options if option.is_correct]
+    wrong = [option for option in options if not option.is_correct]
+    return [ShownCaption(maps.captions.index(o.caption), o) for o in (*right, *wrong[:1])]
 
 
-def _with_words(maps: Maps, chosen: list[Chosen]) -> list[Chosen]:
-    """The same with the tokens in which they differ; where these are functional words only, or
-    there is but one caption, with those that it has once.
+def _with_tokens(maps: Maps, captions: list[ShownCaption]) -> list[ShownCaption]:
+    """`captions` with the tokens in which they differ.
+
+    If they differ in functional words only, or there is one caption, these are the tokens that
+    occur once in it: the column of a functional word is the same for every image.
     """
     if maps.tokens is None:
-        return chosen
-    tokens = {c.place: [str(t) for t in maps.tokens[c.place] if t] for c in chosen}
-    found = []
-    for c in chosen:
-        own, others = tokens[c.place], [tokens[o.place] for o in chosen if o is not c]
-        differing = set().union(*(_differing(own, other) for other in others))
+        return captions
+    labels = {c.index: [str(t) for t in maps.tokens[c.index] if t] for c in captions}
+    completed = []
+    for caption in captions:
+        tokens = labels[caption.index]
+        others = [labels[other.index] for other in captions if other is not caption]
+        differing = set().union(*(_differing(tokens, other) for other in others))
         plain = [
             i
-            for i, token in enumerate(own)
-            if token not in SPECIAL and not maps.is_word[c.place, i]
+            for i, token in enumerate(tokens)
+            if token not in SPECIAL and not maps.is_word[caption.index, i]
         ]
-        words = [i for i in plain if i in differing] or [i for i in plain if own.count(own[i]) == 1]
-        found.append(c._replace(words=tuple(words)))
-    return found
+        unique = [i for i in plain if tokens.count(tokens[i]) == 1]
+        shown = [i for i in plain if i in differing] or unique
+        completed.append(caption._replace(tokens=tuple(shown)))
+    return completed
 
 
-def _differing(own: list[str], other: list[str]) -> set[int]:
-    """Where `own` is not like `other`, place by place or, of another length, as `diff` sees it."""
-    if len(own) == len(other):
-        return {i for i, pair in enumerate(zip(own, other, strict=True)) if pair[0] != pair[1]}
-    same = difflib.SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-    return set(range(len(own))) - {block.a + i for block in same for i in range(block.size)}
+def _differing(tokens: list[str], other: list[str]) -> set[int]:
+    """Positions where `tokens` differ from `other`: one by one, or by diff if lengths differ."""
+    if len(tokens) == len(other):
+        return {i for i, pair in enumerate(zip(tokens, other, strict=True)) if pair[0] != pair[1]}
+    same = difflib.SequenceMatcher(None, tokens, other, autojunk=False).get_matching_blocks()
+    return set(range(len(tokens))) - {block.a + i for block in same for i in range(block.size)}

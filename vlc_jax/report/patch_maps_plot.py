@@ -1,4 +1,4 @@
-"""The figure of an example's maps: one panel measured in inches from its top left corner."""
+"""Figure of the patch maps of an example: one panel, measured in inches from its top left."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,24 +11,32 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from vlc_jax.report import plot
-from vlc_jax.report.patch_maps import KINDS, Chosen, Maps
+from vlc_jax.report.patch_maps import KINDS, Maps, ShownCaption
 
-WIDTH, MARGIN = 10.4, 0.06  # of the figure, and at its upper and left edge
-SCALE, GAP, SPACE = 0.95, 0.3, 0.08  # for the scale at the right; between columns, between words
+WIDTH, MARGIN = 10.4, 0.06  # width of the figure; margin at its top and left
+SCALE, GAP, SPACE = (
+    0.95,
+    0.3,
+    0.08,
+)  # colour scale at the right; between columns; between thumbnails
 LINE, ROW = 0.17, 0.16  # heights of a line of text and of a token
-PANEL, WORD, LABELS = 2.0, 0.7, 0.95  # sides of pictures; room for tokens beside their rows
-MAX_LINES, MAX_WORDS = 4, 5
-MAX_SIDE = 112  # pixels of a picture under a map
+PANEL, THUMBNAIL, LABELS = 2.0, 0.7, 0.95  # sides of pictures; width of token labels
+MAX_LINES, MAX_THUMBNAILS = 4, 5
+MAX_SIDE = 112  # pixels of a picture under a map; larger ones only make the SVG larger
+# viridis: its lightness rises with the value, so that it can be read without colour vision.
 COLOURS, OPACITY = "viridis", 0.65
 
 
-def draw(name: str, maps: Maps, chosen: Sequence[Sequence[Chosen]]) -> plot.Picture | None:
-    """The maps of each image for its chosen captions, all on one scale; None if there are none."""
-    used = [maps.values[k, c.place] for k, some in enumerate(chosen) for c in some]
+def draw(name: str, maps: Maps, captions: Sequence[Sequence[ShownCaption]]) -> plot.Picture | None:
+    """Figure of the maps of every image for its shown captions; None if there are none.
+
+    All maps have one colour scale, so that captions can be compared.
+    """
+    used = [maps.values[k, c.index] for k, shown in enumerate(captions) for c in shown]
     if not used:
         return None
     norm = Normalize(min(x.min() for x in used), max(x.max() for x in used))
-    rows = [_Row(maps, k, some, norm) for k, some in enumerate(chosen) if some]
+    rows = [_Row(maps, k, shown, norm) for k, shown in enumerate(captions) if shown]
     height = MARGIN + sum(row.height for row in rows)
     scale, title = KINDS[maps.kind]
 
@@ -40,29 +48,29 @@ def draw(name: str, maps: Maps, chosen: Sequence[Sequence[Chosen]]) -> plot.Pict
         left = max(row.right for row in rows) + GAP
         _paint_scale(axes, norm, scale, left, min(height - 0.6, 2.4))
 
-    captions = "; ".join(repr(c.option.caption) for some in chosen for c in some)
-    words = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {captions}."
-    return plot.panel(name, title, words, (WIDTH, height), paint)
+    quoted = "; ".join(repr(c.option.caption) for shown in captions for c in shown)
+    description = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {quoted}."
+    return plot.panel(name, title, description, (WIDTH, height), paint)
 
 
 class _Row:
-    """One image, and a column for each caption: a map over the image, or those of its tokens."""
+    """Row of one image: a column per caption with the map over the image, or maps of its tokens."""
 
-    def __init__(self, maps: Maps, image: int, chosen: Sequence[Chosen], norm: Normalize):
-        self.maps, self.chosen, self.norm = maps, chosen, norm
+    def __init__(self, maps: Maps, image: int, captions: Sequence[ShownCaption], norm: Normalize):
+        self.maps, self.captions, self.norm = maps, captions, norm
         self.values = maps.values[image]
         self.picture = _small(maps.pixels[image])
         self.has_tokens = maps.tokens is not None
-        room, columns = WIDTH - SCALE - MARGIN, len(chosen) + (not self.has_tokens)
+        room, columns = WIDTH - SCALE - MARGIN, len(captions) + (not self.has_tokens)
         self.column = (room - GAP * (columns - 1)) / columns
         if not self.has_tokens:
             self.column = min(self.column, PANEL)
         self.right = MARGIN + columns * (self.column + GAP) - GAP
-        self.titles = [_wrapped(c, self.column) for c in chosen]
+        self.titles = [_wrapped(c, self.column) for c in captions]
         self.title = LINE * max(len(lines) for lines in self.titles) + SPACE
         body = self.column
         if self.has_tokens:
-            body = LINE + WORD + GAP / 2 + ROW * max(self._length(c) for c in chosen) + 0.25
+            body = LINE + THUMBNAIL + GAP / 2 + ROW * max(self._length(c) for c in captions) + 0.25
         self.height = self.title + body + 0.15
 
     def paint(self, axes: Axes, top: float) -> None:
@@ -73,10 +81,10 @@ class _Row:
                 axes, left, below, self.column, None, "the image as the model gets it"
             )
             left += self.column + GAP
-        for c, lines in zip(self.chosen, self.titles, strict=True):
+        for c, lines in zip(self.captions, self.titles, strict=True):
             colour = plot.THEME["green" if c.option.is_correct else "red"]
             _write(axes, left, top, "\n".join(lines), color=colour, fontsize=9)
-            values = self.values[c.place]
+            values = self.values[c.index]
             if self.has_tokens:
                 self._paint_tokens(axes, left, below + LINE, c, values)
             else:
@@ -87,51 +95,49 @@ class _Row:
         self, axes: Axes, left: float, top: float, side: float,
         values: np.ndarray | None, label: str = "",
     ) -> None:  # fmt: skip
-        """The picture, in colour or, under the values of its patches, grey; a label above it."""
-        place = (left, top, side, side)
+        """Draws the picture in colour or, with values, in grey below them; the label above it."""
+        box = (left, top, side, side)
         if values is None:
-            _show(axes, self.picture, place)
+            _show(axes, self.picture, box)
         else:
-            _show(
-                axes, np.asarray(Image.fromarray(self.picture).convert("L").convert("RGB")), place
-            )
-            _show(axes, self._coloured(self.maps.over_image(values)), place, alpha=OPACITY)
+            _show(axes, np.asarray(Image.fromarray(self.picture).convert("L").convert("RGB")), box)
+            _show(axes, self._coloured(self.maps.over_image(values)), box, alpha=OPACITY)
         _write(axes, left, top - LINE, label, color=plot.THEME["muted"], fontsize=8)
 
     def _paint_tokens(
-        self, axes: Axes, left: float, top: float, chosen: Chosen, values: np.ndarray
+        self, axes: Axes, left: float, top: float, caption: ShownCaption, values: np.ndarray
     ) -> None:
-        """Words over the picture, and below them all tokens against all image tokens."""
-        tokens = [_short(token) for token in self.maps.tokens[chosen.place]]
-        self._paint_image(axes, left, top, WORD, None, "image")
-        fitting = int((self.column + SPACE) / (WORD + SPACE)) - 1
-        for k, place in enumerate(chosen.words[: min(fitting, MAX_WORDS)]):
-            x = left + (k + 1) * (WORD + SPACE)
-            self._paint_image(axes, x, top, WORD, values[:, place], tokens[place])
-        top, left, width = top + WORD + GAP / 2, left + LABELS, self.column - LABELS
-        length = self._length(chosen)
+        """Thumbnails of the caption's tokens; below them all tokens against all image tokens."""
+        labels = [_short(label) for label in self.maps.tokens[caption.index]]
+        self._paint_image(axes, left, top, THUMBNAIL, None, "image")
+        fitting = int((self.column + SPACE) / (THUMBNAIL + SPACE)) - 1
+        for k, token in enumerate(caption.tokens[: min(fitting, MAX_THUMBNAILS)]):
+            x = left + (k + 1) * (THUMBNAIL + SPACE)
+            self._paint_image(axes, x, top, THUMBNAIL, values[:, token], labels[token])
+        top, left, width = top + THUMBNAIL + GAP / 2, left + LABELS, self.column - LABELS
+        length = self._length(caption)
         bottom = top + ROW * length
         _show(axes, self._coloured(values[:, :length].T), (left, top, width, ROW * length))
-        for k, is_word in enumerate(self.maps.is_word[chosen.place, :length]):
+        for k, is_word in enumerate(self.maps.is_word[caption.index, :length]):
             style = {"fontweight": "bold" if is_word else "normal", "fontsize": 8}
-            place = (left - SPACE, top + ROW * (k + 0.5))
-            _write(axes, *place, tokens[k], ha="right", va="center", **style)
+            corner = (left - SPACE, top + ROW * (k + 0.5))
+            _write(axes, *corner, labels[k], ha="right", va="center", **style)
         first = int(self.maps.has_class_token)
         starts = np.arange(first, len(values), self.maps.side) * width / len(values) + left
         axes.vlines(starts, bottom, bottom + 0.05, color=plot.THEME["muted"], linewidth=0.8)
-        words = f"{'class token, then ' if first else ''}patches, a tick at each row of the image"
-        _write(axes, left, bottom + 0.08, words, color=plot.THEME["muted"], fontsize=8)
+        label = f"{'class token, then ' if first else ''}patches, a tick at each row of the image"
+        _write(axes, left, bottom + 0.08, label, color=plot.THEME["muted"], fontsize=8)
 
-    def _length(self, chosen: Chosen) -> int:
-        """Tokens up to the end of the caption."""
-        return int(np.count_nonzero(self.maps.tokens[chosen.place] != ""))
+    def _length(self, caption: ShownCaption) -> int:
+        """Number of tokens up to the end of the caption."""
+        return int(np.count_nonzero(self.maps.tokens[caption.index] != ""))
 
     def _coloured(self, values: np.ndarray) -> np.ndarray:
         return colormaps[COLOURS](self.norm(values), bytes=True)[..., :3]
 
 
-def _paint_scale(axes: Axes, norm: Normalize, words: str, left: float, height: float) -> None:
-    """The colours and what they stand for."""
+def _paint_scale(axes: Axes, norm: Normalize, label: str, left: float, height: float) -> None:
+    """Draws the colour scale."""
     top = GAP
     colours = colormaps[COLOURS](np.linspace(1, 0, 128), bytes=True)[:, None, :3]
     _show(axes, colours, (left, top, 0.13, height))
@@ -139,17 +145,17 @@ def _paint_scale(axes: Axes, norm: Normalize, words: str, left: float, height: f
     for value in MaxNLocator(5).tick_values(norm.vmin, norm.vmax):
         if norm.vmin <= value <= norm.vmax and norm.vmax > norm.vmin:
             y = top + height * (1 - float(norm(value)))
-            place = (left + 0.13 + SPACE / 2, y)
-            _write(axes, *place, f"{value:.3g}", va="center", color=muted, fontsize=8)
-    place = (left - SPACE / 2, top + height / 2)
-    _write(axes, *place, words, rotation=90, ha="right", va="center", color=muted, fontsize=8)
+            box = (left + 0.13 + SPACE / 2, y)
+            _write(axes, *box, f"{value:.3g}", va="center", color=muted, fontsize=8)
+    box = (left - SPACE / 2, top + height / 2)
+    _write(axes, *box, label, rotation=90, ha="right", va="center", color=muted, fontsize=8)
 
 
 def _show(
-    axes: Axes, pixels: np.ndarray, place: tuple[float, float, float, float], alpha: float = 1.0
+    axes: Axes, pixels: np.ndarray, box: tuple[float, float, float, float], alpha: float = 1.0
 ) -> None:
-    """Pixels at (left, top, width, height)."""
-    left, top, width, height = place
+    """Draws pixels in a box (left, top, width, height)."""
+    left, top, width, height = box
     extent = (left, left + width, top + height, top)
     axes.imshow(pixels, extent=extent, alpha=alpha, interpolation="none", aspect="auto")
 
@@ -159,9 +165,9 @@ def _write(axes: Axes, left: float, top: float, text: str, **style: object) -> N
         axes.text(left, top, plot.plain(text), **{"va": "top", **style})
 
 
-def _wrapped(chosen: Chosen, width: float) -> list[str]:
-    """The caption in lines of so many inches, cut after MAX_LINES."""
-    text = f"{'✓' if chosen.option.is_correct else '✗'} {' '.join(chosen.option.caption.split())}"
+def _wrapped(caption: ShownCaption, width: float) -> list[str]:
+    """Lines of a caption, `width` inches long, at most MAX_LINES."""
+    text = f"{'✓' if caption.option.is_correct else '✗'} {' '.join(caption.option.caption.split())}"
     return textwrap.wrap(text, max(10, int(width / 0.075)), max_lines=MAX_LINES, placeholder=" …")
 
 

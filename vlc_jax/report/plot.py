@@ -1,7 +1,7 @@
-"""The figures of a report: small, plain, readable in grey, each as PNG and as themed SVG.
+"""Figures of a report, each as PNG (for Markdown) and as inline SVG (for HTML).
 
-Every colour is one of THEME; in the SVG they become CSS variables, so that one drawing follows the
-page into dark mode. No pyplot: figures are objects, nothing global is touched.
+Every colour is one of THEME. In the SVG it becomes a CSS variable, so that one drawing follows the
+page into dark mode. No pyplot: it keeps figures and settings in global state.
 """
 
 import io
@@ -28,7 +28,7 @@ THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report
     "green": "#17744d",
     "purple": "#7a3aa8",
 }
-COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}
+COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}  # verdict -> colour
 RC = {
     "axes.edgecolor": THEME["line"],
     "axes.labelcolor": THEME["muted"],
@@ -40,8 +40,8 @@ RC = {
     "axes.titlepad": 7,
     "font.size": 10,
     "image.composite_image": False,  # an SVG holds pictures as they are, not at its own resolution
-    "svg.fonttype": "none",
-    "svg.hashsalt": "vlc_jax",
+    "svg.fonttype": "none",  # text stays text: searchable, and in the font of the page
+    "svg.hashsalt": "vlc_jax",  # ids are hashes of it, random without: equal runs, equal bytes
     "text.color": THEME["ink"],
     "xtick.color": THEME["muted"],
     "ytick.color": THEME["muted"],
@@ -54,11 +54,11 @@ SMOOTH = 60  # points from which a running mean is drawn over the raw curve
 
 @dataclass(frozen=True)
 class Picture:
-    """A finished figure: `title` names it, `words` say what it shows to who cannot see it."""
+    """A rendered figure; description: its content as text, for screen readers."""
 
     name: str
     title: str
-    words: str
+    description: str
     svg: str
     png: bytes
 
@@ -67,46 +67,59 @@ class Picture:
 
 
 def draw(
-    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Axes], None]
+    name: str,
+    title: str,
+    description: str,
+    size: tuple[float, float],
+    paint: Callable[[Axes], None],
 ) -> Picture:
-    """Paints one panel of `size` inches and renders it both ways."""
+    """A figure of one panel of `size` inches, painted by `paint`."""
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=size, layout="constrained", facecolor="none")
         axes = figure.add_subplot()
         axes.set_facecolor("none")
         axes.set_title(plain(title))
         paint(axes)
-        return _rendered(name, title, words, figure, dpi=160)
+        return _rendered(name, title, description, figure, dpi=160)
 
 
 def panel(
-    name: str, title: str, words: str, size: tuple[float, float], paint: Callable[[Axes], None]
+    name: str,
+    title: str,
+    description: str,
+    size: tuple[float, float],
+    paint: Callable[[Axes], None],
 ) -> Picture:
-    """Paints on a panel that fills `size` inches and is measured in inches from its top left."""
+    """A figure whose panel fills it; `paint` measures in inches from its top left corner."""
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=size, facecolor="none")
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         paint(axes)
         axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
-        return _rendered(name, title, words, figure, dpi=100)
+        return _rendered(name, title, description, figure, dpi=100)
 
 
-def _rendered(name: str, title: str, words: str, figure: Figure, dpi: int) -> Picture:
+def _rendered(name: str, title: str, description: str, figure: Figure, dpi: int) -> Picture:
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format="png", dpi=dpi, facecolor="white")
-    figure.set_layout_engine("none")  # it stays as laid out for the PNG
+    figure.set_layout_engine("none")  # no second layout: both files show the same
     figure.savefig(svg, format="svg")
-    return Picture(name, title, words, _themed(svg.getvalue(), name, words), png.getvalue())
+    return Picture(
+        name, title, description, _themed(svg.getvalue(), name, description), png.getvalue()
+    )
 
 
 def plain(text: str) -> str:
-    """Text in which Matplotlib sees no mathematics."""
+    """Text with "$" escaped, which Matplotlib would read as mathematics."""
     return text.replace("$", r"\$")
 
 
-def _themed(svg: str, name: str, words: str) -> str:
-    """Inline SVG: colours as CSS variables, ids of its own, a label for screen readers."""
+def _themed(svg: str, name: str, description: str) -> str:
+    """Inline SVG: colours as CSS variables, ids with the figure's name, a label for screen readers.
+
+    Ids must be unique in a page, where all figures are inline.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for variable, colour in THEME.items():
@@ -114,7 +127,7 @@ def _themed(svg: str, name: str, words: str) -> str:
     svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal pictures share it
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
-    label = words.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
@@ -127,18 +140,18 @@ def curve(
     resumes: Sequence[int] = (),
     level: tuple[float, str] | None = None,
     right: tuple[float, str] | None = None,
-    is_share: bool = False,
+    is_fraction: bool = False,
     is_log: bool = False,
     is_from_zero: bool = False,
 ) -> Picture | None:
-    """One training curve over steps; None if there is nothing to draw.
+    """Figure of one training curve over steps; None without finite values.
 
     Args:
-      resumes: steps at which the run was resumed, as thin dotted lines.
-      level: a horizontal reference and its name.
-      right: a second scale, value divided by the factor, and its name.
-      is_share: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all are > 0
-        and span more than a factor 30. is_from_zero: the axis starts at 0.
+      resumes: steps at which the run was resumed, drawn as dotted lines.
+      level: a horizontal line and its label.
+      right: a second axis, the value divided by the factor, and its label.
+      is_fraction: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all values
+        are > 0 and span more than a factor 30. is_from_zero: the axis starts at 0.
     """
     x, y = points(steps, values)
     if not len(x):
@@ -148,7 +161,7 @@ def curve(
         for step in resumes:
             axes.axvline(step, color=THEME["muted"], linewidth=0.8, linestyle=":")
         line(axes, x, y, THEME["blue"])
-        finish(axes, is_share)
+        finish(axes, is_fraction)
         scale(axes, y, is_log, is_from_zero)
         if level is not None:
             axes.axhline(level[0], color=THEME["orange"], linewidth=1, linestyle="--")
@@ -165,15 +178,16 @@ def curve(
             second.spines["right"].set_visible(False)
             second.tick_params(right=False)
 
-    words = f"{title} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}."
-    return draw(name, title, words, (4.6, 2.7), paint)
+    description = f"{title} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}."
+    return draw(name, title, description, (4.6, 2.7), paint)
 
 
 def along(
-    name: str, axis: str, places: Sequence[float | int], rows: Sequence[table.Row], metric: str
+    name: str, axis: str, positions: Sequence[float | int], rows: Sequence[table.Row], metric: str
 ) -> Picture:
-    """One metric of one benchmark at several steps, or along another axis: 95 % band, chance as a
-    dashed line.
+    """Figure of one metric over steps (or another axis), with its 95 % band and chance.
+
+    The axis is always 0 to 1, so that figures of different benchmarks can be compared.
     """
     newest = rows[-1]
     values, low, high = (
@@ -183,45 +197,45 @@ def along(
 
     def paint(axes: Axes) -> None:
         colour = THEME["blue"]
-        axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(places, values, color=colour, linewidth=1.6, marker="o", markersize=3)
+        axes.fill_between(positions, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(positions, values, color=colour, linewidth=1.6, marker="o", markersize=3)
         if newest.chance is not None:
             axes.axhline(newest.chance, color=THEME["orange"], linewidth=1, linestyle="--")
         axes.set_ylim(-0.03, 1.03)
-        finish(axes, is_share=True, axis=axis)
+        finish(axes, is_fraction=True, axis=axis)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
-    words = (
+    description = (
         f"{newest.benchmark}, {metric}: {table.percent(values[0])} percent at {axis} "
-        f"{places[0]}, {table.percent(values[-1])} at {axis} {places[-1]}, "
+        f"{positions[0]}, {table.percent(values[-1])} at {axis} {positions[-1]}, "
         f"chance {table.percent(newest.chance)}."
     )
-    return draw(name, f"{newest.benchmark}\n{metric}", words, (3.2, 2.5), paint)
+    return draw(name, f"{newest.benchmark}\n{metric}", description, (3.2, 2.5), paint)
 
 
 def bars(name: str, rows: Sequence[table.Row]) -> Picture:
-    """All headline numbers: bars with 95 % whiskers, a tick where chance is, and the number."""
+    """Bar chart of headline metrics with 95 % intervals, chance as a tick, and the numbers."""
     shown = [row for row in rows if row.unit == "fraction"]
 
     def paint(axes: Axes) -> None:
-        for place, row in enumerate(reversed(shown)):
+        for y, row in enumerate(reversed(shown)):
             colour = THEME[COLOURS[row.verdict]]
-            axes.barh(place, row.value, height=0.56, color=colour, alpha=0.35, linewidth=0)
+            axes.barh(y, row.value, height=0.56, color=colour, alpha=0.35, linewidth=0)
             end = row.value
             if row.low is not None and row.high is not None:
-                axes.plot([row.low, row.high], [place, place], color=colour, linewidth=2)
+                axes.plot([row.low, row.high], [y, y], color=colour, linewidth=2)
                 end = row.high
-            axes.plot([row.value], [place], "o", color=colour, markersize=4)
+            axes.plot([row.value], [y], "o", color=colour, markersize=4)
             if row.chance is not None:
-                axes.plot([row.chance] * 2, [place - 0.4, place + 0.4], color=THEME["ink"], lw=1.4)
+                axes.plot([row.chance] * 2, [y - 0.4, y + 0.4], color=THEME["ink"], lw=1.4)
                 end = max(end, row.chance)
             remark = {"at": "  ≈ chance", "below": "  worse than chance"}.get(row.verdict, "")
             axes.annotate(
-                f"{table.percent(row.value)}{remark}", (end, place), (6, 0),
+                f"{table.percent(row.value)}{remark}", (end, y), (6, 0),
                 textcoords="offset points", va="center", color=colour,
             )  # fmt: skip
         axes.set_yticks(range(len(shown)))
-        axes.set_yticklabels([f"{row.benchmark}  {row.words}" for row in reversed(shown)])
+        axes.set_yticklabels([f"{row.benchmark}  {row.label}" for row in reversed(shown)])
         axes.tick_params(axis="y", labelcolor=THEME["ink"])
         axes.set_xlim(0, 1.0)
         axes.set_ylim(-0.7, len(shown) - 0.3)
@@ -231,16 +245,16 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
         axes.spines["left"].set_visible(False)
 
     title = "Benchmarks: value, 95 % interval, chance (upright tick)"
-    words = "; ".join(
-        f"{row.benchmark} {row.words} {table.percent(row.value)} percent, chance "
+    description = "; ".join(
+        f"{row.benchmark} {row.label} {table.percent(row.value)} percent, chance "
         f"{table.percent(row.chance)}"
         for row in shown
     )
-    return draw(name, title, words, (11.0, 0.9 + 0.31 * len(shown)), paint)
+    return draw(name, title, description, (11.0, 0.9 + 0.31 * len(shown)), paint)
 
 
 def points(steps: Sequence[int], values: Sequence[float | int]) -> tuple[np.ndarray, np.ndarray]:
-    """The finite ones, at most MAX_POINTS."""
+    """Finite points, averaged in bins if there are more than MAX_POINTS."""
     x, y = np.asarray(steps, float), np.asarray(values, float)
     return _thin(x[np.isfinite(y)], y[np.isfinite(y)])
 
@@ -261,14 +275,14 @@ def scale(axes: Axes, y: np.ndarray, is_log: bool, is_from_zero: bool) -> None:
         axes.set_ylim(0, 1.1 * y.max() or 1)
 
 
-def finish(axes: Axes, is_share: bool, axis: str = "step") -> None:
+def finish(axes: Axes, is_fraction: bool, axis: str = "step") -> None:
     axes.grid(axis="y", color=THEME["line"], linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_xlabel(axis)
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=axis == "step"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
-    if is_share:
+    if is_fraction:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.4g} %"))
 
 

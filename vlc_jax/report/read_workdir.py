@@ -1,7 +1,7 @@
-"""What a run left in its workdir, read as far as it can be read.
+"""Reader of a workdir: config, metrics, events and results of a run, as far as they are readable.
 
-A report is wanted most when something went wrong, so a missing or broken file becomes a note in
-the report, never an error. Only a folder that no run has written to is refused.
+A report is needed most after a failure, so a missing or damaged file becomes a note in the report,
+never an error. Only a folder that no run has written to is refused.
 """
 
 import itertools
@@ -12,18 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-MARKS = ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "evals", "DONE", "FAILED")
-MAX_SCORE_ROWS = 5000  # looked through for examples whose images were kept
+WORKDIR_FILES = (
+    "config.json",
+    "env.json",
+    "metrics.jsonl",
+    "events.jsonl",
+    "evals",
+    "DONE",
+    "FAILED",
+)
+MAX_SCORE_ROWS = 5000  # of scores.jsonl, searched for cases whose images were kept
 
 
 class NotAWorkdirError(Exception):
-    """A path that is no workdir of a run; the message says what was looked for."""
+    """A path that is no workdir of a run."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One case that the report can show: its row of scores.jsonl, its image files, and what the
-    head saw of it (vlc_jax/evaluators/patch_maps.py) where evaluation wrote that."""
+    """One case of a benchmark: its row of scores.jsonl, image files and file of patch maps.
+
+    vlc_jax/evaluators/patch_maps.py writes the maps; None for a model without them.
+    """
 
     row: dict[str, Any]
     images: tuple[Path, ...]
@@ -32,7 +42,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One benchmark of a run: its results in order of steps and the cases that can be shown."""
+    """One benchmark of a run: its results by step, and the cases with images."""
 
     name: str
     results: list[dict[str, Any]]
@@ -45,7 +55,7 @@ class Evaluation:
 
 @dataclass
 class Run:
-    """Everything the report knows; empty where a file is missing."""
+    """Contents of a workdir; a field is empty where its file is missing."""
 
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
@@ -54,9 +64,9 @@ class Run:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
-    # share of this run's parameters -> results of their mixture with other ones
+    # Interpolated weights (WiSE-FT): alpha, the share of this run -> results.
     mixtures: dict[float, list[dict[str, Any]]] = field(default_factory=dict)
-    mixed: dict[str, Any] = field(default_factory=dict)  # what was mixed: other, step
+    mixed: dict[str, Any] = field(default_factory=dict)  # interpolate/mixed.json: other, step
     done: dict[str, Any] | None = None
     failed: dict[str, Any] | None = None
     last_write: float | None = None  # seconds since the epoch
@@ -71,8 +81,9 @@ def read(path: Path) -> Run:
     """
     if not path.is_dir():
         raise NotAWorkdirError(f"no such folder: {path}; give the --workdir of a run")
-    if not any((path / mark).exists() for mark in MARKS):
-        raise NotAWorkdirError(f"{path} is no workdir of a run: it has none of {', '.join(MARKS)}")
+    if not any((path / name).exists() for name in WORKDIR_FILES):
+        names = ", ".join(WORKDIR_FILES)
+        raise NotAWorkdirError(f"{path} is no workdir of a run: it has none of {names}")
     run = Run(path)
     run.config = _object(run, "config.json")
     run.env = _object(run, "env.json")
@@ -85,33 +96,33 @@ def read(path: Path) -> Run:
     if (path / "default_config.json").exists():
         run.default_config = _object(run, "default_config.json")
     _outcome(run)
-    written = [path / mark for mark in MARKS if (path / mark).is_file()]
+    written = [path / name for name in WORKDIR_FILES if (path / name).is_file()]
     run.last_write = max((_modified(file) for file in written), default=None)
     return run
 
 
 def newest_results(path: Path) -> list[dict[str, Any]]:
-    """The newest result of each benchmark under `path`/evals, for a table; [] without any."""
+    """Newest result of each benchmark under `path`/evals; [] without any."""
     run = Run(path)
-    found = _evaluations(run, examples=False)
-    return [evaluation.newest for evaluation in _in_order(_object(run, "config.json"), found)]
+    evaluations = _evaluations(run, examples=False)
+    return [one.newest for one in _in_order(_object(run, "config.json"), evaluations)]
 
 
 def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
-    """The newest results of each mixture under `path`/interpolate, by its share, in order."""
-    found = {}
+    """Newest results of each interpolation under `path`/interpolate, {alpha: results}, sorted."""
+    by_alpha = {}
     folder = path / "interpolate"
     config = _object(Run(path), "config.json")
     for one in folder.iterdir() if folder.is_dir() else []:
         if not one.is_dir():
             continue
         results = _in_order(config, _evaluations(Run(one), examples=False))
-        found[float(one.name)] = [evaluation.newest for evaluation in results]
-    return dict(sorted(found.items()))
+        by_alpha[float(one.name)] = [evaluation.newest for evaluation in results]
+    return dict(sorted(by_alpha.items()))
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """A config to compare with: a config.json, or the workdir that holds one.
+    """Config to compare with, from a config.json or the workdir that holds one.
 
     Raises:
       NotAWorkdirError: there is none, or it is no JSON object.
@@ -127,12 +138,12 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def image_file(case_id: str, index: int) -> str:
-    """The name under evals/<benchmark>/images of an image of a case, as evaluation writes it."""
+    """File name of an image of a case, under evals/<benchmark>/images."""
     return f"{case_id.replace('/', '_')}_{index}.png"
 
 
 def maps_file(case_id: str) -> str:
-    """The name under evals/<benchmark>/maps of what the head saw of a case."""
+    """File name of the patch maps of a case, under evals/<benchmark>/maps."""
     return f"{case_id.replace('/', '_')}.npz"
 
 
@@ -153,16 +164,16 @@ def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
 
 
 def _in_order(config: dict[str, Any], evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    """In the order in which the config names them, the others by name after these."""
-    named = config.get("evals")
-    order = {name: place for place, name in enumerate(named)} if isinstance(named, dict) else {}
+    """Evaluations in the order of config.evals, then the others by name."""
+    names = config.get("evals")
+    order = {name: index for index, name in enumerate(names)} if isinstance(names, dict) else {}
     return sorted(evaluations, key=lambda e: (order.get(e.name, len(order)), e.name))
 
 
 def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
     images = folder / "images"
-    left = len(list(images.iterdir())) if images.is_dir() else 0
-    if not left:
+    remaining = len(list(images.iterdir())) if images.is_dir() else 0
+    if not remaining:
         return
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
         files = []
@@ -171,27 +182,27 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
         if files and _has_scores(row):
             maps = folder / "maps" / maps_file(str(row.get("id")))
             yield Example(row, tuple(files), maps if maps.is_file() else None)
-        left -= len(files)
-        if not left:
+        remaining -= len(files)
+        if not remaining:  # scores.jsonl has all cases, of which few keep their images
             return
 
 
 def _has_scores(row: dict[str, Any]) -> bool:
-    """Whether captions and scores fit: one number a caption, or one such list per image."""
+    """True if captions and scores fit: one number per caption, or one such list per image."""
     captions, scores = row.get("captions"), row.get("scores")
     if not (isinstance(captions, list) and isinstance(scores, list) and captions and scores):
         return False
     rows = scores if isinstance(scores[0], list) else [scores]
     return all(
-        isinstance(each, list)
-        and len(each) == len(captions)
-        and all(isinstance(score, int | float) and math.isfinite(score) for score in each)
-        for each in rows
+        isinstance(row, list)
+        and len(row) == len(captions)
+        and all(isinstance(score, int | float) and math.isfinite(score) for score in row)
+        for row in rows
     )
 
 
 def _outcome(run: Run) -> None:
-    """DONE or FAILED; the newer one where a run that failed was started again."""
+    """Reads DONE or FAILED, the newer one if there are both."""
     done, failed = run.path / "DONE", run.path / "FAILED"
     both = done.exists() and failed.exists()
     if failed.exists() and not (both and _modified(done) >= _modified(failed)):
@@ -201,7 +212,7 @@ def _outcome(run: Run) -> None:
 
 
 def _object(run: Run, name: str) -> dict[str, Any]:
-    """A file with one JSON object; {} and a note where it is missing or something else."""
+    """JSON object of a file; {} and a note if it is missing or no JSON object."""
     try:
         value = json.loads((run.path / name).read_text())
     except FileNotFoundError:
@@ -217,7 +228,7 @@ def _object(run: Run, name: str) -> dict[str, Any]:
 
 
 def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a JSONL file; lines that are none (one cut short, say) are counted."""
+    """JSON objects of a JSONL file; other lines (such as one cut short) are counted in a note."""
     name, bad = file.relative_to(run.path), 0
     try:
         with file.open(errors="replace") as lines:
@@ -240,9 +251,9 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _by_step(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in order of steps, the last one of each step."""
-    kept = {row["step"]: row for row in rows if isinstance(row.get("step"), int)}
-    return [kept[step] for step in sorted(kept)]
+    """Rows sorted by step, the last row of each step."""
+    by_step = {row["step"]: row for row in rows if isinstance(row.get("step"), int)}
+    return [by_step[step] for step in sorted(by_step)]
 
 
 def _modified(file: Path) -> float:

@@ -1,4 +1,4 @@
-"""What ran, how it stands and what happened to it, as short texts."""
+"""Short texts about a run: status, overview, notable events, config differences."""
 
 import datetime
 import json
@@ -13,7 +13,7 @@ BAD = ("corrupt_checkpoint", "nonfinite", "bad_record")
 
 
 def status(run: Run) -> dict[str, str]:
-    """How the run stands: `kind` (done, failed, preempted, open), one word, one sentence."""
+    """Status of the run: kind (done, failed, preempted, open), word and a sentence (text)."""
     step = run.metrics[-1]["step"] if run.metrics else None
     ended_at = (run.done or run.failed or {}).get("step")
     step = ended_at if isinstance(ended_at, int) else step
@@ -35,8 +35,8 @@ def status(run: Run) -> dict[str, str]:
     return {"kind": "open", "word": "Running", "text": text}
 
 
-def facts(run: Run) -> list[tuple[str, str]]:
-    """What ran, as short (name, value) pairs; only what is known."""
+def overview(run: Run) -> list[tuple[str, str]]:
+    """Overview of the run as (name, value) pairs: devices, steps, speed, ...; none is empty."""
     hardware = mapping(run.env.get("hardware"))
     devices = hardware.get("devices")
     kinds = ", ".join(map(str, devices)) if isinstance(devices, list) else str(devices or "")
@@ -50,15 +50,15 @@ def facts(run: Run) -> list[tuple[str, str]]:
     total = _count(parameters["total"]) if "total" in parameters else ""
     last = run.metrics[-1] if run.metrics else {}
     batch = run.config.get("batch_size")
-    seen = last["step"] * batch if last and isinstance(batch, int) else None
+    examples = last["step"] * batch if last and isinstance(batch, int) else None
     elapsed = last.get("time/elapsed_s")
     started = next((str(row["time"]) for row in run.events if "time" in row), "")
-    found = [
+    values = [
         ("Devices", f"{count} × {kinds}{several}" if kinds else ""),
         ("Processor", str(hardware.get("cpu") or "")),
         ("Parameters", f"{total} ({by_part})" if total and by_part else total),
         ("Steps", _steps(last, run.config)),
-        ("Examples seen", "" if seen is None else f"{seen:,}"),
+        ("Examples seen", "" if examples is None else f"{examples:,}"),
         ("Training time", _duration(elapsed)),
         ("Speed", _rate(last)),
         ("Loss", _loss(last)),
@@ -66,11 +66,11 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Commit", str(run.env.get("commit") or "")),
         *((f"Data, {split}", str(v)) for split, v in mapping(run.env.get("input")).items()),
     ]
-    return [(name, value) for name, value in found if value]
+    return [(name, value) for name, value in values if value]
 
 
 def notable(events: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Events worth reading, oldest first: time, event, step, whether it is bad, other facts."""
+    """Events that the report lists, oldest first; kind is "bad" or "plain"."""
     return [
         {
             "time": str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
@@ -91,32 +91,32 @@ def _event_text(row: dict[str, Any]) -> str:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested config as {"a.b.c": value written as JSON}."""
-    found = {}
+    """A nested config as {"a.b.c": value as JSON}; an empty mapping is a value."""
+    flat = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            found |= flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = json.dumps(value)
-    return found
+            flat[f"{prefix}{key}"] = json.dumps(value)
+    return flat
 
 
 def config_diff(
     default: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """(field, default, value) for every leaf that differs; "" where one of them lacks it."""
+    """(field, default, value) of every leaf that differs; "" where one of them lacks it."""
     pairs = differences([flatten(config), flatten(default)]) if default else []
     return [(field, old, new) for field, (new, old) in pairs]
 
 
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """(name, its value in each column) of all names as they come; "" where a column lacks it."""
+    """(name, its value in each column), in order of appearance; "" where a column lacks it."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [(name, [column.get(name, "") for column in columns]) for name in names]
 
 
 def differences(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """Of `side_by_side` what is not the same in all columns."""
+    """The rows of `side_by_side` whose values are not all equal."""
     return [(name, values) for name, values in side_by_side(columns) if len(set(values)) > 1]
 
 
@@ -153,10 +153,10 @@ def _count(number: Any) -> str:
 
 
 def command(value: Any) -> str:
-    """The command line as one string, whether it was saved as one or as a list."""
+    """Command line as one string, from a string or a list in env.json."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A part of a JSON file that should be an object; {} where it is not."""
+    """`value` if it is a JSON object, else {}: a report needs no complete files."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""The result table: rows from the files under evals/, shown in a terminal or as Markdown."""
+"""Result table of evals/<benchmark>/<step>.json files, for a terminal or Markdown."""
 
 import dataclasses
 import math
@@ -9,8 +9,8 @@ from typing import Any
 import rich.box
 import rich.table
 
-PROTOCOLS = ("retrieval", "zeroshot", "choice", "triplet", "pairs")  # the order of a table
-WORDS = {  # metric -> the words for it; others are shown as they are, underscores as spaces
+PROTOCOLS = ("retrieval", "zeroshot", "choice", "triplet", "pairs")  # in the order of a table
+LABELS = {  # metric -> its label; others are shown as they are, underscores as spaces
     "accuracy_macro": "mean of groups",
     "accuracy_top5": "top-5 accuracy",
     "augmented_accuracy": "augmented",
@@ -43,15 +43,16 @@ class Row:
     step: int
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         name, _, group = self.metric.partition("/")
-        words = WORDS[name] if name in WORDS else name.replace("_", " ")
-        return f"{words}: {group}" if group else words
+        label = LABELS[name] if name in LABELS else name.replace("_", " ")
+        return f"{label}: {group}" if group else label
 
     @property
     def verdict(self) -> str:
-        """How the 95 % interval compares with chance: "above" is better than it, "below" worse, so
-        that a brittleness above 1/3 is "below"; "at"; or "".
+        """The 95 % interval against chance: "above", "at", "below"; "" if either is unknown.
+
+        "above" means better than chance and "below" worse: a brittleness over 1/3 is "below".
         """
         if self.chance is None or self.low is None or self.high is None:
             return ""
@@ -66,58 +67,61 @@ class Row:
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
-    """Rows of the given results (contents of evals/<name>/<step>.json), protocol by protocol.
+    """Rows of results (contents of evals/<name>/<step>.json), in the order of PROTOCOLS.
 
-    Shows what a result calls its `summary`, the headline first (without one: all its metrics that
-    belong to no group); with `everything` all metrics, groups too. A metric without a number as
-    its value gives no row.
+    everything: all metrics, groups too; else those that a result lists as its `summary`, headline
+    first (without a summary: all metrics of no group). A metric without a number gives no row.
     """
-    found = []
-    for result in sorted(results, key=lambda result: place(result.get("protocol"))):
+    table = []
+    for result in sorted(results, key=lambda result: protocol_order(result.get("protocol"))):
         metrics = result["metrics"]
-        wanted = list(metrics)
+        names = list(metrics)
         if not everything:
-            wanted = _summary(result) or [name for name in wanted if "/" not in name]
-        for name in wanted:
+            names = _summary(result) or [name for name in names if "/" not in name]
+        for name in names:
             row = _row(result, name, metrics.get(name))
             if row is not None:
-                found.append(row)
-    return found
+                table.append(row)
+    return table
 
 
 def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
-    """The first row of each benchmark, and those that say little without each other: R@1 in both
-    directions, the three metrics of triplets.
+    """Headline metric of each benchmark, with the metrics that belong beside it.
+
+    These are R@1 in the other direction and the other two metrics of triplets.
     """
-    found: dict[tuple[str, str], Row] = {}
+    headlines: dict[tuple[str, str], Row] = {}
     for row in rows(results):
-        found.setdefault((row.benchmark, row.metric if row.metric in BESIDE else ""), row)
-    return list(found.values())
+        headlines.setdefault((row.benchmark, row.metric if row.metric in BESIDE else ""), row)
+    return list(headlines.values())
 
 
 def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]:
-    """Each headline at every share of a mixture (`workdir.mixtures`), the share as its group."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for share, results in mixtures.items():
+    """Headline metrics of interpolated weights, one list of rows per metric, alpha as the group.
+
+    mixtures: alpha -> results (`read_workdir.mixtures`).
+    """
+    by_metric: dict[tuple[str, str], list[Row]] = {}
+    for alpha, results in mixtures.items():
         for row in headlines(results):
-            named = dataclasses.replace(row, metric=f"{row.metric}/alpha {share:g}")
-            found.setdefault((row.benchmark, row.metric), []).append(named)
-    return list(found.values())
+            named = dataclasses.replace(row, metric=f"{row.metric}/alpha {alpha:g}")
+            by_metric.setdefault((row.benchmark, row.metric), []).append(named)
+    return list(by_metric.values())
 
 
 def to_rich(rows: Sequence[Row]) -> rich.table.Table:
-    """The table for a terminal of 80 columns; `rich.print` shows it."""
+    """Table for a terminal of 80 columns (`rich.print`)."""
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("benchmark", no_wrap=True)
     table.add_column("metric", no_wrap=True)
     for name in ("value", "95 %", "chance", "n", "ties"):
         table.add_column(name, justify="right", no_wrap=True)
     style = {"above": "", "at": "yellow", "below": "red", "": ""}
-    before = None
+    previous = None
     for row in rows:
         table.add_row(
-            row.benchmark if row.benchmark != before else "",
-            row.words,
+            row.benchmark if row.benchmark != previous else "",
+            row.label,
             number(row, row.value),
             interval(row),
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",
@@ -125,14 +129,14 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
             percent(row.ties),
             style=style[row.verdict],
         )
-        before = row.benchmark
+        previous = row.benchmark
     table.caption = LEGEND
     table.caption_justify = "left"
     return table
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """The same table in Markdown."""
+    """Table in Markdown."""
     lines = [
         "| benchmark | metric | value | 95 % interval | chance | count | ties |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -140,7 +144,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
     for row in rows:
         cells = (
             f"`{row.benchmark}`",
-            markdown_cell(row.words),
+            markdown_cell(row.label),
             f"**{number(row, row.value)}**",
             interval(row),
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",
@@ -151,8 +155,8 @@ def to_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
-def place(protocol: Any) -> int:
-    """Where the results of a protocol stand in a table; unknown ones come last."""
+def protocol_order(protocol: Any) -> int:
+    """Sort key of a protocol in a table; unknown protocols come last."""
     return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
 
 
@@ -164,7 +168,7 @@ LEGEND = (
 
 
 def number(row: Row, value: float | None) -> str:
-    """A value in the row's unit: percent with one decimal, a rank, or a score."""
+    """Text of a value in the row's unit: percent with one decimal, a rank, or a score."""
     if row.unit == "fraction":
         return percent(value)
     return "–" if value is None else f"{value:.{1 if row.unit == 'rank' else 3}f}"
@@ -181,15 +185,15 @@ def interval(row: Row) -> str:
 
 
 def markdown_cell(text: str) -> str:
-    """Text that stays inside its cell and is no markup."""
+    """Text escaped for a cell of a Markdown table."""
     for sign in "\\|`*_<>[]":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())
 
 
 def _summary(result: dict[str, Any]) -> list[str]:
-    named = result.get("summary")
-    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    names = result.get("summary")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
