@@ -20,15 +20,6 @@ LORA = (
 )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """The workdir that the others start from."""
-    workdir = tmp_path_factory.mktemp("base") / "run"
-    done = helpers.run(helpers.TINY + ":steps=4", workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
-
-
 def params(workdir, step):
     state = ocp.StandardCheckpointer().restore(workdir / "checkpoints" / str(step) / "state")
     return weights.flatten(state["params"])
@@ -40,16 +31,16 @@ def retrieval(workdir, step):
 
 
 @pytest.fixture(scope="module")
-def adapted(base, tmp_path_factory):
-    """A run of six steps that saved an adapter of `base`, killed after three and started again."""
+def adapted(trained, tmp_path_factory):
+    """A run of six steps that saves an adapter of `trained`."""
     workdir = tmp_path_factory.mktemp("adapted") / "run"
-    flags = (f"--config.init_from={base}", *LORA, "--config.lora.dora=True")
+    flags = (f"--config.init_from={trained}", *LORA, "--config.lora.dora=True")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
     assert done.returncode == 0, done.stderr
     return workdir, flags
 
 
-def test_only_the_adapter_is_trained_and_saved(base, adapted):
+def test_only_the_adapter_is_trained_and_saved(trained, adapted):
     workdir, _ = adapted
     saved = params(workdir, 6)
     assert saved.keys() - {"logit_scale"} == {p for p in saved if p.startswith("lora/")}
@@ -59,7 +50,7 @@ def test_only_the_adapter_is_trained_and_saved(base, adapted):
     assert counts["trained"] == sum(x.size for x in saved.values()) < counts["total"]
     size, whole = (
         sum(f.stat().st_size for f in (w / "checkpoints").rglob("*") if f.is_file())
-        for w in (workdir, base)
+        for w in (workdir, trained)
     )
     assert size < whole / 4
 
@@ -97,10 +88,10 @@ def test_evaluation_merges_the_adapter(adapted):
     assert retrieval(workdir, 6) == trained
 
 
-def test_another_base_is_refused(base, adapted, tmp_path):
+def test_another_base_is_refused(trained, adapted, tmp_path):
     workdir, flags = adapted
     other = tmp_path / "other"
-    done = helpers.run(helpers.TINY + ":steps=3", other, "--config.seed=5")
+    done = helpers.run(helpers.TINY + ":steps=6", other, "--config.seed=5")
     assert done.returncode == 0, done.stderr
     moved = tmp_path / "moved"
     shutil.copytree(workdir, moved)
@@ -113,21 +104,21 @@ def test_another_base_is_refused(base, adapted, tmp_path):
     assert "another config" in done.stderr
 
 
-def test_a_run_starts_from_all_parameters_of_a_workdir(base, tmp_path):
+def test_a_run_starts_from_all_parameters_of_a_workdir(trained, tmp_path):
     workdir = tmp_path / "run"
-    flags = (f"--config.init_from={base}", "--config.optimizer.learning_rate=0.0")
+    flags = (f"--config.init_from={trained}", "--config.optimizer.learning_rate=0.0")
     done = helpers.run(helpers.TINY + ":steps=3", workdir, *flags)
     assert done.returncode == 0, done.stderr
-    before, after = params(base, 4), params(workdir, 3)
+    before, after = params(trained, 6), params(workdir, 3)
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
 
 
-def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
+def test_mixtures_with_other_weights_are_judged_and_shown(trained, tmp_path):
     workdir = tmp_path / "run"
-    flags = (f"--config.init_from={base}", "--config.optimizer.learning_rate=0.01")
+    flags = (f"--config.init_from={trained}", "--config.optimizer.learning_rate=0.01")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
     assert done.returncode == 0, done.stderr
-    mixed = (f"--config.interpolate.other={base}", "--config.interpolate.alpha=(0.0,0.5,1.0)")
+    mixed = (f"--config.interpolate.other={trained}", "--config.interpolate.alpha=(0.0,0.5,1.0)")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags, *mixed)
     assert done.returncode == 2
     assert "belongs to --mode eval" in done.stderr
@@ -140,12 +131,12 @@ def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
         return [row["scores"] for row in helpers.rows(path)]
 
     folders = [workdir / f"interpolate/{share}" for share in ("0", "0.5", "1")]
-    assert scores(folders[0], 6) == scores(base, 4)
+    assert scores(folders[0], 6) == scores(trained, 6)
     assert scores(folders[2], 6) == scores(workdir, 6)
-    assert scores(folders[1], 6) not in (scores(base, 4), scores(workdir, 6))
+    assert scores(folders[1], 6) not in (scores(trained, 6), scores(workdir, 6))
     page = (workdir / "report.md").read_text()
     assert "Between two sets of weights" in page
-    assert str(base) in page
+    assert str(trained) in page
     assert "(report/mixture_scenes_attribute_swap_" in page
     wrong = (mixed[0], "--config.interpolate.alpha=(0.0,1.5)")
     done = helpers.run(helpers.TINY + ":steps=6", workdir, "--mode=eval", *flags, *wrong)
@@ -159,18 +150,18 @@ def test_mixtures_with_other_weights_are_judged_and_shown(base, tmp_path):
     [
         (("--config.lora.targets=.*/query/kernel",), 2, "set config.init_from"),
         (
-            ("--config.init_from={base}", "--config.lora.targets=qeury"),
+            ("--config.init_from={trained}", "--config.lora.targets=qeury"),
             2,
             "matches no whole name",
         ),
-        (("--config.init_from={base}", "--config.model.activation=gelu"), 2, "activation is"),
-        (("--config.init_from={base}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
-        (("--config.init_from={base}", "--config.text.tokenizer=digits"), 2, "'digits' is not"),
+        (("--config.init_from={trained}", "--config.model.activation=gelu"), 2, "activation is"),
+        (("--config.init_from={trained}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
+        (("--config.init_from={trained}", "--config.text.tokenizer=digits"), 2, "'digits' is not"),
     ],
 )
-def test_what_does_not_fit_is_refused(base, tmp_path, flags, code, words):
+def test_what_does_not_fit_is_refused(trained, tmp_path, flags, code, words):
     workdir = tmp_path / "run"
-    done = helpers.run(helpers.TINY, workdir, *(flag.format(base=base) for flag in flags))
+    done = helpers.run(helpers.TINY, workdir, *(flag.format(trained=trained) for flag in flags))
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -27,14 +27,6 @@ def assert_same_losses(workdir, reference):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=0)
 
 
-@pytest.fixture(scope="module")
-def one_device(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("one") / "run"
-    done = helpers.run(STEPS, workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -46,10 +38,10 @@ def one_device(tmp_path_factory):
     ],
     ids=["data", "fsdp", "ring", "chunked", "remat"],
 )
-def test_eight_devices_equal_one(tmp_path, one_device, flags):
+def test_eight_devices_equal_one(tmp_path, trained, flags):
     done = helpers.run(STEPS, tmp_path / "run", *flags, devices=8)
     assert done.returncode == 0, done.stderr
-    assert_same_losses(tmp_path / "run", one_device)
+    assert_same_losses(tmp_path / "run", trained)
 
 
 def start_pair(workdir, *flags):
@@ -69,19 +61,19 @@ def finish(jobs: list[subprocess.Popen]) -> list[str]:
     return errors
 
 
-def test_two_processes_of_four_devices_equal_one_device(tmp_path, one_device):
+def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
     workdir = tmp_path / "run"
     finish(start_pair(workdir))
-    assert_same_losses(workdir, one_device)
+    assert_same_losses(workdir, trained)
     for name in ("scenes_retrieval", "scenes_attribute_swap"):
         path = f"evals/{name}/6.scores.jsonl"
-        ours, theirs = helpers.rows(workdir / path), helpers.rows(one_device / path)
+        ours, theirs = helpers.rows(workdir / path), helpers.rows(trained / path)
         assert [row["id"] for row in ours] == [row["id"] for row in theirs]
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-4)
 
 
-def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, one_device):
+def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, trained):
     workdir = tmp_path / "run"
     jobs = start_pair(workdir)
     events = workdir / "events.jsonl"
@@ -93,10 +85,10 @@ def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_p
     assert [job.returncode for job in jobs] == [75, 75], errors
     assert not (workdir / "DONE").exists()
     finish(start_pair(workdir))
-    assert_same_losses(workdir, one_device)
+    assert_same_losses(workdir, trained)
 
 
-def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, one_device):
+def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, trained):
     workdir = tmp_path / "run"
     flags = ("--config.checkpoint.every=2",)
     with helpers.start(STEPS, workdir, *flags, devices=8) as job:
@@ -105,4 +97,4 @@ def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, one_device):
         job.kill()
     done = helpers.run(STEPS, workdir, *flags, "--config.mesh.fsdp=2", devices=2)
     assert done.returncode == 0, done.stderr
-    assert_same_losses(workdir, one_device)
+    assert_same_losses(workdir, trained)

@@ -10,18 +10,10 @@ from tests.support import helpers
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("finished") / "run"
-    done = helpers.run(helpers.TINY + ":steps=4", workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
-
-
 @pytest.fixture
-def run(finished, tmp_path):
+def run(trained, tmp_path):
     """A copy, to do harm to."""
-    return shutil.copytree(finished, tmp_path / "run")
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 def contents(folder):
@@ -40,7 +32,7 @@ def contents(folder):
 )
 def test_a_request_that_is_not_the_runs_is_refused_before_anything(run, flags, words):
     before = contents(run / "evals")
-    done = helpers.run(helpers.TINY + ":steps=4", run, "--mode=eval", *flags)
+    done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", *flags)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -50,7 +42,7 @@ def test_a_request_that_is_not_the_runs_is_refused_before_anything(run, flags, w
 
 def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
     mixed = "--config.interpolate={'other': '/nowhere.pt'}"
-    done = helpers.run(helpers.TINY + ":steps=4", run, "--mode=eval", mixed)
+    done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", mixed)
     assert done.returncode == 3, done.stderr
     assert "no weights at /nowhere.pt" in done.stderr
     assert (run / "DONE").exists()
@@ -59,10 +51,10 @@ def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
 
 def test_the_dictionary_form_mixes_with_the_usual_shares(run):
     mixed = f"--config.interpolate={{'other': '{run}', 'alpha': (0, 1)}}"
-    done = helpers.run(helpers.TINY + ":steps=4", run, "--mode=eval", mixed)
+    done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", mixed)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (run / "interpolate").iterdir()) == ["0", "1", "mixed.json"]
-    assert "at step 4 (WiSE-FT)" in (run / "report.md").read_text()
+    assert "at step 6 (WiSE-FT)" in (run / "report.md").read_text()
 
 
 def test_a_config_of_another_version_is_named(run):
@@ -76,12 +68,11 @@ def test_a_config_of_another_version_is_named(run):
 
 
 def test_reading_a_damaged_workdir_says_so_and_changes_nothing_in_it(run):
-    newest = run / "checkpoints/4"
-    shutil.copytree(newest, run / "checkpoints/3")
+    newest = run / "checkpoints/6"
+    shutil.copytree(newest, run / "checkpoints/5")
     (newest / "manifest.json").write_text("{}")
     before = contents(run)
-    flags = (f"--config.init_from={run}", "--config.optimizer.warmup_steps=1")
-    done = helpers.run(helpers.TINY + ":steps=2", run.parent / "new", *flags)
+    done = helpers.run(helpers.TINY + ":steps=6", run.parent / "new", f"--config.init_from={run}")
     assert done.returncode == 0, done.stderr
     log = (run.parent / "new/logs/host_000.log").read_text()
     assert "corrupt_checkpoint" in log
@@ -90,6 +81,6 @@ def test_reading_a_damaged_workdir_says_so_and_changes_nothing_in_it(run):
 
 def test_a_batch_that_the_records_do_not_fill_is_said(tmp_path):
     flags = ("--config.input.scenes.count=12", "--config.evals={}")
-    done = helpers.run(helpers.TINY + ":steps=4", tmp_path / "run", *flags)
+    done = helpers.run(helpers.TINY + ":steps=6", tmp_path / "run", *flags)
     assert done.returncode == 0, done.stderr
     assert 'batch_beyond_source {"batch_size": 16, "records": 12}' in done.stderr

@@ -1,4 +1,4 @@
-"""A run of seconds on the scenes, for tests: the default model, few pairs, two small benchmarks.
+"""A run of seconds on the scenes, for tests: a shallow model, few pairs, two small benchmarks.
 
 Arguments: steps=N; pretrain (six steps of another seed come first).
 """
@@ -15,6 +15,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         config.steps = args.steps
         config.batch_size = 16
+        config.model.image, config.model.text = {"depth": 2}, {"depth": 1}
         config.optimizer.warmup_steps = 2
         config.input.scenes.count = 64
         config.input.preview = 8
