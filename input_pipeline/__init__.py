@@ -11,16 +11,16 @@ with make_train(source, tokenizer, transform, batch_size=256, seed=0) as batches
 from typing import Any
 
 from input_pipeline import lookup
-from input_pipeline.features import FeatureTransform
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.hard_texts.sampling import make as make_hard_texts
 from input_pipeline.hard_texts.sampling import versions as text_versions
 from input_pipeline.image import NORMALISATIONS, ImageTransform
+from input_pipeline.inspection import preview
 from input_pipeline.loader import Loader, make_train
-from input_pipeline.quality import preview
 from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
+from input_pipeline.stored_features import FeatureTransform
 from input_pipeline.tokenizers import TOKENIZERS
 from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer, tokenize
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import input_pipeline
-from input_pipeline import progress, quality, record_validation
+from input_pipeline import command_line, inspection, record_validation
 from input_pipeline.record import DataError, Source
 from input_pipeline.sources import shards, tables
 
@@ -46,15 +46,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, list[str]]], path: Pat
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return command_line.exit_code(_run, _parser().parse_args(arguments))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -62,14 +54,14 @@ def _run(options: argparse.Namespace) -> int:
     if path.is_dir():
         source: Source = _open_prepared(path)
     else:
-        given = progress.parse_options(options.option)
+        given = command_line.parse_options(options.option)
         for column in ("image_folder", "image_column", "caption_column"):
             if getattr(options, column) is not None:
                 given[column] = getattr(options, column)
         source = _open_table(path, given)
     number = len(source) if options.count is None else min(options.count, len(source))
-    with progress.bar("checking", number) as advance:
-        report = quality.inspect(
+    with command_line.bar("checking", number) as advance:
+        report = inspection.inspect(
             source, count=options.count, threads=options.threads, progress=advance
         )
     print(report)
@@ -78,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"samples: {options.picture}")
     if options.words:
         _write_words(source, number, Path(options.words), options.min_count)
-    quality.check_report(report, options.max_bad_share)
+    inspection.check_report(report, options.max_bad_share)
     return 0
 
 
@@ -146,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         help="any other option of the source `records`, e.g. split_column=split",
     )
     parser.add_argument(
-        "--count", type=progress.positive, help="look at the first COUNT records; default: all"
+        "--count", type=command_line.positive, help="look at the first COUNT records; default: all"
     )
     parser.add_argument("--picture", metavar="PNG", help="write four decoded samples to this file")
     parser.add_argument(
@@ -156,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         "--min-count", type=int, default=1, help="rarest word to write, in occurrences; default: 1"
     )
     parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
-    parser.add_argument("--threads", type=progress.positive, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=command_line.positive, default=os.cpu_count() or 1)
     return parser
 
 

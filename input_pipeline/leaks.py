@@ -17,10 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from input_pipeline import command_line
 from input_pipeline.record import DataError
-from input_pipeline.sources import annotations, tables
-from input_pipeline.sources.identity import identity
-from input_pipeline.sources.named import below
+from input_pipeline.sources import json_annotations, tables
+from input_pipeline.sources.image_identity import image_identity
+from input_pipeline.sources.published import tail_paths
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
@@ -41,15 +42,15 @@ def image_names(path: Path) -> dict[str, list[str]]:
     Raises DataError for a file that cannot be read; {} where it names no image.
     """
     if path.suffix.lower() == ".json":
-        document = annotations.load(path)
-        if annotations.is_karpathy(document):
+        document = json_annotations.load(path)
+        if json_annotations.is_karpathy(document):
             splits: dict[str, list[str]] = {}
-            for row in annotations.karpathy_rows(path, document):
+            for row in json_annotations.karpathy_rows(path, document):
                 splits.setdefault(row["split"], []).append(row["image"])
             return splits
         found = _names(document)
     else:
-        table = tables.open_rows(path)
+        table = tables.open_table(path)
         found = (name for index in range(len(table)) for name in _of_row(table[index]))
     names = [*dict.fromkeys(found)]
     return {"": names} if names else {}
@@ -87,11 +88,11 @@ class Identities:
         self.missing = 0
 
     def __call__(self, name: str) -> list[str]:
-        found = [identity(name)]
+        found = [image_identity(name)]
         if found[0].startswith("vg:") and int(found[0][3:]) in self._coco_of:
             found.append(f"coco:{self._coco_of[int(found[0][3:])]}")
         if self._images is not None:
-            path = next((path for path in below(self._images, name) if path.is_file()), None)
+            path = next((path for path in tail_paths(self._images, name) if path.is_file()), None)
             if path is None:
                 self.missing += 1
             else:
@@ -110,7 +111,7 @@ def compare(
     known = {found: name for name in train for found in of_train(name)}
     overlaps = []
     for title, names in sets.items():
-        different = {identity(name): name for name in names}
+        different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
             here = next((known[found] for found in of_sets(name) if found in known), None)
@@ -122,7 +123,7 @@ def compare(
 
 def read_coco_of(path: Path) -> dict[int, int]:
     """Visual Genome's id -> COCO's, from its image_data.json. Raises DataError."""
-    document = annotations.load(path)
+    document = json_annotations.load(path)
     try:
         return {row["image_id"]: row["coco_id"] for row in document if row["coco_id"] is not None}
     except (TypeError, KeyError) as error:
@@ -131,15 +132,7 @@ def read_coco_of(path: Path) -> dict[int, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return command_line.exit_code(_run, _parser().parse_args(arguments))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -150,7 +143,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     train = _training(options.train, options.train_split)
     overlaps = compare(train, _evaluations(options.eval, options.train), of_train, of_sets)
-    print(f"training: {len({identity(name) for name in train}):,} different images")
+    print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
         for here, there in [*overlap.shared.items()][:_SHOWN]:
@@ -165,7 +158,7 @@ def _run(options: argparse.Namespace) -> int:
             "images of Visual Genome are compared by its own ids alone; about half of them are "
             "COCO's, too: give --vg-image-data"
         )
-    shared = {identity(name) for overlap in overlaps for name in overlap.shared}
+    shared = {image_identity(name) for overlap in overlaps for name in overlap.shared}
     print(f"{len(shared):,} images of training are in an evaluation")
     if options.write:
         Path(options.write).write_text("".join(f"{name}\n" for name in sorted(shared)), "utf-8")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline import batch as batches_contract
-from input_pipeline import features, record_validation
+from input_pipeline import record_validation, stored_features
 from input_pipeline.batch import Batch
 from input_pipeline.examples import Example, Examples, check_hard_images
 from input_pipeline.hard_texts import sampling
@@ -66,7 +66,7 @@ class Batches:
         bad: dict[str, str] = {}
         first = step * self.batch_size + self.first_row
         sequence = self.sequence(first, self.rows, bad)
-        is_stored = isinstance(self.examples.image_transform, features.FeatureTransform)
+        is_stored = isinstance(self.examples.image_transform, stored_features.FeatureTransform)
         rows, images = self._stored(sequence) if is_stored else self._pixels(sequence)
         result = {
             **images,
@@ -100,12 +100,12 @@ class Batches:
 
     def _stored_texts(self, rows: list[Example], negatives: int, positives: int) -> Batch:
         stored = [row.pixels for row in rows]
-        found = features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
+        found = stored_features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
         found = {name: array[:, 0] for name, array in found.items()}
         texts = [row.negatives for row in rows]
-        found |= features.batch_of(stored, texts, negatives, "negative_text")
+        found |= stored_features.batch_of(stored, texts, negatives, "negative_text")
         texts = [row.positives for row in rows]
-        return found | features.batch_of(stored, texts, positives, "positive_text")
+        return found | stored_features.batch_of(stored, texts, positives, "positive_text")
 
     def sequence(self, first: int, count: int, bad: dict[str, str]) -> Iterator[Example]:
         """Positions first ... first + count, whole groups of them; bad records go to `bad`."""

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import input_pipeline
-from input_pipeline import generate, progress, writer
+from input_pipeline import command_line, generated_texts, shard_writer
 from input_pipeline.hard_texts import sampling
-from input_pipeline.record import DataError
 from input_pipeline.sources.llava import ANSWERS
 
 _NO_OPTIONS = "{}"
@@ -81,43 +80,40 @@ DATASETS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    words = sys.argv[1:] if arguments is None else [*arguments]
     try:
-        return _run(words)
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
     except KeyboardInterrupt:
         print("interrupted; the same command continues after the last whole shard", file=sys.stderr)
         return 130
 
 
-def _run(words: list[str]) -> int:
-    if words and not words[0].startswith("-"):
-        name = words[0]
+def _run(arguments: list[str]) -> int:
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments[0]
         if name not in DATASETS:
             near = difflib.get_close_matches(name, DATASETS, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
-        options = _dataset_parser(name).parse_args(words[1:])
+        options = _dataset_parser(name).parse_args(arguments[1:])
         dataset = DATASETS[name]
         given = {option: getattr(options, option) for option in (*dataset.files, *dataset.choices)}
         given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
         split = options.split if dataset.divided else "all"
     else:
-        options = _source_parser().parse_args(words)
-        name, given, split = options.source, progress.parse_options(options.option), options.split
+        options = _source_parser().parse_args(arguments)
+        name, given, split = (
+            options.source,
+            command_line.parse_options(options.option),
+            options.split,
+        )
     source = input_pipeline.make_source(name, split, **given)
     request = {"source": name, "split": options.split, "options": given}
     request["annotations"] = getattr(source, "digests", {})
     if options.negatives or options.positives:
-        generators = generate.make(
+        generators = generated_texts.make(
             options.negatives, options.positives, _generator_options(options.generator_options)
         )
-        source = generate.GeneratedSource(
+        source = generated_texts.GeneratedSource(
             source, generators, count=options.texts_per_kind, seed=options.text_seed
         )
         source.try_one()  # before anything is written
@@ -129,8 +125,8 @@ def _run(words: list[str]) -> int:
         )
     elif stored := sampling.stored_versions(source):
         request["texts"] = stored
-    with progress.bar("preparing", len(source)) as advance:
-        manifest = writer.prepare(
+    with command_line.bar("preparing", len(source)) as advance:
+        manifest = shard_writer.write(
             source,
             Path(options.out),
             size=options.size,
@@ -216,8 +212,8 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--format",
         default="auto",
         choices=("auto", "jpeg", "png"),
-        help=f"default: png up to {writer.PNG_UP_TO} pixels, else jpeg of quality "
-        f"{writer.JPEG_QUALITY}",
+        help=f"default: png up to {shard_writer.PNG_UP_TO} pixels, else jpeg of quality "
+        f"{shard_writer.JPEG_QUALITY}",
     )
     parser.add_argument("--shard-size", type=int, default=4096, help="records; default: 4096")
     parser.add_argument(

@@ -86,7 +86,7 @@ _spawning = threading.Lock()
 
 @contextlib.contextmanager
 def child_processes() -> Iterator[None]:
-    """Processes spawned inside begin with input_pipeline/child.py, not with the main module.
+    """Processes spawned inside begin with input_pipeline/worker_main.py, not with the main module.
 
     multiprocessing tells a spawned process to import the parent's main module by the name in its
     `__spec__`: for a training program that means jax and everything else, once per worker.
@@ -94,7 +94,7 @@ def child_processes() -> Iterator[None]:
     main = sys.modules["__main__"]
     with _spawning:
         spec = main.__spec__
-        main.__spec__ = importlib.machinery.ModuleSpec("input_pipeline.child", None)
+        main.__spec__ = importlib.machinery.ModuleSpec("input_pipeline.worker_main", None)
         try:
             yield
         finally:

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 import input_pipeline
-from input_pipeline import writer
+from input_pipeline import shard_writer
 from input_pipeline.record import Record
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     files = jpeg_files(args.images)
     transform = input_pipeline.ImageTransform(224, "centre")
     scenes = input_pipeline.make_source("scenes", "train")
-    stored = [writer.shrink(Record("", data, [""]), 256, "jpeg") for data in files]
+    stored = [shard_writer.shrink(Record("", data, [""]), 256, "jpeg") for data in files]
     rows: dict[str, tuple[Callable[[], None], int]] = {
         "JPEG 500x375 -> 224, ours": (lambda: each(transform, files), args.images),
         "JPEG 500x375 -> 224, plain Pillow": (lambda: each(plain_pillow, files), args.images),

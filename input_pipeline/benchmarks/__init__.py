@@ -7,14 +7,14 @@ A reader takes split, count and options of its own. Its protocol has the same na
 import inspect
 from collections.abc import Callable
 
-from input_pipeline.benchmarks import scenes, sources
+from input_pipeline.benchmarks import from_source, scenes
 from input_pipeline.benchmarks.case import Benchmark, Case
 
 __all__ = ["READERS", "Benchmark", "Case", "reads_source"]
 
 READERS: dict[str, Callable[..., Benchmark]] = {
-    "retrieval": sources.retrieval,
-    "zeroshot": sources.zeroshot,
+    "retrieval": from_source.retrieval,
+    "zeroshot": from_source.zeroshot,
     **scenes.READERS,
 }
 

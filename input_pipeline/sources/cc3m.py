@@ -5,10 +5,10 @@ from pathlib import Path
 
 from input_pipeline.record import DataError
 from input_pipeline.sources import tables
-from input_pipeline.sources.named import NamedSource
+from input_pipeline.sources.published import PublishedSource
 
 
-class Cc3mSource(NamedSource):
+class Cc3mSource(PublishedSource):
     """A table of downloaded images and captions, one of each per row, as for CC3M.
 
     annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
@@ -38,7 +38,7 @@ class Cc3mSource(NamedSource):
     ) -> None:
         super().__init__(split, annotations, images, exclude=exclude)
 
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
         with path.open("rb") as file:
             first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
         delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
@@ -48,19 +48,19 @@ class Cc3mSource(NamedSource):
         image = next((name for name in self._IMAGE if name in names), None)
         caption = next((name for name in self._CAPTION if name in names), None)
         if image is not None and caption is not None:
-            rows = tables.Delimited(path, delimiter, quoting)
+            rows = tables.DelimitedTable(path, delimiter, quoting)
         elif len(names) != 2:
             shown = [name[:40] for name in names[:8]]
             raise self._other(path, f"a table with the columns {shown}")
         else:
-            rows = tables.Delimited(path, delimiter, False, header=("first", "second"))
+            rows = tables.DelimitedTable(path, delimiter, False, header=("first", "second"))
             image, caption = self._which(rows)
         if not len(rows):
             raise DataError(f"{path} holds no rows")
         self._image, self._captions = image, [caption]
         return rows
 
-    def _which(self, rows: tables.Delimited) -> tuple[str, str]:
+    def _which(self, rows: tables.DelimitedTable) -> tuple[str, str]:
         """The columns of image and caption, by what the first rows hold."""
         fields: list[str] = []
         for index in range(min(len(rows), 100)):

@@ -1,4 +1,4 @@
-"""Captions with their hard negatives in files of CREPE's and of SugarCrepe's form."""
+"""CREPE's tables: regions of Visual Genome with captions and hard negatives."""
 
 import dataclasses
 from pathlib import Path
@@ -8,13 +8,12 @@ import numpy as np
 
 from input_pipeline import image as images
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import annotations as documents
 from input_pipeline.sources import tables
-from input_pipeline.sources.identity import identity
-from input_pipeline.sources.named import NamedSource, below
+from input_pipeline.sources.image_identity import image_identity
+from input_pipeline.sources.published import PublishedSource
 
 
-class CrepeSource(NamedSource):
+class CrepeSource(PublishedSource):
     """A table of CREPE's form: regions of Visual Genome, their captions and hard negatives.
 
     annotations: a .csv with the columns image_id, caption, hard_negs (a Python list of texts) and,
@@ -51,8 +50,8 @@ class CrepeSource(NamedSource):
             exclude=exclude,
         )
 
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        rows = tables.Delimited(path, ",", quoting)
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
+        rows = tables.DelimitedTable(path, ",", quoting)
         seen = rows.columns()
         missing = [name for name in ("image_id", "caption", self._column) if name not in seen]
         part = [name for name in self._BOX if name in seen]
@@ -71,7 +70,7 @@ class CrepeSource(NamedSource):
         if not self._has_box:
             return record
         row_index = int(self._index[index])
-        left, top, width, height = self._box(self._rows[row_index], self._rows.name(row_index))
+        left, top, width, height = self._box(self._table[row_index], self._table.name(row_index))
         picture = images.open_rgb(record.image)
         region = picture.crop((left, top, left + width, top + height))
         return dataclasses.replace(record, image=np.asarray(region))
@@ -92,59 +91,7 @@ class CrepeSource(NamedSource):
         return f"{super()._image_name(row, name).removesuffix('.jpg')}.jpg"
 
     def _identity(self, row: dict[str, Any]) -> str:
-        return identity(f"VG_100K/{str(row.get('image_id')).removesuffix('.jpg')}.jpg")
+        return image_identity(f"VG_100K/{str(row.get('image_id')).removesuffix('.jpg')}.jpg")
 
     def _places(self, image: str) -> list[Path]:
         return [self._folder / part / image for part in ("VG_100K", "VG_100K_2", "")]
-
-
-class SugarcrepeSource(NamedSource):
-    """A JSON object of SugarCrepe's form: index -> filename, caption and negative_caption.
-
-    annotations: such a file. images: the folder where the file names, or tails of them, begin.
-    Ids are the keys of the object.
-    """
-
-    _kind = "sugarcrepe"
-    _wanted = (
-        "an object {index: {filename, caption, negative_caption}}, in the form of SugarCrepe's "
-        "(github.com/RAIVNLab/sugar-crepe)"
-    )
-    _FIELDS = ("filename", "caption", "negative_caption")
-
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            split,
-            annotations,
-            images,
-            image_column="filename",
-            id_column="id",
-            negatives_column="negative_caption",
-            exclude=exclude,
-        )
-
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        document = self._load(path)
-        entries = document if isinstance(document, dict) else {}
-        first = next(iter(entries.values()), None)
-        if not isinstance(first, dict) or not {*self._FIELDS} & first.keys():
-            raise self._other(path, documents.describe(document))
-        rows = []
-        for key, entry in entries.items():
-            for field in self._FIELDS:
-                if not isinstance(entry, dict) or not isinstance(entry.get(field), str):
-                    raise DataError(
-                        f"{path}: entry {key!r} has no text {field!r}; got {entry!r:.80}"
-                    )
-            rows.append({"id": key} | {field: entry[field] for field in self._FIELDS})
-        return tables.PackedRows(path, rows)
-
-    def _places(self, image: str) -> list[Path]:
-        return below(self._folder, image)

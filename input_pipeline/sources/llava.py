@@ -5,14 +5,13 @@ from typing import Any
 
 from input_pipeline.hard_texts import edit
 from input_pipeline.record import DataError
-from input_pipeline.sources import annotations as documents
-from input_pipeline.sources import tables
-from input_pipeline.sources.named import NamedSource
+from input_pipeline.sources import json_annotations, tables
+from input_pipeline.sources.published import PublishedSource
 
 ANSWERS = ("first", "each", "joined")
 
 
-class LlavaSource(NamedSource):
+class LlavaSource(PublishedSource):
     """LLaVA's files: an image and a conversation about it, whose answers are its captions.
 
     annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}, or
@@ -59,27 +58,27 @@ class LlavaSource(NamedSource):
             exclude=exclude,
         )
 
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
-        found = [self._table(path)]
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
+        found = [self._conversations(path)]
         for other in map(Path, self._more_files):
             self._check_file(other)
-            found.append(self._table(other))
+            found.append(self._conversations(other))
             self.digests[str(other)] = found[-1].digest
-        return found[0] if len(found) == 1 else tables.JoinedRows(found)
+        return found[0] if len(found) == 1 else tables.JoinedTable(found)
 
-    def _table(self, path: Path) -> tables.PackedRows:
+    def _conversations(self, path: Path) -> tables.MemoryTable:
         document = self._load(path)
         rows = (
             [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
         )
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
-            raise self._other(path, documents.describe(document))
+            raise self._other(path, json_annotations.describe(document))
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
-        documents.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
+        json_annotations.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
         if not numbers:
             raise self._other(path, "a list of conversations none of which has an image")
         used = [rows[number - 1] for number in numbers]
-        return tables.PackedRows(path, used, numbers)
+        return tables.MemoryTable(path, used, numbers)
 
     def _places(self, image: str) -> list[Path]:
         return [folder / image for folder in self._folders]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import annotations, identity, ids, tables
+from input_pipeline.sources import id_index, image_identity, json_annotations, tables
 
 _LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
 _MANY = 5  # missing images of one folder, of those looked at, with none there: a missing folder
@@ -22,7 +22,7 @@ _MANY = 5  # missing images of one folder, of those looked at, with none there: 
 class RecordsSource:
     """A record per row of a JSONL, TSV, CSV or JSON table, or per image of COCO captions.
 
-    path: the table; the suffix of its name says the format (`sources/rows.py`).
+    path: the table; the suffix of its name says the format (`sources/tables.py`).
     image_folder: where relative image names start; default: the folder of the table.
     image_column: the image's file name.
     caption_column: the caption, or a JSON list of captions of the image; several columns may be
@@ -38,8 +38,8 @@ class RecordsSource:
     holdout: without a split column, this share of the images (by a hash of their names, so that
       it does not change when rows are added) is kept out of `split="train"` and makes up every
       other split. split="all" takes every row.
-    exclude: a text file of images, one per line, whose rows are left out (`sources/identity.py`;
-      `python -m input_pipeline.leaks` writes one).
+    exclude: a text file of images, one per line, whose rows are left out
+      (`sources/image_identity.py`; `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
     `digests` maps the path of every file read to its sha256. Raises ValueError for missing files,
@@ -87,11 +87,11 @@ class RecordsSource:
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
         self.digests: dict[str, str] = {}  # those of further files are added where they are opened
-        self._rows = self._open(Path(path), quoting)
-        self.digests[str(path)] = self._rows.digest
+        self._table = self._open(Path(path), quoting)
+        self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
         if exclude:
-            excluded = identity.read_list(Path(exclude))
+            excluded = image_identity.read_image_list(Path(exclude))
             self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
@@ -106,7 +106,7 @@ class RecordsSource:
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
         row_index = int(self._index[index])
-        row, name = self._rows[row_index], self._rows.name(row_index)
+        row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
         negatives, negative_kinds = self._hard(
             row, self._negatives, self._negative_kinds, len(captions), name
@@ -133,23 +133,23 @@ class RecordsSource:
             record = self[place]
             if record.id == record_id:
                 return record
-        raise DataError(f"{self._rows.path} has no record {record_id!r} in split {self._split!r}")
+        raise DataError(f"{self._table.path} has no record {record_id!r} in split {self._split!r}")
 
     @functools.cached_property
-    def _places_of_ids(self) -> ids.Places:
+    def _places_of_ids(self) -> id_index.IdIndex:
         """Reads every row, once, when the first record is looked for."""
         found = []
         for row_index in self._index:
             try:
-                found.append(self._record_id(self._rows[int(row_index)], int(row_index)))
+                found.append(self._record_id(self._table[int(row_index)], int(row_index)))
             except DataError:
                 found.append("")  # cannot be read, so it cannot be found
-        return ids.Places(ids.hashes(found))
+        return id_index.IdIndex(id_index.hash_ids(found))
 
-    def _open(self, path: Path, quoting: bool) -> tables.Rows:
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
         """The rows; columns that depend on the file are set here."""
-        rows = tables.open_rows(path, quoting)
-        if self._id is None and isinstance(rows, tables.PackedRows):
+        rows = tables.open_table(path, quoting)
+        if self._id is None and isinstance(rows, tables.MemoryTable):
             self._id = "id" if "id" in rows.columns() else None
         return rows
 
@@ -185,13 +185,13 @@ class RecordsSource:
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         if self._id is None:
-            return f"{row.get(self._image)}#{self._rows.number(row_index)}"
+            return f"{row.get(self._image)}#{self._table.number(row_index)}"
         if row.get(self._id) in (None, ""):
-            raise DataError(f"{self._rows.name(row_index)} has no {self._id!r}, its id")
+            raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
         return str(row[self._id])
 
     def _check_columns(self) -> None:
-        seen = self._rows.columns()
+        seen = self._table.columns()
         named = {"image_column": [self._image], "caption_column": self._captions}
         for option in (
             *("id", "negatives", "positives", "negative_kinds", "positive_kinds"),
@@ -208,7 +208,7 @@ class RecordsSource:
                     if len(seen) == 1 and ";" in seen[0]:
                         hint = "; columns of a .csv are separated by commas, not by ';'"
                     raise ValueError(
-                        f"{self._rows.path} has no column {column!r} ({option}); "
+                        f"{self._table.path} has no column {column!r} ({option}); "
                         f"columns: {seen}{hint}"
                     )
 
@@ -218,16 +218,16 @@ class RecordsSource:
             raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
         everything = self._split == "all"
         if not (everything or self._split == "train" or self._split_column or self._holdout):
-            raise ValueError(f"split {self._split!r} of {self._rows.path}: {self._split_advice}")
-        chosen = np.ones(len(self._rows), bool)
+            raise ValueError(f"split {self._split!r} of {self._table.path}: {self._split_advice}")
+        chosen = np.ones(len(self._table), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         left_out = 0
         if by_split or excluded or self._id is not None:
             seen: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
-            for index in range(len(self._rows)):
+            for index in range(len(self._table)):
                 try:
-                    row = self._rows[index]
+                    row = self._table[index]
                 except DataError:  # stays with the training rows, where it is counted
                     chosen[index] = everything or "train" in self._split.split("+")
                     continue
@@ -239,13 +239,13 @@ class RecordsSource:
                 if self._id is not None and chosen[index]:
                     self._check_unique(row, index, seen)
             if left_out and not chosen.any():
-                raise ValueError(f"{self._rows.path}: `exclude` leaves no row of {self._split!r}")
+                raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
             self._check_split(chosen, splits)
-        annotations.mention(self._rows.path, left_out, len(self._rows), "rows are excluded")
+        json_annotations.mention(self._table.path, left_out, len(self._table), "rows are excluded")
         return np.flatnonzero(chosen)
 
     def _identity(self, row: dict[str, Any]) -> str:
-        return identity.identity(str(row.get(self._image)))
+        return image_identity.image_identity(str(row.get(self._image)))
 
     def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
         if self._split_column is not None:
@@ -263,7 +263,7 @@ class RecordsSource:
         counts = ", ".join(f"{name} ({count:,})" for name, count in splits.items())
         absent = "+".join(p for p in self._split.split("+") if p not in splits) or self._split
         raise ValueError(
-            f"{self._rows.path} has no row of split {absent!r}"
+            f"{self._table.path} has no row of split {absent!r}"
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
@@ -271,7 +271,7 @@ class RecordsSource:
         key = hash(str(row.get(self._id)))
         if key in seen and row.get(self._id) is not None:
             raise DataError(
-                f"{self._rows.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
+                f"{self._table.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
             )
         seen.add(key)
@@ -294,7 +294,7 @@ class RecordsSource:
         for index in range(0, len(self), max(1, len(self) // _LOOKED_AT)):
             row_index = int(self._index[index])
             try:
-                image = self._image_name(self._rows[row_index], self._rows.name(row_index))
+                image = self._image_name(self._table[row_index], self._table.name(row_index))
             except DataError as error:
                 damage = damage or error
                 continue

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import ids
+from input_pipeline.sources import id_index
 
 MANIFEST = "manifest.json"
 PREPARE = "python -m input_pipeline.prepare"  # what writes such folders
@@ -163,10 +163,10 @@ class ShardsSource:
         raise DataError(f"{self._folder} holds no record {record_id!r}")
 
     @functools.cached_property
-    def _places(self) -> ids.Places:
+    def _places(self) -> id_index.IdIndex:
         names = [shard["ids"]["name"] for shard in self.manifest["shards"]]
         stored = [np.fromfile(self._folder / name, "<u8") for name in names]
-        return ids.Places(np.concatenate(stored).astype(np.uint64))
+        return id_index.IdIndex(np.concatenate(stored).astype(np.uint64))
 
 
 def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:

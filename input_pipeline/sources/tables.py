@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError
-from input_pipeline.sources import annotations
+from input_pipeline.sources import json_annotations
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 _CHUNK = 1 << 24  # bytes read at a time while looking for line ends
 _BOM = b"\xef\xbb\xbf"  # Excel and some Windows editors begin UTF-8 files with it
 
 
-class Rows:
+class Table:
     """`rows[i]` is the i-th row of the table as a dict. Raises DataError for a row that is damaged.
 
     `digest` is the sha256 of the file. Parsing is left to the subclasses' `parse`.
@@ -82,7 +82,7 @@ class Rows:
         return self.__dict__ | {"_file": None}  # a descriptor means nothing in another process
 
 
-class JsonLines(Rows):
+class JsonLinesTable(Table):
     """One JSON object per line; blank lines do not count."""
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +101,7 @@ class JsonLines(Rows):
         return row
 
 
-class Delimited(Rows):
+class DelimitedTable(Table):
     """CSV (commas) or TSV (tabs) with a header row; quoted fields may hold line breaks.
 
     With `quoting` off a quotation mark is an ordinary character (files that do not escape them).
@@ -160,8 +160,8 @@ class Delimited(Rows):
         return csv.reader(lines, delimiter=self._delimiter, quoting=self._quoting, strict=True)
 
 
-class PackedRows(Rows):
-    """Rows that were in one document, kept as JSON text in memory.
+class MemoryTable(Table):
+    """Table that were in one document, kept as JSON text in memory.
 
     `numbers` are their places in the document where some of its entries are left out.
     """
@@ -186,10 +186,10 @@ class PackedRows(Rows):
         return self._text[self._start[index] : self._stop[index]]
 
 
-class JoinedRows(Rows):
+class JoinedTable(Table):
     """The rows of several tables, one after the other; `path` and `digest` are the first one's."""
 
-    def __init__(self, parts: Sequence[Rows]) -> None:
+    def __init__(self, parts: Sequence[Table]) -> None:
         self._parts = list(parts)
         self.path, self.digest = parts[0].path, parts[0].digest
         self._stops = np.cumsum([len(part) for part in parts])
@@ -223,7 +223,7 @@ class JoinedRows(Rows):
         return self.__dict__
 
 
-def open_rows(path: Path, quoting: bool = True) -> Rows:
+def open_table(path: Path, quoting: bool = True) -> Table:
     """The rows of a table, by the suffix of its name.
 
     Raises ValueError for a missing file or an unknown suffix, DataError for one without rows.
@@ -232,11 +232,11 @@ def open_rows(path: Path, quoting: bool = True) -> Rows:
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
-        rows: Rows = JsonLines(path)
+        rows: Table = JsonLinesTable(path)
     elif suffix in (".csv", ".tsv"):
-        rows = Delimited(path, "\t" if suffix == ".tsv" else ",", quoting)
+        rows = DelimitedTable(path, "\t" if suffix == ".tsv" else ",", quoting)
     elif suffix == ".json":
-        rows = PackedRows(path, _json_rows(path))
+        rows = MemoryTable(path, _json_rows(path))
     else:
         raise ValueError(f"{path}: the name of a table ends with one of {', '.join(FORMATS)}")
     if not len(rows):
@@ -246,15 +246,15 @@ def open_rows(path: Path, quoting: bool = True) -> Rows:
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
     """A JSON list of objects as it is; COCO captions as rows of id, image, caption (a list)."""
-    document = annotations.load(path)
+    document = json_annotations.load(path)
     if isinstance(document, list) and all(isinstance(row, dict) for row in document):
         return document
-    if not annotations.is_coco_captions(document):
+    if not json_annotations.is_coco_captions(document):
         raise DataError(
-            f"{path} is {annotations.describe(document)}; expected a list of objects or COCO "
+            f"{path} is {json_annotations.describe(document)}; expected a list of objects or COCO "
             "captions (images, annotations)"
         )
-    return annotations.coco_rows(path, document)
+    return json_annotations.coco_rows(path, document)
 
 
 class _CountedLines:

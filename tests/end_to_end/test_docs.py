@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from configs import default
 from configs.coco import hp_hn
 from configs.scenes import clip
-from input_pipeline import generate, prepare
+from input_pipeline import generated_texts, prepare
 from input_pipeline.hard_texts import sampling
 from input_pipeline.sources import shards
 from input_pipeline.tokenizers import clip_bpe
@@ -137,7 +137,7 @@ def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for()
     words = indented("docs/methods.md", "python -m input_pipeline.prepare")
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     options = json.loads(words[words.index("--generator-options") + 1])
-    made = generate.make(*(names.split(",") for names in named.values()), options)
+    made = generated_texts.make(*(names.split(",") for names in named.values()), options)
     texts = build.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
     assert {side: [*texts[side].generators] for side in named} == {
         side: names.split(",") for side, names in named.items()

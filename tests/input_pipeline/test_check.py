@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import input_pipeline
-from input_pipeline import check, quality
+from input_pipeline import check, inspection
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
@@ -74,7 +74,7 @@ def test_the_samples_are_spread_over_the_data_and_usable(photos):
     source = input_pipeline.make_source(
         "records", "train", path=photos / "captions.jsonl", image_folder=photos / "images"
     )
-    report = quality.inspect(source)
+    report = inspection.inspect(source)
     assert len(report.samples) == 4
     assert "p11.jpg#12" in [name for name, _, _ in report.samples]
     assert "p00.jpg#1" not in [name for name, _, _ in report.samples]
@@ -160,7 +160,7 @@ def test_preview_allows_an_unlucky_beginning_of_an_acceptable_source():
 def test_preview_warns_of_unknown_words_and_cut_captions():
     source = Records(10, 100)
     other = WordTokenizer(4, words=("blue",))
-    text = str(quality.inspect(source, other, ImageTransform(8)))
+    text = str(inspection.inspect(source, other, ImageTransform(8)))
     assert "100% of the words are unknown" in text
     assert "100% of the captions reach the context length of 4" in text
     assert "warning" not in str(preview(Records(10, 100)))
@@ -168,7 +168,7 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
 
 def test_histogram_bars_cover_every_length_in_proportion():
     counts = collections.Counter({1: 5, 2: 10, 40: 20})
-    bars = quality.histogram(counts)
+    bars = inspection.histogram(counts)
     assert len(bars) <= 10
     assert sum(int(line.split()[-1]) for line in bars) == 35
     assert [line.count("#") for line in bars] == [30, *[0] * 8, 40]
@@ -195,7 +195,7 @@ def test_a_table_with_semicolons_says_so(tmp_path, capsys):
 
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():
-    report = quality.Report(total=9, looked_at=9, with_positives=1)
+    report = inspection.Report(total=9, looked_at=9, with_positives=1)
     asked, made = (
         HardTexts(2),
         HardTexts(2, {"made": 1.0}, generators={"made": generators.Reversal()}),

@@ -9,7 +9,7 @@ import pytest
 
 from input_pipeline import leaks, make_source, prepare
 from input_pipeline.record import DataError
-from input_pipeline.sources.identity import identity
+from input_pipeline.sources.image_identity import image_identity
 from input_pipeline.sources.shards import ShardsSource
 from tests.support import miniature
 
@@ -31,7 +31,7 @@ published = pytest.mark.skipif(not BENCHMARKS, reason="VLC_BENCHMARK_DATA names 
     ],
 )
 def test_an_image_is_known_by_its_id_wherever_it_lies(name, expected):
-    assert identity(name) == expected
+    assert image_identity(name) == expected
 
 
 @pytest.fixture

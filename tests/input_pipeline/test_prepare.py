@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import check, prepare, writer
+from input_pipeline import check, prepare, shard_writer
 from input_pipeline import image as images
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
@@ -46,7 +46,7 @@ class Pictures:
 
 def test_records_come_back_whole_and_small_images_lossless(tmp_path):
     source = Pictures()
-    manifest = writer.prepare(source, tmp_path, size=64, shard_size=4)
+    manifest = shard_writer.write(source, tmp_path, size=64, shard_size=4)
     shards = ShardsSource(path=tmp_path)
     assert len(shards) == manifest["count"] == 10
     assert [shard["count"] for shard in manifest["shards"]] == [4, 4, 2]
@@ -61,17 +61,17 @@ def test_records_come_back_whole_and_small_images_lossless(tmp_path):
 def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
     photo = np.asarray(Image.fromarray(photo).resize((300, 200), Image.Resampling.BICUBIC))
-    data = writer.shrink(Record("a", photo, ["a"]), 100, "jpeg")
+    data = shard_writer.shrink(Record("a", photo, ["a"]), 100, "jpeg")
     picture = Image.open(io.BytesIO(data))
     assert (picture.format, picture.size) == ("JPEG", (150, 100))
     expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
-    same = writer.shrink(Record("a", photo, ["a"]), 1_000, "png")
+    same = shard_writer.shrink(Record("a", photo, ["a"]), 1_000, "png")
     np.testing.assert_array_equal(images.decode(same), photo)
 
 
 def test_unusable_records_are_left_out_and_listed(tmp_path):
-    manifest = writer.prepare(
+    manifest = shard_writer.write(
         Pictures(bad=(2, 7)), tmp_path, size=64, shard_size=4, max_bad_share=0.2
     )
     assert list(manifest["skipped"]) == ["r2", "r7"]
@@ -82,7 +82,7 @@ def test_unusable_records_are_left_out_and_listed(tmp_path):
 
 def test_too_many_unusable_records_stop_the_run(tmp_path):
     with pytest.raises(DataError, match=r"2 of 10 records .* limit of 1 .* the last is r7"):
-        writer.prepare(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
+        shard_writer.write(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
 
 
 def files(folder):
@@ -91,15 +91,15 @@ def files(folder):
 
 def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    expected = writer.prepare(Pictures(), whole, size=64, shard_size=4)
+    expected = shard_writer.write(Pictures(), whole, size=64, shard_size=4)
     with pytest.raises(KeyboardInterrupt):
-        writer.prepare(Pictures(stop_at=6), broken, size=64, shard_size=4)
+        shard_writer.write(Pictures(stop_at=6), broken, size=64, shard_size=4)
     first = "shard-00000-of-00003.array_record"
     before = files(broken)[first]
     with pytest.raises(DataError, match="unfinished"):
         ShardsSource(path=broken)
     source = Pictures()
-    assert writer.prepare(source, broken, size=64, shard_size=4) == expected
+    assert shard_writer.write(source, broken, size=64, shard_size=4) == expected
     assert files(broken)[first] == before
     assert sorted(source.asked) == [4, 5, 6, 7, 8, 9]
     for name in files(whole):
@@ -109,33 +109,33 @@ def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
 
 def test_a_run_killed_between_a_shard_and_the_manifest_continues(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        writer.prepare(Pictures(stop_at=2), tmp_path, size=64, shard_size=4)
+        shard_writer.write(Pictures(stop_at=2), tmp_path, size=64, shard_size=4)
     (tmp_path / "shard-00000-of-00003.array_record").write_bytes(b"renamed, not yet listed")
-    assert writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
+    assert shard_writer.write(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
     assert ShardsSource(path=tmp_path)[0].id == "r0"
 
 
 def test_a_finished_run_does_nothing_when_repeated(tmp_path):
-    writer.prepare(Pictures(), tmp_path, size=64)
+    shard_writer.write(Pictures(), tmp_path, size=64)
     source = Pictures()
-    writer.prepare(source, tmp_path, size=64)
+    shard_writer.write(source, tmp_path, size=64)
     assert source.asked == []
 
 
 def test_another_request_on_the_same_folder_is_refused(tmp_path):
-    writer.prepare(Pictures(), tmp_path, size=64)
+    shard_writer.write(Pictures(), tmp_path, size=64)
     with pytest.raises(ValueError, match="begun with size 64, not 32"):
-        writer.prepare(Pictures(), tmp_path, size=32)
+        shard_writer.write(Pictures(), tmp_path, size=32)
     with pytest.raises(ValueError, match="source_fingerprint"):
-        writer.prepare(Pictures(11), tmp_path, size=64)
+        shard_writer.write(Pictures(11), tmp_path, size=64)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("precious")
     with pytest.raises(ValueError, match=r"not empty \(it holds thesis\.tex\)"):
-        writer.prepare(Pictures(), tmp_path / "other", size=64)
+        shard_writer.write(Pictures(), tmp_path / "other", size=64)
 
 
 def prepared(tmp_path):
-    writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+    shard_writer.write(Pictures(), tmp_path, size=64, shard_size=4)
     return tmp_path / "shard-00001-of-00003.array_record"
 
 
@@ -159,7 +159,7 @@ def test_a_flipped_byte_is_found_by_check_and_when_continuing(tmp_path, capsys):
     assert check.main([str(tmp_path)]) == 3
     assert "shard-00001-of-00003.array_record: sha256" in capsys.readouterr().err
     with pytest.raises(DataError, match="shard-00001"):
-        writer.prepare(Pictures(), tmp_path, size=64, shard_size=4)
+        shard_writer.write(Pictures(), tmp_path, size=64, shard_size=4)
 
 
 def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
@@ -175,7 +175,7 @@ def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
 
 
 def test_a_prepared_folder_answers_only_for_its_split(tmp_path):
-    writer.prepare(Pictures(), tmp_path, size=64, request={"split": "train"})
+    shard_writer.write(Pictures(), tmp_path, size=64, request={"split": "train"})
     assert len(ShardsSource("train", path=tmp_path)) == 10
     with pytest.raises(ValueError, match="holds the split 'train'; got 'test'"):
         ShardsSource("test", path=tmp_path)
@@ -235,7 +235,7 @@ def test_an_unwritable_folder_exits_with_2(photos, tmp_path):
 @pytest.mark.parametrize("share", [-1.0, float("nan"), 5.0])
 def test_a_share_that_is_none_is_refused_before_anything_is_written(tmp_path, share):
     with pytest.raises(ValueError, match="max_bad_share is a share from 0 to 1"):
-        writer.prepare(Pictures(), tmp_path / "out", size=64, max_bad_share=share)
+        shard_writer.write(Pictures(), tmp_path / "out", size=64, max_bad_share=share)
     assert not (tmp_path / "out").exists()
 
 
@@ -243,6 +243,6 @@ def test_two_processes_cannot_write_one_folder(tmp_path):
     with (tmp_path / "lock.partial").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(ValueError, match=f"another process writes to {tmp_path}"):
-            writer.prepare(Pictures(), tmp_path, size=64)
-    writer.prepare(Pictures(), tmp_path, size=64)
+            shard_writer.write(Pictures(), tmp_path, size=64)
+    shard_writer.write(Pictures(), tmp_path, size=64)
     assert not list(tmp_path.glob("*.partial"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import input_pipeline
-from input_pipeline import prepare, writer
+from input_pipeline import prepare, shard_writer
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.sources.shards import ShardsSource
 from input_pipeline.tokenizers.tokenizers import BytesTokenizer
@@ -276,5 +276,5 @@ def test_images_are_shrunk_to_256_pixels_unless_told_otherwise(folder):
         words += ["--split", "val", "--out", f"out{size}"]
         assert prepare.main([*words, *(["--size", str(size)] if size else [])]) == 0
         source = ShardsSource("val", path=f"out{size}")
-        sizes[size] = [writer.images.decode(source[i].image).shape[0] for i in range(3)]
+        sizes[size] = [shard_writer.images.decode(source[i].image).shape[0] for i in range(3)]
     assert sizes == {None: [256, 40, 40], 20: [20, 20, 20]}

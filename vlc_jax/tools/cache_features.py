@@ -25,7 +25,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from input_pipeline import features, progress, record_validation, writer
+from input_pipeline import command_line, record_validation, shard_writer, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax import build, main, pretrained
@@ -33,7 +33,9 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.tools import command, encode
 
 OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
-DTYPE = flags.DEFINE_string("dtype", "bfloat16", f"of the numbers: {', '.join(features.DTYPES)}")
+DTYPE = flags.DEFINE_string(
+    "dtype", "bfloat16", f"of the numbers: {', '.join(stored_features.DTYPES)}"
+)
 SHARD_SIZE = flags.DEFINE_integer("shard_size", 4096, "records per file")
 
 
@@ -120,11 +122,11 @@ class Encoder:
         image = self._image(np.stack([pixels[i] for i in good]))
         texts, text = [[] for _ in good], {}
         if self._reads_text:
-            texts = [features.texts_of(records[i]) for i in good]
+            texts = [stored_features.texts_of(records[i]) for i in good]
             text = self._text(self._task.tokenizer([t for of in texts for t in of]))
         ends = np.cumsum([len(of_one) for of_one in texts])
         for row, (i, of_one, end) in enumerate(zip(good, texts, ends, strict=True)):
-            packed = features.pack(
+            packed = stored_features.pack(
                 {part: array[row] for part, array in image.items()},
                 {part: array[end - len(of_one) : end] for part, array in text.items()},
                 of_one,
@@ -148,7 +150,7 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
 
     Raises UsageError where the config's towers are not frozen ones.
     """
-    known("dtype of features", dtype, features.DTYPES)
+    known("dtype of features", dtype, stored_features.DTYPES)
     if "image" not in config.frozen:
         raise UsageError(
             "features are of towers that stay as they are: config.frozen names 'image', and 'text' "
@@ -163,8 +165,8 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
     facts = build.feature_facts(config, task) | fingerprints
     encoder = Encoder(config, task, frozen, dtype)
     request = {"split": "train", "features": facts, "dtype": dtype}
-    with progress.bar("features", len(source) + len(names)) as advance, build.usage_errors():
-        return writer.prepare(
+    with command_line.bar("features", len(source) + len(names)) as advance, build.usage_errors():
+        return shard_writer.write(
             FeaturesOf(source, encoder, config.eval.batch_size, names),
             out,
             size=config.input.image_size,

@@ -23,7 +23,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from input_pipeline import features, progress
+from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax import build, evaluate, main, pretrained, weights
@@ -50,9 +50,9 @@ def texts_of(config: ConfigDict) -> list[str]:
     made at each reading are not among them.
     """
     source, found = build.source(config, "train"), dict[str, None]()
-    with progress.bar("reading", len(source)) as advance:
+    with command_line.bar("reading", len(source)) as advance:
         for done, record in enumerate(_records(source, config.input.hard_images > 0), 1):
-            found |= dict.fromkeys(features.texts_of(record))
+            found |= dict.fromkeys(stored_features.texts_of(record))
             advance(min(done, len(source)))
     for name in config.evals:
         found |= dict.fromkeys(evaluate.read_benchmark(config, name).texts)
@@ -110,7 +110,7 @@ def store() -> str:
         texts = (
             texts_of(main.config()) if has_config else text_vectors.read_texts(Path(FLAGS.texts))
         )
-        with progress.bar("embedding", len(texts)) as advance:
+        with command_line.bar("embedding", len(texts)) as advance:
             layout = sentence_encoder.write(
                 *(out, texts, encoder),
                 identity=encoder.identity,

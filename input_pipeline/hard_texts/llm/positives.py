@@ -32,10 +32,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import progress
+from input_pipeline import command_line
 from input_pipeline.hard_texts.llm import client, log, prompts
 from input_pipeline.record import DataError
-from input_pipeline.sources import annotations, tables
+from input_pipeline.sources import json_annotations, tables
 
 _OPENAI = "https://api.openai.com/v1"
 _LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
@@ -70,12 +70,12 @@ def read_captions(path: Path, column: str = "caption") -> list[str]:
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
     if path.suffix.lower() == ".txt":
         captions = _read_lines(path)
-    elif path.suffix.lower() == ".json" and annotations.is_coco_captions(
-        document := annotations.load(path)
+    elif path.suffix.lower() == ".json" and json_annotations.is_coco_captions(
+        document := json_annotations.load(path)
     ):
         captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
     else:
-        captions = _read_column(tables.open_rows(path), column)
+        captions = _read_column(tables.open_table(path), column)
     if not any(caption.strip() for caption in captions):
         raise DataError(f"{path} holds no captions")
     return captions
@@ -96,7 +96,7 @@ def _coco_caption(path: Path, index: int, entry: Any) -> str:
     return caption
 
 
-def _read_column(table: tables.Rows, column: str) -> list[str]:
+def _read_column(table: tables.Table, column: str) -> list[str]:
     known = table.columns()
     if known and column not in known:
         raise ValueError(f"{table.path} has no column {column!r} but {known}; see --column")
@@ -143,7 +143,7 @@ def _request(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, 
         raise ValueError(f"{options.prompt} has no {prompts.PLACE}, the place of the caption")
     fields = {"max_tokens": options.max_tokens or kind.max_tokens}
     fields |= {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
-    fields |= progress.parse_options(options.option)
+    fields |= command_line.parse_options(options.option)
     if reserved := sorted({"model", "messages", "stream", "n"} & fields.keys()):
         raise ValueError(f"--option cannot set {reserved[0]!r}")
     return {
@@ -252,7 +252,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} in its place")
     add(
         "--max-tokens",
-        type=progress.positive,
+        type=command_line.positive,
         help="longest answer; default: the paper's 30 for replace, 20 for swap",
     )
     settings = "default: Llama-2-chat's own {}, which is what the paper samples with"
@@ -273,14 +273,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--price-in", type=_price, help="of a million tokens of prompts, in any currency")
     add("--price-out", type=_price, help="of a million tokens of answers")
     add(
-        "--limit", type=progress.positive, help="only the first LIMIT captions; a later run goes on"
+        "--limit",
+        type=command_line.positive,
+        help="only the first LIMIT captions; a later run goes on",
     )
     add("--dry-run", action="store_true", help="show prompts, tokens and cost; ask nothing")
     return parser
 
 
 def _concurrency(text: str) -> int:
-    if (number := progress.positive(text)) > _CONNECTIONS:
+    if (number := command_line.positive(text)) > _CONNECTIONS:
         raise argparse.ArgumentTypeError(f"at most {_CONNECTIONS:,} are possible; got {text}")
     return number
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from input_pipeline import writer
+from input_pipeline import shard_writer
 from input_pipeline.hard_texts import taggers
 from input_pipeline.hard_texts.negatives import NEGATIVES
 from input_pipeline.hard_texts.taggers import make_tagger, write_tags
@@ -100,7 +100,7 @@ def test_the_command_writes_the_file(tmp_path):
 
 def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path, monkeypatch):
     source = ScenesSource(count=6, captions=2)
-    writer.prepare(source, tmp_path / "shards", size=40)
+    shard_writer.write(source, tmp_path / "shards", size=40)
     words = ["taggers", "scenes:scenes-mini", str(tmp_path / "shards"), str(tmp_path / "tags")]
     monkeypatch.setattr(sys, "argv", words)
     assert taggers.main() == 0

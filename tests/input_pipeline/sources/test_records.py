@@ -12,6 +12,7 @@ from input_pipeline import image as images
 from input_pipeline.record import DataError
 from input_pipeline.sources import tables
 from input_pipeline.sources.records import RecordsSource
+from tests.support import helpers
 
 CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
 
@@ -339,13 +340,41 @@ def test_empty_and_foreign_json_files_are_data_errors(tmp_path):
         path = tmp_path / name
         path.write_text(content)
         with pytest.raises(DataError, match=name):
-            tables.open_rows(path)
+            tables.open_table(path)
 
 
 def test_many_rows_are_found_by_their_positions_across_read_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(tables, "_CHUNK", 64)
     path = tmp_path / "a.jsonl"
     expected = [{"n": i, "text": "x" * (i % 50)} for i in range(300)]
     write_jsonl(path, expected)
-    found = tables.open_rows(path)
+    found = tables.open_table(path)
     assert [found[i] for i in range(len(found))] == expected
+
+
+def one_record(tmp_path, row, **options):
+    helpers.write_photos(tmp_path, 1)
+    write_jsonl(tmp_path / "t.jsonl", [{"image": "photo_0.jpg"} | row])
+    return RecordsSource("train", path=tmp_path / "t.jsonl", **options)[0]
+
+
+@pytest.mark.parametrize(
+    ("negatives", "kinds", "expected"),
+    [
+        (["x", " ", "y"], ["a", "b", "c"], ([["x", "y"]] * 2, [["a", "c"]] * 2)),
+        (["x", "y"], "a", ([["x", "y"]] * 2, [["a", "a"]] * 2)),
+        ([["x", ""], []], [["a", "b"], []], ([["x"], []], [["a"], []])),
+        (["x"], None, ([["x"]] * 2, [])),
+    ],
+)
+def test_kinds_of_a_table_follow_their_texts(tmp_path, negatives, kinds, expected):
+    row = {"caption": ["one", "two"], "not": negatives, "kind": kinds}
+    record = one_record(tmp_path, row, negatives_column="not", negative_kinds_column="kind")
+    assert (record.negatives, record.negative_kinds) == expected
+
+
+@pytest.mark.parametrize("kinds", [["a"], [["a"], ["b"]], 3])
+def test_kinds_of_another_shape_are_damage(tmp_path, kinds):
+    row = {"caption": "one", "yes": ["x", "y"], "kind": kinds}
+    with pytest.raises(DataError, match=r"row 1 of .*t\.jsonl: 'kind'"):
+        one_record(tmp_path, row, positives_column="yes", positive_kinds_column="kind")

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import input_pipeline
-from input_pipeline import quality
+from input_pipeline import inspection
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
 
@@ -137,10 +137,10 @@ def test_the_check_of_the_data_names_a_text_without_a_vector(file):
         fingerprint = "f"
 
     records = [Record("r", np.zeros((4, 4, 3), np.uint8), [text]) for text in TEXTS]
-    report = quality.preview(Source(records), read(file), None)
+    report = inspection.preview(Source(records), read(file), None)
     assert (report.captions, report.tokens) == (3, 0)
     with pytest.raises(DataError, match="no vector of 'a cat'"):
-        quality.preview(Source([Record("r", records[0].image, ["a cat"])]), read(file), None)
+        inspection.preview(Source([Record("r", records[0].image, ["a cat"])]), read(file), None)
 
 
 def encode(texts):

@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from input_pipeline import features, writer
+from input_pipeline import shard_writer
+from input_pipeline import stored_features as features
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.features import HARD_IMAGE, FeaturesSource
 from input_pipeline.sources.shards import ShardsSource
@@ -76,7 +77,7 @@ class Encoded:
 @pytest.fixture
 def folder(tmp_path):
     request = {"split": "train", "features": {"weights": "abc"}}
-    writer.prepare(
+    shard_writer.write(
         Encoded(), tmp_path / "out", size=8, image_format="features", request=request, shard_size=2
     )
     return tmp_path / "out"
@@ -100,7 +101,7 @@ def test_features_and_pictures_are_not_taken_for_each_other(folder, tmp_path):
     class Pictures(list):
         fingerprint = "pictures"
 
-    writer.prepare(Pictures(pictures), tmp_path / "p", size=8, request={"split": "train"})
+    shard_writer.write(Pictures(pictures), tmp_path / "p", size=8, request={"split": "train"})
     with pytest.raises(ValueError, match="holds pictures: read it with the source 'shards'"):
         FeaturesSource("train", path=tmp_path / "p")
 

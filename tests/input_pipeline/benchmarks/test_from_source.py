@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.benchmarks import sources
+from input_pipeline.benchmarks import from_source
 from input_pipeline.record import DataError
 from input_pipeline.sources import digits
 
@@ -24,12 +24,12 @@ def table(tmp_path):
 
 
 def test_retrieval_has_a_case_per_image_with_all_its_captions(table):
-    benchmark = sources.retrieval("all", path=str(table))
+    benchmark = from_source.retrieval("all", path=str(table))
     assert [case.captions for case in benchmark.cases] == [(f"grey {i}", "grey") for i in range(5)]
     assert [case.images[0].name for case in benchmark.cases] == [f"p {i}.png" for i in range(5)]
     assert len({case.id for case in benchmark.cases}) == 5
     assert all("/" not in case.id and " " not in case.id for case in benchmark.cases)
-    fewer = sources.retrieval("all", count=3, path=str(table))
+    fewer = from_source.retrieval("all", count=3, path=str(table))
     assert len(fewer.cases) == 3
     assert fewer.version != benchmark.version
 
@@ -39,22 +39,22 @@ def test_retrieval_refuses_to_skip_a_record_in_silence(table):
     rows[2] = json.dumps({"image": "deep/p 2.png", "caption": ""})
     table.write_text("\n".join(rows))
     with pytest.raises(DataError, match=r"benchmark record deep/p 2\.png#3: no caption"):
-        sources.retrieval("all", path=str(table))
+        from_source.retrieval("all", path=str(table))
 
 
 def test_zeroshot_digits_have_labels_classes_and_the_training_templates():
-    benchmark = sources.zeroshot("test")
+    benchmark = from_source.zeroshot("test")
     assert benchmark.classes == digits.CLASSES
     assert benchmark.templates == digits.TEMPLATES
     assert len(benchmark.cases) == 360
     for case in benchmark.cases[::50]:
         assert case.captions == ()
         assert benchmark.classes[case.meta["label"]] == case.group
-    assert len(sources.zeroshot("test", count=7, size=16).cases) == 7
+    assert len(from_source.zeroshot("test", count=7, size=16).cases) == 7
 
 
 def test_zeroshot_needs_labels_and_a_count_that_makes_sense(table):
     with pytest.raises(ValueError, match="needs labels; source 'records' has none"):
-        sources.zeroshot("all", source="records", path=str(table))
+        from_source.zeroshot("all", source="records", path=str(table))
     with pytest.raises(ValueError, match="count must be at least 1"):
-        sources.zeroshot("test", count=0)
+        from_source.zeroshot("test", count=0)

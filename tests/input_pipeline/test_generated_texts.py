@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import input_pipeline
-from input_pipeline import generate, prepare, writer
+from input_pipeline import generated_texts, prepare, shard_writer
 from input_pipeline.hard_texts import sampling, svlc
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
@@ -39,7 +39,7 @@ def generated(negatives=(), positives=(), count=3, seed=0, source=None):
         side: {generator.name: generator for generator in side_generators}
         for side, side_generators in (("negatives", negatives), ("positives", positives))
     }
-    return generate.GeneratedSource(source or Words(), made, count=count, seed=seed)
+    return generated_texts.GeneratedSource(source or Words(), made, count=count, seed=seed)
 
 
 def test_every_caption_gets_texts_of_every_kind_beside_its_own():
@@ -75,7 +75,7 @@ def test_a_caption_that_has_texts_of_a_kind_gets_no_others_of_it():
 
 def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_path):
     source = generated([generators.Reversal(), generators.Numbers()])
-    writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
     shards = ShardsSource(path=tmp_path)
     for index in range(12):
         for field in ("negatives", "negative_kinds", "positives", "positive_kinds"):
@@ -141,20 +141,20 @@ def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading()
 def test_another_request_for_texts_is_refused_and_the_same_one_goes_on(tmp_path, other):
     first = {"negatives": [generators.Prefix("n6 ")]}
     source = generated(**first)
-    made = writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    made = shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
     assert made["request"]["texts"] == {
         "negatives": {"prefix": "prefix n6 "}, "positives": {}, "count": 3, "seed": 0,
     }  # fmt: skip
     source = generated(**first)
-    assert made == writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    assert made == shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
     changed = generated(**first | other)
     with pytest.raises(ValueError, match="was begun with texts"):
-        writer.prepare(changed, tmp_path, size=8, request={"texts": changed.request})
+        shard_writer.write(changed, tmp_path, size=8, request={"texts": changed.request})
 
 
 def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_ones(tmp_path):
     source = generated([generators.Prefix("n6 ")])
-    writer.prepare(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
     shards = ShardsSource(path=tmp_path)
     assert shards.text_versions == {"negatives": {"prefix": "prefix n6 "}}
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
@@ -181,7 +181,7 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
 
 def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
     source = generated([generators.Reversal()])
-    writer.prepare(source, tmp_path / "one", size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path / "one", size=8, request={"texts": source.request})
     option = f"path={tmp_path / 'one'}"
     out = str(tmp_path / "two")
     again = ["--source", "shards", "--option", option, "--split", "all", "--size", "8"]
@@ -193,7 +193,7 @@ def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
 
 def test_a_record_whose_caption_cannot_be_read_is_left_out_and_listed(tmp_path):
     source = generated([generators.Prefix("n6 ", refused="n11 n12")])
-    manifest = writer.prepare(source, tmp_path, size=8, max_bad_share=0.1)
+    manifest = shard_writer.write(source, tmp_path, size=8, max_bad_share=0.1)
     assert manifest["skipped"] == {"record 11": "r11: prefix: cannot tag 'n11 n12'"}
     with pytest.raises(DataError, match="cannot tag"):
         source[11]
@@ -205,7 +205,7 @@ def test_numbers_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="the seed of texts"):
         generated(seed=-1)
     with pytest.raises(ValueError, match="'negclip', which is not asked for"):
-        generate.make([], [], {"negclip": {}})
+        generated_texts.make([], [], {"negclip": {}})
 
 
 def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import numpy as np
 from input_pipeline import batch
 
 
-class Places:
+class IdIndex:
     """`places[id]`: where in a source a record of this id may be, by 64 bits of its hash.
 
     Two ids may share their hash, so whoever asks looks at the record's own id.
@@ -25,6 +25,6 @@ class Places:
         return [int(place) for place in self._order[first:last]]
 
 
-def hashes(record_ids: Iterable[str]) -> np.ndarray:
+def hash_ids(record_ids: Iterable[str]) -> np.ndarray:
     """uint64 (records,)."""
     return np.fromiter((batch.hash_id(record_id) for record_id in record_ids), np.uint64)

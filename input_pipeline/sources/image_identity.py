@@ -1,4 +1,4 @@
-"""Which image a file name means, whatever folder or year it was published in.
+"""Image identities: one name for an image, whatever folder or year it was published in.
 
 coco:184613     COCO_val2014_000000184613.jpg, 000000184613.jpg (ids are the same in every year)
 vg:2401814      VG_100K/2401814.jpg, VG_100K_2/2401814.jpg
@@ -15,8 +15,8 @@ _VISUAL_GENOME = re.compile(r"(?:^|/)VG_100K(?:_2)?/(\d+)\.jpe?g$", re.IGNORECAS
 _KINDS = ("coco:", "vg:", "file:")
 
 
-def identity(name: str) -> str:
-    """The image that a file name, with or without folders, means."""
+def image_identity(name: str) -> str:
+    """The identity of the image that a file name, with or without folders, stands for."""
     name = name.replace("\\", "/")
     if found := _VISUAL_GENOME.search(name):
         return f"vg:{int(found[1])}"
@@ -26,7 +26,7 @@ def identity(name: str) -> str:
     return f"file:{last}"
 
 
-def read_list(path: Path) -> frozenset[str]:
+def read_image_list(path: Path) -> frozenset[str]:
     """The images of a text file with one per line: identities, or file names.
 
     Raises ValueError for a missing file, DataError for one that is no UTF-8 text.
@@ -37,4 +37,6 @@ def read_list(path: Path) -> frozenset[str]:
         lines = [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error.reason}") from error
-    return frozenset(line if line.startswith(_KINDS) else identity(line) for line in lines if line)
+    return frozenset(
+        line if line.startswith(_KINDS) else image_identity(line) for line in lines if line
+    )

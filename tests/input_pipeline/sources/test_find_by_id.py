@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import input_pipeline
-from input_pipeline import check, writer
+from input_pipeline import check, shard_writer
 from input_pipeline.record import DataError, Findable
-from input_pipeline.sources import ids
+from input_pipeline.sources import id_index
 from input_pipeline.sources.shards import ShardsSource
 from tests.support import helpers, miniature
 
@@ -77,7 +77,7 @@ def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
 def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
     (tmp_path / "photo_5.jpg").write_bytes(b"torn")
     source = input_pipeline.make_source("records", "train", path=table, id_column="name")
-    writer.prepare(source, tmp_path / "out", size=32, shard_size=5, max_bad_share=0.2)
+    shard_writer.write(source, tmp_path / "out", size=32, shard_size=5, max_bad_share=0.2)
     shards = ShardsSource(path=tmp_path / "out")
     assert len(shards) == 14
     assert_finds_every_record(shards)
@@ -87,7 +87,7 @@ def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
 
 def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
     source = input_pipeline.make_source("records", "train", path=table)
-    manifest = writer.prepare(source, tmp_path / "out", size=32)
+    manifest = shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / manifest["shards"][0]["ids"]["name"]
     stored = path.read_bytes()
     path.write_bytes(stored[::-1])
@@ -100,17 +100,19 @@ def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
 
 def test_shards_of_an_older_version_are_refused_by_readers_and_by_prepare(table, tmp_path):
     source = input_pipeline.make_source("records", "train", path=table)
-    writer.prepare(source, tmp_path / "out", size=32)
+    shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 1}))
     with pytest.raises(DataError, match="has format 1, this version reads 2; prepare the data"):
         ShardsSource(path=tmp_path / "out")
     with pytest.raises(DataError, match="has format 1"):
-        writer.prepare(source, tmp_path / "out", size=32)
+        shard_writer.write(source, tmp_path / "out", size=32)
 
 
 def test_equal_hashes_are_told_apart_by_their_records():
-    places = ids.Places(np.array([7, *ids.hashes(["a", "b"]), *ids.hashes(["a"])], np.uint64))
+    places = id_index.IdIndex(
+        np.array([7, *id_index.hash_ids(["a", "b"]), *id_index.hash_ids(["a"])], np.uint64)
+    )
     assert places["a"] == [1, 3]
     assert places["b"] == [2]
     assert places["c"] == []

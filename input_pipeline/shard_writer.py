@@ -22,7 +22,7 @@ import numpy as np
 from input_pipeline import image as images
 from input_pipeline import record_validation
 from input_pipeline.record import DataError, Record, Source
-from input_pipeline.sources import ids, shards
+from input_pipeline.sources import id_index, shards
 
 JPEG_QUALITY = 95
 PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
@@ -39,7 +39,7 @@ class _Entry(NamedTuple):
     reason: str = ""
 
 
-def prepare(
+def write(
     source: Source,
     out: Path,
     *,
@@ -69,7 +69,7 @@ def prepare(
     request = _whole_request(source, request or {}, size, image_format, shard_size)
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out):
-        return _prepare(source, out, request, max_bad_share, threads, advance)
+        return _write(source, out, request, max_bad_share, threads, advance)
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _locked(out: Path) -> Iterator[None]:
         Path(file.name).unlink()
 
 
-def _prepare(
+def _write(
     source: Source,
     out: Path,
     request: dict[str, Any],
@@ -239,7 +239,7 @@ def _write_shard(
         if writer.is_open():
             writer.close()
     ids_path = path.with_suffix(".ids")
-    ids_path.write_bytes(ids.hashes(record_ids).astype("<u8").tobytes())
+    ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
     os.replace(partial, path)

@@ -1,4 +1,4 @@
-"""What the command lines share: NAME=VALUE options, counts, a progress bar with the time left."""
+"""Command line helpers: exit codes, NAME=VALUE options, counts, a progress bar."""
 
 import argparse
 import contextlib
@@ -6,6 +6,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from input_pipeline.record import DataError
+
+
+def exit_code(run: Callable[[Any], int], request: Any) -> int:
+    """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, both printed."""
+    try:
+        return run(request)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

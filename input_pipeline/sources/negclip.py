@@ -1,0 +1,88 @@
+"""NegCLIP's tables: COCO images and captions with hard negative captions and hard images."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.record import DataError, Record
+from input_pipeline.sources import tables
+from input_pipeline.sources.published import PublishedSource, tail_paths
+
+
+class NegclipSource(PublishedSource):
+    """The tables of NegCLIP: a COCO image, one caption, hard negative captions and hard images.
+
+    annotations: `train_neg_clip.tsv` or `valid_neg_clip.tsv`; the columns title, filepath,
+      neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,
+      counted from 0).
+    images: the folder where filepath ("coco/val2014/COCO_val2014_....jpg") or a tail of it begins.
+    Ids are row numbers, counted from 0, as `hard_images` needs them. The kind of the negatives is
+    "negclip". `meta` keeps `filepath`.
+    """
+
+    _kind = "negclip"
+    _only_lists = True
+    _wanted = (
+        "train_neg_clip.tsv or valid_neg_clip.tsv with the columns title, filepath, neg_caption "
+        "and neg_image (temp_data of github.com/mertyg/vision-language-models-are-bows, MIT)"
+    )
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
+    ) -> None:
+        super().__init__(
+            split,
+            annotations,
+            images,
+            image_column="filepath",
+            caption_column="title",
+            negatives_column="neg_caption",
+            meta_columns=("filepath",),
+            exclude=exclude,
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
+        rows = tables.DelimitedTable(path, "\t", quoting)
+        seen = rows.columns()
+        missing = [name for name in ("title", "filepath", "neg_caption") if name not in seen]
+        if missing:
+            shown = [name[:40] for name in seen[:8]]
+            raise self._other(path, f"a table without the columns {missing}; it has {shown}")
+        if not len(rows):
+            raise DataError(f"{path} holds no rows")
+        self._hard_images = "neg_image" if "neg_image" in seen else None
+        return rows
+
+    def __getitem__(self, index: int) -> Record:
+        record = super().__getitem__(index)
+        for other in record.hard_images:
+            if not self._is_row(other):
+                raise DataError(
+                    f"{self._table.name(int(record.id))}: 'neg_image' holds row numbers below "
+                    f"{len(self._table):,}; got {other}"
+                )
+        kinds = [["negclip"] * len(texts) for texts in record.negatives]
+        return dataclasses.replace(record, negative_kinds=kinds)
+
+    def find(self, record_id: str) -> Record:
+        if self._is_row(record_id):
+            index = int(np.searchsorted(self._index, int(record_id)))
+            if index < len(self) and self._index[index] == int(record_id):
+                return self[index]
+        raise DataError(f"{self._table.path} has no row {record_id!r}, or it is excluded")
+
+    def _is_row(self, record_id: str) -> bool:
+        return record_id.isdecimal() and int(record_id) < len(self._table)
+
+    def _record_id(self, row: dict[str, Any], row_index: int) -> str:
+        return str(row_index)
+
+    def _places(self, image: str) -> list[Path]:
+        return tail_paths(self._folder, image)

@@ -1,0 +1,57 @@
+"""Base class of sources that read a data set's annotation file as its authors published it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from input_pipeline.sources import json_annotations
+from input_pipeline.sources.records import RecordsSource
+
+KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/deepimagesent"
+
+
+class PublishedSource(RecordsSource):
+    """Base class of data sets: a published annotation file and a folder of images.
+
+    Subclasses say what the file is (`_wanted`) and how it becomes a table (`_open`).
+
+    annotations: the published file. images: the folder in which its image names start. exclude: as
+    `RecordsSource` takes it. Raises ValueError for a missing file or folder and for a file of
+    another dataset, DataError for damage.
+    """
+
+    _folder_option = "images"
+    _split_advice = "the file is not divided; take 'train' or 'all', which are the whole file"
+    _wanted: ClassVar[str]  # the annotation file and where it comes from
+
+    def __init__(
+        self, split: str, annotations: str | Path, images: str | Path, **columns: Any
+    ) -> None:
+        for option, value in (("annotations", annotations), ("images", images)):
+            if not str(value):
+                raise ValueError(f"source {self._kind!r} needs `{option}`; {self._advice()}")
+        self._check_file(Path(annotations))
+        super().__init__(split, path=annotations, image_folder=images, **columns)
+
+    def _check_file(self, path: Path) -> None:
+        if not path.is_file():
+            found = "a folder" if path.is_dir() else "no file"
+            raise ValueError(f"{path} is {found}; {self._advice()}")
+
+    def _advice(self) -> str:
+        return f"annotations is {self._wanted}; images is the folder where its image names start"
+
+    def _load(self, path: Path) -> Any:
+        try:
+            return json_annotations.load(path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {self._advice()}") from error
+
+    def _other(self, path: Path, found: str) -> ValueError:
+        return ValueError(f"{path} is {found}; {self._advice()}")
+
+
+def tail_paths(folder: Path, image: str) -> list[Path]:
+    """Paths of a name in a folder, then of its tails: coco/val2014/a.jpg, val2014/a.jpg, a.jpg."""
+    parts: Sequence[str] = Path(image).parts
+    return [folder.joinpath(*parts[start:]) for start in range(len(parts))]

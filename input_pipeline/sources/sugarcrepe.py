@@ -1,0 +1,59 @@
+"""SugarCrepe's JSON files: images with a caption and a hard negative."""
+
+from pathlib import Path
+
+from input_pipeline.record import DataError
+from input_pipeline.sources import json_annotations, tables
+from input_pipeline.sources.published import PublishedSource, tail_paths
+
+
+class SugarcrepeSource(PublishedSource):
+    """A JSON object of SugarCrepe's form: index -> filename, caption and negative_caption.
+
+    annotations: such a file. images: the folder where the file names, or tails of them, begin.
+    Ids are the keys of the object.
+    """
+
+    _kind = "sugarcrepe"
+    _wanted = (
+        "an object {index: {filename, caption, negative_caption}}, in the form of SugarCrepe's "
+        "(github.com/RAIVNLab/sugar-crepe)"
+    )
+    _FIELDS = ("filename", "caption", "negative_caption")
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
+    ) -> None:
+        super().__init__(
+            split,
+            annotations,
+            images,
+            image_column="filename",
+            id_column="id",
+            negatives_column="negative_caption",
+            exclude=exclude,
+        )
+
+    def _open(self, path: Path, quoting: bool) -> tables.Table:
+        document = self._load(path)
+        entries = document if isinstance(document, dict) else {}
+        first = next(iter(entries.values()), None)
+        if not isinstance(first, dict) or not {*self._FIELDS} & first.keys():
+            raise self._other(path, json_annotations.describe(document))
+        rows = []
+        for key, entry in entries.items():
+            for field in self._FIELDS:
+                if not isinstance(entry, dict) or not isinstance(entry.get(field), str):
+                    raise DataError(
+                        f"{path}: entry {key!r} has no text {field!r}; got {entry!r:.80}"
+                    )
+            rows.append({"id": key} | {field: entry[field] for field in self._FIELDS})
+        return tables.MemoryTable(path, rows)
+
+    def _places(self, image: str) -> list[Path]:
+        return tail_paths(self._folder, image)

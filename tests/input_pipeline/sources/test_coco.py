@@ -1,0 +1,181 @@
+"""COCO by Karpathy's split and by its own captions files, with files of hard texts beside them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from input_pipeline import make_source
+from input_pipeline.record import DataError
+from tests.support import miniature
+
+
+@pytest.fixture
+def folder(tmp_path):
+    miniature.write(tmp_path)
+    return tmp_path
+
+
+def ids(source):
+    return [source[index].id for index in range(len(source))]
+
+
+def coco(folder, split, **options):
+    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
+    return make_source("coco", split, **(given | options))
+
+
+def test_karpathys_splits_are_told_apart_and_joined_by_plus(folder):
+    sizes = {name: len(coco(folder, name)) for name in miniature.KARPATHY}
+    assert sizes == miniature.KARPATHY
+    both = coco(folder, "train+restval")
+    assert ids(both) == ids(coco(folder, "train")) + ids(coco(folder, "restval"))
+    assert len(coco(folder, "all")) == sum(miniature.KARPATHY.values())
+    assert ids(coco(folder, "train", train_split="train+restval")) == ids(both)
+    assert len(coco(folder, "val", train_split="train+restval")) == miniature.KARPATHY["val"]
+
+
+def test_a_coco_record_carries_all_captions_cocos_id_and_where_it_comes_from(folder):
+    record = coco(folder, "restval")[0]
+    assert record.id == "8"
+    assert record.captions == miniature.captions(8)
+    assert record.meta == {"image": "val2014/COCO_val2014_000000000008.jpg", "split": "restval"}
+
+
+@pytest.mark.parametrize("part", ["train2017", "val2017"])
+def test_the_official_captions_are_one_split_and_have_the_ids_of_karpathys(folder, part):
+    path = folder / f"coco/annotations/captions_{part}.json"
+    source = coco(folder, part[:-4], annotations=path)
+    number = int(source[1].id)
+    assert source[1].image == folder / f"coco/{part}/{number:012d}.jpg"
+    assert source[1].captions == miniature.captions(number)
+    assert ids(coco(folder, "all", annotations=path)) == ids(source)
+    other = {"train2017": "val", "val2017": "train"}[part]
+    with pytest.raises(ValueError, match=f"no row of split '{other}'; splits: {part[:-4]} "):
+        coco(folder, other, annotations=path)
+
+
+def test_coco_images_are_found_in_their_folders_or_in_one_flat_one(folder):
+    path = folder / "captions_train2014.json"
+    path.write_text(json.dumps(miniature.coco_captions("train2014", [*range(8)])))
+    below = coco(folder, "train", annotations=path)
+    flat = coco(folder, "train", annotations=path, images=folder / "coco/train2014")
+    assert ids(below) == ids(flat) == ids(coco(folder, "train"))
+    assert below[3].image.samefile(flat[3].image)
+
+
+def test_a_missing_coco_folder_is_noticed_though_the_other_is_there(folder):
+    for number in range(8, 11):
+        (folder / f"coco/val2014/COCO_val2014_{number:012d}.jpg").unlink()
+    assert len(coco(folder, "train+restval")) == 12  # single images are left to the loader
+    for path in (folder / "coco/val2014").iterdir():
+        path.unlink()
+    with pytest.raises(
+        DataError,
+        match=r"none of 9 image files looked at in .*coco/val2014 is there; .*looked for as "
+        r".*coco/val2014/COCO_val2014_000000000008.jpg or .*coco/COCO_val.*; set images",
+    ):
+        coco(folder, "all")
+
+
+def test_a_split_that_is_not_there_lists_those_that_are_with_their_counts(folder):
+    counts = r"splits: train \(8\), restval \(4\), val \(3\), test \(2\); 'all' takes every row"
+    with pytest.raises(ValueError, match=rf"no row of split 'dev'; {counts}"):
+        coco(folder, "dev")
+    with pytest.raises(ValueError, match="no row of split 'restvall'; splits"):
+        coco(folder, "train+restvall")
+
+
+def captions_file(folder):
+    return folder / "coco/annotations/captions_train2017.json"
+
+
+def write_lines(path, lines):
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def official(folder, split="train", annotations=None, **options):
+    path = annotations or captions_file(folder)
+    return make_source("coco", split, annotations=path, images=folder / "coco", **options)
+
+
+def annotation_captions(folder):
+    """In the file's order, which is shuffled here so that it is not the order of images."""
+    path = captions_file(folder)
+    document = json.loads(path.read_text())
+    order = np.random.default_rng(0).permutation(len(document["annotations"]))
+    document["annotations"] = [document["annotations"][index] for index in order]
+    path.write_text(json.dumps(document))
+    return [annotation["caption"] for annotation in document["annotations"]]
+
+
+def test_line_k_belongs_to_annotation_k_and_none_is_no_text(folder):
+    captions = annotation_captions(folder)
+    replace = write_lines(
+        folder / "replace_hp.jsonl", [f"other \u2028 {text}" for text in captions]
+    )
+    lines = [f"swapped {text}" if "caption 2" in text else "None" for text in captions]
+    swap = write_lines(folder / "swap_hp.jsonl", lines)
+    source = official(folder, positives={"replace": replace, "swap": swap, "else": None})
+    seen = 0
+    for index in range(len(source)):
+        record = source[index]
+        assert record.negatives == []
+        for text, texts, kinds in zip(
+            record.captions, record.positives, record.positive_kinds, strict=True
+        ):
+            expected = {"replace": f"other \u2028 {text}"}
+            if "caption 2" in text:
+                expected["swap"] = f"swapped {text}"
+            assert dict(zip(kinds, texts, strict=True)) == expected
+            seen += 1
+    assert seen == len(captions)
+    assert {*source.digests} == {str(captions_file(folder)), str(replace), str(swap)}
+    before = source.fingerprint
+    write_lines(swap, ["None"] * len(captions))
+    assert official(folder, positives={"replace": replace, "swap": swap}).fingerprint != before
+
+
+@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
+def test_an_empty_file_is_called_empty(folder, content):
+    (folder / "hp.jsonl").write_text(content)
+    with pytest.raises(DataError, match=r"hp.jsonl is empty; a row for each of \d+ captions"):
+        official(folder, positives={"swap": folder / "hp.jsonl"})
+
+
+def test_a_file_of_another_length_trains_nothing(folder):
+    count = len(annotation_captions(folder))
+    for wrong in (count - 1, count + 1):
+        path = write_lines(folder / "hp.jsonl", ["text"] * wrong)
+        message = rf"hp.jsonl has {wrong} rows, but there are {count} captions"
+        with pytest.raises(DataError, match=message):
+            official(folder, negatives={"crepe_swap": path})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('"torn', r"row 3 of .*hp.jsonl is not JSON"),
+        ("", r"row 3 of .*hp.jsonl is not JSON"),
+        ("null", r"row 3 of .*hp.jsonl: a row is a JSON string; got None"),
+        ('["text"]', r"row 3 of .*: a row is a JSON string; got \['text'\]"),
+    ],
+)
+def test_a_line_that_is_no_json_string_is_named(folder, line, message):
+    lines = ['"text"'] * len(annotation_captions(folder))
+    lines[2] = line
+    (folder / "hp.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=message):
+        official(folder, positives={"swap": folder / "hp.jsonl"})
+
+
+def test_aligned_files_belong_to_training_and_to_cocos_own_captions(folder):
+    path = write_lines(folder / "hp.jsonl", ["text"])
+    annotations = folder / "coco/annotations/captions_val2017.json"
+    source = official(folder, "val", annotations, positives={"swap": path})
+    assert source[0].positives == []
+    with pytest.raises(ValueError, match="Karpathy's split, whose captions have no order"):
+        official(folder, "train", folder / "coco/dataset_coco.json", positives={"swap": path})
+    with pytest.raises(ValueError, match=r"no file .*absent"):
+        official(folder, positives={"swap": folder / "absent"})

@@ -1,0 +1,82 @@
+"""NegCLIP's tables, a miniature and the published one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from input_pipeline import make_source
+from input_pipeline.record import DataError
+from tests.support import miniature
+
+DATA = os.environ.get("VLC_BENCHMARK_DATA")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    miniature.write(tmp_path)
+    return tmp_path
+
+
+def ids(source):
+    return [source[index].id for index in range(len(source))]
+
+
+def negclip(folder, **options):
+    given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
+    return make_source("negclip", "train", **(given | options))
+
+
+def test_negclip_keeps_hard_captions_and_the_ids_of_hard_images(folder):
+    source = negclip(folder)
+    assert ids(source) == [str(row) for row in range(12)]
+    assert source[3].captions == ["caption 0 of\npicture 3"]
+    assert source[3].negatives == [["picture 3 of caption 0", 'a caption\'s "other" words']]
+    assert source[10].hard_images == ["11", "0", "1"]
+    assert source[10].meta == {"filepath": "coco/val2014/COCO_val2014_000000000010.jpg"}
+
+
+def test_negclip_finds_images_by_any_tail_of_their_path(folder):
+    expected = negclip(folder)[5].image
+    for place in ("coco", "coco/train2014"):
+        assert negclip(folder, images=folder / place)[5].image.samefile(expected)
+
+
+def test_negclip_says_file_row_and_field_of_what_is_wrong(folder):
+    path = folder / "coco/train_neg_clip.tsv"
+    text = path.read_text()
+    path.write_text(text.replace("[6, 7, 8]", "[6, 7, 12]"))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' .* below 12; got 12"):
+        negclip(folder)[5]
+    path.write_text(text.replace("[6, 7, 8]", "[6, 7, 8"))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is not a list"):
+        negclip(folder)[5]
+    path.write_text(text.replace("[6, 7, 8]", "(6, 7, 8)"))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is a list such as .* got"):
+        negclip(folder)[5]
+    path.write_text(text.replace("[6, 7, 8]", "[" * 50_000))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv: 'neg_image' is not a list"):
+        negclip(folder)[5]
+    path.write_text(text.replace("\t[6, 7, 8]", ""))
+    with pytest.raises(DataError, match=r"row 6 of .*tsv .* 4 fields where the header has 5"):
+        negclip(folder)[5]
+    path.write_text(text.replace("neg_caption", "negatives"))
+    with pytest.raises(ValueError, match=r"without the columns \['neg_caption'\]; it has \["):
+        negclip(folder)
+
+
+@pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
+def test_the_published_negclip_table_is_read_to_the_last_row(tmp_path):
+    """Figures counted in the file once, with another CSV reader."""
+    path = Path(DATA) / "neg_clip/valid_neg_clip.tsv"
+    (tmp_path / "COCO_val2014_000000184613.jpg").write_bytes(miniature.picture(1))
+    source = make_source("negclip", "all", annotations=path, images=tmp_path)
+    records = [source[index] for index in range(len(source))]
+    assert len(records) == 4_839
+    assert sum(len(record.negatives[0]) for record in records) == 7_370
+    assert {len(record.hard_images) for record in records} == {3}
+    assert sum("\n" in record.captions[0] for record in records) == 8
+    assert records[1].hard_images == ["2789", "967", "966"]
+    assert records[1].negatives[0][0].startswith("A narrow cooking filled with appliances")
+    assert len({record.meta["filepath"] for record in records}) == 4_839
+    assert all(record.id not in record.hard_images for record in records)

@@ -1,0 +1,162 @@
+"""Each dataset's own files, shrunken, give its records; another dataset's are refused by name."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from input_pipeline import image as images
+from input_pipeline import make_source
+from input_pipeline.record import DataError
+from tests.support import miniature
+
+
+@pytest.fixture
+def folder(tmp_path):
+    miniature.write(tmp_path)
+    return tmp_path
+
+
+def coco(folder, split, **options):
+    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
+    return make_source("coco", split, **(given | options))
+
+
+def ids(source):
+    return [source[index].id for index in range(len(source))]
+
+
+def every_source(folder):
+    flickr30k = folder / "flickr30k"
+    return {
+        "coco": coco(folder, "train"),
+        "flickr30k": make_source(
+            "flickr30k",
+            "train",
+            annotations=flickr30k / "dataset_flickr30k.json",
+            images=flickr30k / "flickr30k-images",
+        ),
+        "negclip": negclip(folder),
+        "cc3m": make_source(
+            "cc3m", "train", annotations=folder / "cc3m/train.tsv", images=folder / "cc3m"
+        ),
+        "llava": llava(folder),
+    }
+
+
+def negclip(folder, **options):
+    given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
+    return make_source("negclip", "train", **(given | options))
+
+
+def llava(folder, **options):
+    path = folder / "llava/llava_instruct_150k.json"
+    given = {"annotations": path, "images": folder / "coco/train2017"}
+    return make_source("llava", "train", **(given | options))
+
+
+def test_every_record_of_every_dataset_has_its_own_image_and_pickles(folder):
+    for name, source in every_source(folder).items():
+        again = pickle.loads(pickle.dumps(source))
+        for index in range(len(source)):
+            record = source[index]
+            number = int(record.captions[0].split()[-1])
+            pixels = images.decode(record.image)
+            assert abs(int(pixels[0, 0, 0]) - 10 * number) < 12, (name, index)
+            assert again[index] == record
+
+
+FILES = {
+    "coco/dataset_coco.json": "Karpathy's split of coco",
+    "coco/annotations/captions_val2017.json": "COCO captions",
+    "flickr30k/dataset_flickr30k.json": "Karpathy's split of flickr30k",
+    "llava/llava_instruct_150k.json": "a list of LLaVA conversations",
+    "coco/train_neg_clip.tsv": "title.*filepath|NegCLIP",
+    "instances.json": "annotations with the fields",
+    "sugar_crepe.json": r"2 numbered or named objects with the fields \['filename'",
+    "list.json": "a list of 1 objects with the fields .* --source records",
+    "own_coco.json": "in the form of COCO captions, but 'p.jpg' is no image of .* --source records",
+}
+READS = {
+    "coco": ("coco/dataset_coco.json", "coco/annotations/captions_val2017.json"),
+    "flickr30k": ("flickr30k/dataset_flickr30k.json",),
+    "llava": ("llava/llava_instruct_150k.json",),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_the_file_of_another_dataset_is_refused_by_what_it_is(folder, name):
+    image = {"id": 1, "file_name": "p.jpg"}
+    for file, document in {
+        "instances.json": {"images": [image], "annotations": [{"image_id": 1, "bbox": []}]},
+        "sugar_crepe.json": {"0": {"filename": "a.jpg"}, "1": {"filename": "b.jpg"}},
+        "list.json": [{"image": "a.jpg", "caption": "a"}],
+        "own_coco.json": {"images": [image], "annotations": [{"image_id": 1, "caption": "a"}]},
+    }.items():
+        (folder / file).write_text(json.dumps(document))
+    for file, found in FILES.items():
+        if file in READS[name]:
+            continue
+        if file == "own_coco.json" and name != "coco":
+            found = "COCO captions"
+        with pytest.raises(ValueError, match=rf"{Path(file).name} is .*({found}).*annotations is"):
+            make_source(name, "val", annotations=folder / file, images=folder / "coco")
+
+
+@pytest.mark.parametrize("name", ["coco", "flickr30k", "negclip", "cc3m", "llava"])
+def test_missing_files_and_options_say_what_to_bring(folder, name):
+    path = folder / "nothing.json"
+    with pytest.raises(ValueError, match=r"nothing\.json is no file; annotations is .*images is"):
+        make_source(name, "train", annotations=path, images=folder)
+    with pytest.raises(ValueError, match=f"source '{name}' needs `annotations`"):
+        make_source(name, "train", annotations="", images=folder)
+    with pytest.raises(ValueError, match=f"source '{name}' needs `images`"):
+        make_source(name, "train", annotations=path, images="")
+
+
+def test_a_file_that_is_cut_short_is_damaged_data(folder):
+    for source, name in (
+        ("coco", "coco/dataset_coco.json"),
+        ("llava", "llava/llava_instruct_150k.json"),
+    ):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(DataError, match=r"json is not JSON: .* cut short"):
+            make_source(source, "train", annotations=path, images=folder / "coco")
+
+
+def test_an_undivided_file_is_not_another_split(folder):
+    for name, path in (("negclip", "coco/train_neg_clip.tsv"), ("cc3m", "cc3m/train.tsv")):
+        with pytest.raises(ValueError, match=r"split 'validation' .* is not divided; take 'train'"):
+            make_source(name, "validation", annotations=folder / path, images=folder)
+
+
+def test_fingerprints_follow_the_file_and_the_split(folder):
+    found = {source.fingerprint for source in every_source(folder).values()}
+    found |= {coco(folder, split).fingerprint for split in ("val", "test", "train+restval")}
+    assert len(found) == 8
+    assert coco(folder, "train").fingerprint in found
+    path = folder / "coco/dataset_coco.json"
+    path.write_text(path.read_text().replace("picture 2", "photo 2"))
+    assert coco(folder, "train").fingerprint not in found
+
+
+DATA = os.environ.get("VLC_BENCHMARK_DATA")
+
+
+@pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
+@pytest.mark.parametrize("name", ["coco", "flickr30k", "llava"])
+def test_published_files_of_other_kinds_are_refused(tmp_path, name):
+    for file in (
+        "sugar_crepe/swap_obj.json",
+        "hard_positives/data/vl_checklist_attributes.json",
+        "vl_checklist_vg/attribute_action.json",
+        "aro/aro_symmetric_relations.json",
+        "neg_clip/valid_neg_clip.tsv",
+        "mmvp_converted/Questions-llava.csv",
+        "t2v_metrics/cococounterfactuals.jsonl",
+    ):
+        with pytest.raises((ValueError, DataError), match=Path(file).name):
+            make_source(name, "all", annotations=Path(DATA) / file, images=tmp_path)
