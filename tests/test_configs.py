@@ -256,8 +256,8 @@ def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
     config = coco("dac", "negatives=rule")
     assert (config.input.negatives.count, config.input.negatives.of_positives) == (1, 1)
     assert config.input.positives.count == 10
-    assert config.losses.svlc_negative.slots == (0, 1)
-    assert config.losses.dac_negative_bag.slots == (1, None)
+    assert config.losses.svlc_negative.negative_range == (0, 1)
+    assert config.losses.dac_negative_bag.negative_range == (1, None)
 
 
 def test_left_and_right_on_siglip():

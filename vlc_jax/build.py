@@ -22,16 +22,13 @@ from ml_collections import ConfigDict
 import input_pipeline
 from input_pipeline import image as image_ops
 from input_pipeline.record import Source
-from vlc_jax import consistency, models, optimizer, sharding
+from vlc_jax import consistency, losses, models, optimizer, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import flops, lora
 
 # What of config.model features of an image depend on, and those of texts besides.
 OF_IMAGE = ("variant", "activation", "epsilon", "dtype", "image")
 OF_TEXT = ("vocab_size", "text")
-# Losses that contrast hard texts with all images, not only with their own.
-ALL_NEGATIVES = ("negclip", "sigmoid_negatives")
-ALL_POSITIVES = ("dac_mil",)
 
 
 class Task(NamedTuple):
@@ -314,8 +311,9 @@ def flops_per_example(config: ConfigDict, model: nn.Module) -> int:
     texts = 1 + positives.count + of_negatives
     block = config.batch_size // config.blocks
     pairs = block
-    for count, losses in ((of_negatives, ALL_NEGATIVES), (positives.count, ALL_POSITIVES)):
-        pairs += count * (block if any(name in config.losses for name in losses) else 1)
+    with_all_images = losses.contrasted_with_all_images(config.losses)
+    for kind, count in (("negative", of_negatives), ("positive", positives.count)):
+        pairs += count * (block if kind in with_all_images else 1)
     frozen = list(config.frozen)
     if config.input.source == "features":  # of frozen towers, which are not run
         of_text = 0 if "text" in frozen else 3 * texts * flops.text_tower(model.text)

@@ -31,9 +31,13 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = svlc.make(args)
     count = config.input.negatives.count
     with config.unlocked():
-        config.losses.svlc_negative = default.loss(weight=1.0, slots=(0, count))  # of the caption
+        config.losses.svlc_negative = default.loss(
+            weight=1.0, negative_range=(0, count)
+        )  # of the caption
         config.losses.dac_mil = default.loss(weight=1.0)
-        config.losses.dac_negative_bag = default.loss(weight=1.0, slots=(count, None))  # of the bag
+        config.losses.dac_negative_bag = default.loss(
+            weight=1.0, negative_range=(count, None)
+        )  # of the bag
         config.input.negatives.of_positives = 1
         config.input.records.positives_column = "positives"
         pretrained.use_texts(config.input.positives, args.bag, "skip", {"from_record": 1.0})

@@ -23,8 +23,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
                 "infonce": default.loss(weight=1.0),
                 "dac_mil": default.loss(weight=1.0),
                 # the first negative is the caption's, the others are those of the bag
-                "dac_negative_bag": default.loss(weight=1.0) | {"slots": (1, None)},
-                "svlc_negative": default.loss(weight=1.0) | {"slots": (0, 1)},
+                "dac_negative_bag": default.loss(weight=1.0) | {"negative_range": (1, None)},
+                "svlc_negative": default.loss(weight=1.0) | {"negative_range": (0, 1)},
             }
         )
         finetuning.use_negatives(config, scenes_replace=1.0)

@@ -1,4 +1,4 @@
-"""Random embeddings, with hard negatives and positives too, meshes, and losses by their name."""
+"""Random embeddings, with hard negatives and positives too, meshes, and losses by name."""
 
 import functools
 
@@ -44,14 +44,14 @@ def batch(arrays):
         more[f"{kind}_mask"] = jnp.asarray(mask)
         more[f"{kind}_text"] = jnp.asarray(rng.integers(0, 99, (24, count, 5)), jnp.int32)
     tokens = jnp.asarray(rng.integers(0, 99, (24, 5)), jnp.int32)
-    name = jnp.asarray(rng.integers(0, 2**32, (24, 2)), jnp.uint32)
-    return {**arrays, **more, "tokens": tokens, "id": name}
+    record_id = jnp.asarray(rng.integers(0, 2**32, (24, 2)), jnp.uint32)
+    return {**arrays, **more, "tokens": tokens, "id": record_id}
 
 
 @pytest.fixture
 def repeated(batch):
     """`batch` with pairs that are no true negatives."""
-    tokens, names = batch["tokens"], batch["id"]
+    tokens, ids = batch["tokens"], batch["id"]
     negative, positive = batch["negative_text"], batch["positive_text"]
     has_negative = (
         batch["negative_mask"].at[4, 0].set(True).at[5].set(jnp.array([False, True, False]))
@@ -61,7 +61,7 @@ def repeated(batch):
     return {
         **batch,
         "tokens": tokens,
-        "id": names.at[1].set(names[9]).at[13, 0].set(names[14, 0]),  # half a name is no name
+        "id": ids.at[1].set(ids[9]).at[13, 0].set(ids[14, 0]),  # half a hash is none
         "negative_text": negative.at[4, 0].set(tokens[6]).at[5, 1].set(tokens[5]),
         "negative_mask": has_negative,
         "positive_text": positive.at[8, 0].set(tokens[10]).at[11, 1].set(tokens[11]),
@@ -105,8 +105,8 @@ def per_example():
 
     def call(name, batch, implementation="dense", duplicates="keep", **options):
         def values(batch):
-            members = masks.members(contract(batch), duplicates)
-            return losses.LOSSES[name][implementation](outputs(batch), members, **options)
+            pair_masks = masks.pair_masks(contract(batch), duplicates)
+            return losses.LOSSES[name].values(implementation, outputs(batch), pair_masks, **options)
 
         return jit(values)(batch)
 
@@ -129,9 +129,13 @@ def slopes_of_scores():
     """slopes_of_scores(name, batch) -> Outputs of the sum's gradient by each of its arrays."""
 
     def call(name, batch):
-        members = masks.members(contract(batch))
-        loss = losses.LOSSES[name]["dense"]
-        slopes = jax.grad(lambda o: loss(o, members).sum(), allow_int=True)  # masks are bool
+        pair_masks = masks.pair_masks(contract(batch))
+        loss = losses.LOSSES[name]
+
+        def value(outputs):
+            return loss.values("dense", outputs, pair_masks).sum()
+
+        slopes = jax.grad(value, allow_int=True)  # the padding mask of tokens is bool
         return jit(slopes)(outputs(batch))
 
     return call

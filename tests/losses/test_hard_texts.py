@@ -10,32 +10,32 @@ from tests.losses import oracle
 from vlc_jax import losses
 from vlc_jax.losses import svlc
 
-OF_TEXTS = tuple(losses.TEXTS)
-TEXTS = ("negative", "positive")
-SPREAD = ("negclip", "sigmoid_negatives")  # over chunks and devices
+WITH_TEXTS = tuple(name for name, loss in losses.LOSSES.items() if loss.needs)
+KINDS = ("negative", "positive")
+TILED = ("negclip", "sigmoid_negatives")  # also chunked, and over devices
 EMBEDDINGS = ("image", "text", "negative", "positive")
 
 
 def counted(name, batch):
-    """The examples that a loss is about."""
-    mask = np.asarray(batch["mask"])
-    for kind in losses.TEXTS[name] if name in losses.OF_OWN_TEXTS else ():
+    """Boolean mask of the examples in the mean of a loss."""
+    mask, loss = np.asarray(batch["mask"]), losses.LOSSES[name]
+    for kind in loss.needs if loss.mean_over == "examples_with_texts" else ():
         mask = mask & np.asarray(batch[f"{kind}_mask"]).any(axis=1)
     return mask
 
 
 @pytest.mark.parametrize("duplicates", ["keep", "mask"])
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_dense_equals_numpy(repeated, per_example, name, duplicates):
-    judge = oracle.Oracle(repeated, duplicates)
-    expected = judge.values(getattr(judge, name))
+    reference = oracle.Oracle(repeated, duplicates)
+    expected = reference.values(getattr(reference, name))
     values = per_example(name, repeated, duplicates=duplicates)
     np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-5)
     assert np.count_nonzero(expected) >= 13
     assert np.all(expected >= 0)
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
     slopes = gradient(name, batch)[1]
     rng = np.random.default_rng(3)
@@ -44,8 +44,8 @@ def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
 
     def mean(step):
         moved = {key: x + step * directions[key] for key, x in wide.items()}
-        judge = oracle.Oracle({**batch, **moved})
-        return judge.values(getattr(judge, name))[counted(name, batch)].mean()
+        reference = oracle.Oracle({**batch, **moved})
+        return reference.values(getattr(reference, name))[counted(name, batch)].mean()
 
     expected = (mean(1e-5) - mean(-1e-5)) / 2e-5
     found = sum(np.sum(directions[key] * slope) for key, slope in slopes.items())
@@ -53,21 +53,21 @@ def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
-def test_mean_is_over_the_examples_the_loss_is_about(batch, per_example, total, name):
+@pytest.mark.parametrize("name", WITH_TEXTS)
+def test_mean_is_over_the_examples_that_have_the_texts_it_needs(batch, per_example, total, name):
     mask = counted(name, batch)
     assert 10 < mask.sum() <= 19
-    assert mask[3] == (name not in losses.OF_OWN_TEXTS)
+    assert mask[3] == (losses.LOSSES[name].mean_over == "batch")
     expected = np.asarray(per_example(name, batch))[mask].mean()
     np.testing.assert_allclose(total(name, batch), expected, rtol=1e-5)
 
 
-def test_slots_choose_hard_negatives_by_their_place(batch, total):
+def test_negative_range_selects_hard_negatives_by_their_index(batch, total):
     every = float(total("svlc_negative", batch))
-    for slots, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
+    for negative_range, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
         keys = ("negative", "negative_text", "negative_mask")
         fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
-        some = float(total("svlc_negative", batch, slots=slots))
+        some = float(total("svlc_negative", batch, negative_range=negative_range))
         np.testing.assert_allclose(some, total("svlc_negative", fewer), rtol=1e-6)
         assert abs(some - every) > 1e-3
 
@@ -81,7 +81,7 @@ def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, 
     np.testing.assert_allclose(found, values[mask].mean(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_permuting_the_examples_permutes_the_values(repeated, per_example, name):
     order = np.random.default_rng(1).permutation(24)
     moved = {k: v[order] if v.ndim else v for k, v in repeated.items()}
@@ -90,7 +90,7 @@ def test_permuting_the_examples_permutes_the_values(repeated, per_example, name)
         np.testing.assert_allclose(next(values), next(values)[order], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_padding_and_missing_texts_change_nothing(batch, per_example, gradient, name):
     """Whatever they hold: the values stay, and their own gradient is 0, not NaN."""
     other, is_there = dict(batch), {}
@@ -116,7 +116,7 @@ def assert_close(found, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["infonce", "sigmoid", *SPREAD])
+@pytest.mark.parametrize("name", ["infonce", "sigmoid", *TILED])
 def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
     expected = gradient(name, repeated, duplicates="mask")
     for how in (
@@ -127,7 +127,7 @@ def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SPREAD)
+@pytest.mark.parametrize("name", TILED)
 def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh, name):
     mesh = make_mesh(4, 2)
     split = jax.sharding.NamedSharding(mesh, jax.P(("data", "fsdp")))
@@ -139,7 +139,7 @@ def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name):
     expected = gradient(name, repeated, duplicates="mask")
     split = jax.sharding.NamedSharding(make_mesh(2, 4), jax.P(("data", "fsdp")))
@@ -147,7 +147,7 @@ def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name
     assert_close(gradient(name, spread, duplicates="mask"), expected)
 
 
-@pytest.mark.parametrize("name", SPREAD)
+@pytest.mark.parametrize("name", TILED)
 def test_without_any_negative_it_is_the_plain_loss(batch, gradient, name):
     none = {**batch, "negative_mask": jnp.zeros((24, 3), bool)}
     plain = {"negclip": "infonce", "sigmoid_negatives": "sigmoid"}[name]
@@ -204,14 +204,14 @@ def test_negatives_of_weight_0_outside_the_contrast_have_no_gradient(batch, weig
         assert np.abs(slopes(other)[:3]).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", WITH_TEXTS)
 def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, slopes_of_scores, name):
     slopes = slopes_of_scores(name, batch)
     real = np.asarray(batch["mask"])
-    has = {kind: np.asarray(batch[f"{kind}_mask"]) & real[:, None] for kind in TEXTS}
+    has = {kind: np.asarray(batch[f"{kind}_mask"]) & real[:, None] for kind in KINDS}
     is_own, is_pair = np.eye(24, dtype=bool), real[:, None] & real[None]
     lowered, raised = [], []
-    if name in SPREAD:
+    if name in TILED:
         lowered = [(slopes.negative_scores, is_pair[..., None] & has["negative"][None])]
         raised = [(slopes.scores, is_own & is_pair)]
     elif name == "svlc_negative":

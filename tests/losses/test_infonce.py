@@ -24,20 +24,20 @@ def oracle(scores, scale, mask):
     return values
 
 
-def members(mask):
-    return masks.members({"mask": mask})
+def pair_masks(mask):
+    return masks.pair_masks({"mask": mask})
 
 
 def dense(image, text, logit_scale, mask):
-    return infonce.dense(image @ text.T, logit_scale, members(mask))
+    return infonce.dense(image @ text.T, logit_scale, pair_masks(mask))
 
 
 def chunked(image, text, logit_scale, mask, **options):
-    return infonce.chunked(image, text, logit_scale, members(mask), **options)
+    return infonce.chunked(image, text, logit_scale, pair_masks(mask), **options)
 
 
 def ring(image, text, logit_scale, mask, **options):
-    return infonce.ring(image, text, logit_scale, members(mask), **options)
+    return infonce.ring(image, text, logit_scale, pair_masks(mask), **options)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_dense_equals_numpy(arrays):
 
 
 def test_equal_scores_give_log_of_the_batch():
-    value = infonce.dense(jnp.full((8, 8), 0.3), jnp.float32(50.0), members(jnp.ones(8, bool)))
+    value = infonce.dense(jnp.full((8, 8), 0.3), jnp.float32(50.0), pair_masks(jnp.ones(8, bool)))
     np.testing.assert_allclose(value, np.log(8.0), rtol=1e-5)
 
 
@@ -124,7 +124,9 @@ def test_padding_changes_neither_values_nor_gradients(arrays, value_and_gradient
 def test_gradient_raises_the_pairs_and_lowers_the_others(arrays):
     scores = arrays["image"] @ arrays["text"].T
     full = jnp.ones(24, bool)
-    gradient = jax.grad(lambda s: infonce.dense(s, jnp.float32(7.0), members(full)).sum())(scores)
+    gradient = jax.grad(lambda s: infonce.dense(s, jnp.float32(7.0), pair_masks(full)).sum())(
+        scores
+    )
     is_pair = np.eye(24, dtype=bool)
     assert np.all(np.asarray(gradient)[is_pair] < 0)
     assert np.all(np.asarray(gradient)[~is_pair] > 0)

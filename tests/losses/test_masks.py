@@ -1,4 +1,4 @@
-"""Which pairs count: names of texts, and duplicates in every role."""
+"""Masks of pairs: hashes of texts, and duplicates in every role."""
 
 import itertools
 
@@ -10,34 +10,36 @@ from vlc_jax import errors
 from vlc_jax.losses import masks
 
 
-def names(texts):
-    return [tuple(row) for row in np.asarray(masks.name(jnp.asarray(texts, jnp.int32))).tolist()]
+def hashes(texts):
+    return [
+        tuple(row) for row in np.asarray(masks.text_hash(jnp.asarray(texts, jnp.int32))).tolist()
+    ]
 
 
-def test_texts_have_one_name_exactly_if_their_tokens_are_equal():
+def test_hashes_of_texts_are_equal_exactly_if_their_tokens_are():
     rng = np.random.default_rng(0)
     texts = rng.integers(0, 4, (10_000, 5))  # 1024 different ones
-    found = names(texts)
+    found = hashes(texts)
     assert len(set(found)) == len({tuple(text) for text in texts.tolist()}) == 4**5
     assert len({*zip(map(tuple, texts.tolist()), found, strict=True)}) == 4**5
 
 
-def test_either_half_of_a_name_tells_the_orders_of_a_sentence_apart():
+def test_either_half_of_a_hash_tells_the_orders_of_a_sentence_apart():
     orders = np.array(list(itertools.permutations([320, 736, 2368, 537, 49407, 0, 32768])))
-    found = names(orders)
+    found = hashes(orders)
     for half in (0, 1):
-        assert len({name[half] for name in found}) == len(orders)
+        assert len({one[half] for one in found}) == len(orders)
 
 
 def test_padding_that_tokens_follow_is_part_of_a_text():
-    assert len(set(names([[0, 0, 0], [5, 0, 0], [0, 5, 0], [0, 0, 5], [5, 5, 0]]))) == 5
+    assert len(set(hashes([[0, 0, 0], [5, 0, 0], [0, 5, 0], [0, 0, 5], [5, 5, 0]]))) == 5
 
 
-def test_names_of_many_texts_per_example_are_those_of_each():
+def test_hashes_of_many_texts_per_example_are_those_of_each():
     texts = np.random.default_rng(1).integers(0, 50, (3, 4, 7))
-    found = masks.name(jnp.asarray(texts, jnp.int32))
+    found = masks.text_hash(jnp.asarray(texts, jnp.int32))
     assert found.shape == (3, 4, 2)
-    np.testing.assert_array_equal(found[2, 1], masks.name(jnp.asarray(texts[2, 1], jnp.int32)))
+    np.testing.assert_array_equal(found[2, 1], masks.text_hash(jnp.asarray(texts[2, 1], jnp.int32)))
 
 
 BATCH = {
@@ -52,36 +54,36 @@ BATCH = {
 
 
 def test_duplicates_are_kept_unless_asked_for():
-    members = masks.members({key: x for key, x in BATCH.items() if key != "id"})
+    pair_masks = masks.pair_masks({key: x for key, x in BATCH.items() if key != "id"})
     real = np.outer(BATCH["mask"], BATCH["mask"])
-    np.testing.assert_array_equal(masks.captions(members, members), real)
-    np.testing.assert_array_equal(masks.negatives(members, members)[..., 0], real)
+    np.testing.assert_array_equal(masks.captions(pair_masks, pair_masks), real)
+    np.testing.assert_array_equal(masks.negatives(pair_masks, pair_masks)[..., 0], real)
     np.testing.assert_array_equal(
-        masks.positives(members)[..., 0], real & [True, True, False, True]
+        masks.positives(pair_masks)[..., 0], real & [True, True, False, True]
     )
 
 
 def test_duplicates_that_are_masked_leave_each_example_its_own_texts():
-    members = masks.members(BATCH, "mask")
+    pair_masks = masks.pair_masks(BATCH, "mask")
     captions = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
-    np.testing.assert_array_equal(masks.captions(members, members), captions)
+    np.testing.assert_array_equal(masks.captions(pair_masks, pair_masks), captions)
     negatives = [[1, 1, 1, 0], [0, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
-    np.testing.assert_array_equal(masks.negatives(members, members)[..., 0], negatives)
-    np.testing.assert_array_equal(masks.own_negatives(members)[:, 0], [1, 0, 1, 0])
+    np.testing.assert_array_equal(masks.negatives(pair_masks, pair_masks)[..., 0], negatives)
+    np.testing.assert_array_equal(masks.own_negatives(pair_masks)[:, 0], [1, 0, 1, 0])
     positives = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    np.testing.assert_array_equal(masks.positives(members)[..., 0], positives)
-    np.testing.assert_array_equal(masks.own_positives(members)[:, 0], [1, 1, 0, 0])
+    np.testing.assert_array_equal(masks.positives(pair_masks)[..., 0], positives)
+    np.testing.assert_array_equal(masks.own_positives(pair_masks)[:, 0], [1, 1, 0, 0])
 
 
 def test_a_record_twice_in_a_batch_is_no_negative_of_itself():
     ids = jnp.array([[1, 7], [1, 7], [2, 7], [1, 8]], jnp.uint32)  # both halves count
     text = jnp.arange(8, dtype=jnp.int32).reshape(4, 2)
-    members = masks.members({"mask": jnp.ones(4, bool), "text": text, "id": ids}, "mask")
+    pair_masks = masks.pair_masks({"mask": jnp.ones(4, bool), "text": text, "id": ids}, "mask")
     expected = np.ones((4, 4), bool)
     expected[0, 1] = expected[1, 0] = False
-    np.testing.assert_array_equal(masks.captions(members, members), expected)
+    np.testing.assert_array_equal(masks.captions(pair_masks, pair_masks), expected)
 
 
 def test_an_unknown_way_with_duplicates_is_refused():
     with pytest.raises(errors.UsageError, match="did you mean 'mask'"):
-        masks.members(BATCH, "masked")
+        masks.pair_masks(BATCH, "masked")

@@ -20,20 +20,20 @@ def oracle(scores, scale, bias, mask):
     return values
 
 
-def members(mask):
-    return masks.members({"mask": mask})
+def pair_masks(mask):
+    return masks.pair_masks({"mask": mask})
 
 
 def dense(image, text, logit_scale, logit_bias, mask):
-    return sigmoid.dense(image @ text.T, logit_scale, logit_bias, members(mask))
+    return sigmoid.dense(image @ text.T, logit_scale, logit_bias, pair_masks(mask))
 
 
 def chunked(image, text, logit_scale, logit_bias, mask, **options):
-    return sigmoid.chunked(image, text, logit_scale, logit_bias, members(mask), **options)
+    return sigmoid.chunked(image, text, logit_scale, logit_bias, pair_masks(mask), **options)
 
 
 def ring(image, text, logit_scale, logit_bias, mask, **options):
-    return sigmoid.ring(image, text, logit_scale, logit_bias, members(mask), **options)
+    return sigmoid.ring(image, text, logit_scale, logit_bias, pair_masks(mask), **options)
 
 
 def test_dense_equals_numpy(arrays):
@@ -45,7 +45,7 @@ def test_dense_equals_numpy(arrays):
 
 def test_start_of_siglip_costs_about_the_bias_per_image():
     value = sigmoid.dense(
-        jnp.zeros((16, 16)), jnp.float32(10.0), jnp.float32(-10.0), members(jnp.ones(16, bool))
+        jnp.zeros((16, 16)), jnp.float32(10.0), jnp.float32(-10.0), pair_masks(jnp.ones(16, bool))
     )
     np.testing.assert_allclose(value, 10.0, rtol=1e-3)
 
@@ -105,7 +105,7 @@ def test_padding_changes_neither_values_nor_gradients(arrays, value_and_gradient
 def test_gradient_raises_the_pairs_and_lowers_the_others(arrays):
     scores = arrays["image"] @ arrays["text"].T
     scale, bias, full = arrays["logit_scale"], arrays["logit_bias"], jnp.ones(24, bool)
-    gradient = jax.grad(lambda s: sigmoid.dense(s, scale, bias, members(full)).sum())(scores)
+    gradient = jax.grad(lambda s: sigmoid.dense(s, scale, bias, pair_masks(full)).sum())(scores)
     is_pair = np.eye(24, dtype=bool)
     assert np.all(np.asarray(gradient)[is_pair] < 0)
     assert np.all(np.asarray(gradient)[~is_pair] > 0)

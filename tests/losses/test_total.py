@@ -21,21 +21,23 @@ def outputs(arrays):
 def test_total_is_the_weighted_sum_of_means_over_real_examples(arrays, outputs):
     config = {"infonce": {"weight": 0.5}, "sigmoid": {"weight": 2.0}}
     value, parts = losses.total(config, outputs, arrays)
-    scale, members = arrays["logit_scale"], masks.members(arrays)
-    softmax_sum = infonce.dense(outputs.scores, scale, members).sum()
-    sigmoid_sum = sigmoid.dense(outputs.scores, scale, arrays["logit_bias"], members).sum()
+    scale, pair_masks = arrays["logit_scale"], masks.pair_masks(arrays)
+    softmax_sum = infonce.dense(outputs.scores, scale, pair_masks).sum()
+    sigmoid_sum = sigmoid.dense(outputs.scores, scale, arrays["logit_bias"], pair_masks).sum()
     np.testing.assert_allclose(value, 0.5 * softmax_sum / 19 + 2 * sigmoid_sum / 19, rtol=1e-5)
     assert [int(count) for _, count in parts.values()] == [19, 19]
     np.testing.assert_allclose(parts["sigmoid"][0], sigmoid_sum, rtol=1e-6)
 
 
-EVERYWHERE = [name for name, found in losses.LOSSES.items() if len(found) > 1]
+TILED = [name for name, loss in losses.LOSSES.items() if len(loss.implementations) > 1]
 
 
-@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("name", TILED)
 def test_every_implementation_in_the_table_gives_the_same_total(batch, total, make_mesh, name):
     options = [{}, {"implementation": "chunked", "chunk": 7}, {"implementation": "ring"}]
-    assert {o.get("implementation", "dense") for o in options} == set(losses.LOSSES[name])
+    assert {o.get("implementation", "dense") for o in options} == set(
+        losses.LOSSES[name].implementations
+    )
     values = [total(name, batch, make_mesh(4, 2), **option) for option in options]
     np.testing.assert_allclose(values, values[0], rtol=1e-5)
 

@@ -64,8 +64,8 @@ def test_it_learns_bindings_that_the_cosine_cannot_see():
             return scores, module.outputs(image, text)["statistics"]
 
         scores, statistics = head.apply({"params": params}, image, text, method=both)
-        members = masks.members({"mask": jnp.ones(len(scores), bool)})
-        return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), statistics
+        pair_masks = masks.pair_masks({"mask": jnp.ones(len(scores), bool)})
+        return 2 * infonce.dense(scores, jnp.ones(()), pair_masks).mean(), statistics
 
     @jax.jit
     def fit(params, features):

@@ -28,8 +28,8 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
 
     def loss(params):
         scores = head.apply({"params": params}, image, text, method=score)
-        members = masks.members({"mask": jnp.ones(2, bool)})
-        return 2 * infonce.dense(scores, jnp.ones(()), members).mean(), scores
+        pair_masks = masks.pair_masks({"mask": jnp.ones(2, bool)})
+        return 2 * infonce.dense(scores, jnp.ones(()), pair_masks).mean(), scores
 
     def init(key):
         return head.init(key, image, text, method=score)["params"]

@@ -1,7 +1,8 @@
 """Losses: one literal table of formulas, and `total`, the weighted sum that is minimised."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,85 +12,150 @@ from jaxtyping import Array, Bool, Float
 from vlc_jax import errors, types
 from vlc_jax.losses import dac, infonce, masks, sigmoid, sparc, svlc
 
-PerExample = Callable[..., Float[Array, "batch"]]
+Values = Callable[..., Float[Array, "batch"]]
+Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
+HardText = Literal["negative", "positive"]
 
-# name -> implementation -> per-example loss of (outputs, members, **options). `chunked` and `ring`
-# read the embeddings, so they hold for models whose score is the dot product.
-#
+
+class Loss(NamedTuple):
+    """A row of `LOSSES`: a formula, where its arrays come from, and the texts that it needs.
+
+    dense: the formula, a function of arrays that gives one value per example. Its keyword-only
+      parameters are the loss's own options in config.losses.NAME.
+    inputs: (outputs, pair masks) -> the positional arguments of `dense`.
+    chunked, ring: the same values from embeddings, for models whose score is their dot product;
+      besides the options of `dense` they take `chunk`, and `mesh` and `axes`.
+    embeddings: (outputs, pair masks) -> the positional arguments of `chunked` and `ring`.
+    needs: the hard texts that the batch must have besides captions.
+    mean_over: "batch", or "examples_with_texts": those that have all hard texts of `needs`.
+    contrasts_all: those of `needs` that are scored with all images, not only with their own.
+    """
+
+    dense: Values
+    inputs: Inputs
+    chunked: Values | None = None
+    ring: Values | None = None
+    embeddings: Inputs | None = None
+    needs: tuple[HardText, ...] = ()
+    mean_over: Literal["batch", "examples_with_texts"] = "batch"
+    contrasts_all: tuple[HardText, ...] = ()
+
+    @property
+    def implementations(self) -> dict[str, Values]:
+        every = {"dense": self.dense, "chunked": self.chunked, "ring": self.ring}
+        return {name: values for name, values in every.items() if values is not None}
+
+    def values(
+        self, implementation: str, outputs: types.Outputs, pair_masks: masks.PairMasks, **options
+    ) -> Float[Array, "batch"]:
+        """The loss of each example."""
+        inputs = self.inputs if implementation == "dense" else self.embeddings
+        return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
+
+
+def _embeddings(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return o.image.pooled, o.text.pooled, o.logit_scale
+
+
+def _scores_and_bias(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return o.scores, o.logit_scale, _bias(o)
+
+
+def _bias(o: types.Outputs) -> jax.Array:
+    if o.logit_bias is None:
+        raise errors.UsageError(
+            "the sigmoid loss needs a model with a logit bias: set the model's logit_bias_init "
+            "(SigLIP starts at -10, with a logit_scale_init of 10)"
+        )
+    return o.logit_bias
+
+
+def _own_negatives(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
+
+
+def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    scores = o.own_positive_scores, o.own_negative_scores
+    return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
+
+
+def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    # by embeddings whatever the model's score, which is that of an image and a text
+    text_scores = jnp.einsum(
+        "ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest"
+    )
+    return o.positive_scores, text_scores, o.logit_scale, masks.positives(m)
+
+
+def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    if o.token_groups is None:
+        raise errors.UsageError(
+            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
+        )
+    return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
+
+
 # Whether hard negatives are also contrasted with all images of the batch is a choice between two
 # names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative goes with either.
-LOSSES: dict[str, dict[str, PerExample]] = {
-    "infonce": {
-        "dense": lambda o, m: infonce.dense(o.scores, o.logit_scale, m),
-        "chunked": lambda o, m, **k: infonce.chunked(*_embeddings(o), o.logit_scale, m, **k),
-        "ring": lambda o, m, **k: infonce.ring(*_embeddings(o), o.logit_scale, m, **k),
-    },
-    "negclip": {
-        "dense": lambda o, m: infonce.dense(o.scores, o.logit_scale, m, o.negative_scores),
-        "chunked": lambda o, m, **k: infonce.chunked(
-            *_embeddings(o), o.logit_scale, m, o.negative_text.pooled, **k
-        ),
-        "ring": lambda o, m, **k: infonce.ring(
-            *_embeddings(o), o.logit_scale, m, o.negative_text.pooled, **k
-        ),
-    },
-    "sigmoid": {
-        "dense": lambda o, m: sigmoid.dense(o.scores, o.logit_scale, _bias(o), m),
-        "chunked": lambda o, m, **k: sigmoid.chunked(
-            *_embeddings(o), o.logit_scale, _bias(o), m, **k
-        ),
-        "ring": lambda o, m, **k: sigmoid.ring(*_embeddings(o), o.logit_scale, _bias(o), m, **k),
-    },
-    "sigmoid_negatives": {
-        "dense": lambda o, m: sigmoid.dense(
-            o.scores, o.logit_scale, _bias(o), m, o.negative_scores
-        ),
-        "chunked": lambda o, m, **k: sigmoid.chunked(
-            *_embeddings(o), o.logit_scale, _bias(o), m, o.negative_text.pooled, **k
-        ),
-        "ring": lambda o, m, **k: sigmoid.ring(
-            *_embeddings(o), o.logit_scale, _bias(o), m, o.negative_text.pooled, **k
-        ),
-    },
-    "svlc_negative": {
-        "dense": lambda o, m: svlc.negative(
-            o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
-        ),
-    },
-    "analogy": {"dense": lambda o, m: svlc.analogy(*_analogy(o, m))},
-    "analogy_symmetric": {"dense": lambda o, m: svlc.analogy_symmetric(*_analogy(o, m))},
-    "dac_mil": {
-        "dense": lambda o, m: dac.mil(o.positive_scores, o.logit_scale, masks.positives(m)),
-    },
-    "dac_negative_bag": {
-        "dense": lambda o, m: dac.negative_bag(
-            o.own_positive_scores,
-            o.own_negative_scores,
-            o.logit_scale,
-            masks.own_positives(m),
-            masks.own_negatives(m),
-        ),
-    },
-    "sparc_local": {
-        "dense": lambda o, m: sparc.local(
-            _groups(o), o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
-        ),
-    },
+LOSSES: dict[str, Loss] = {
+    "infonce": Loss(
+        infonce.dense,
+        lambda o, m: (o.scores, o.logit_scale, m),
+        chunked=infonce.chunked,
+        ring=infonce.ring,
+        embeddings=lambda o, m: (*_embeddings(o), m),
+    ),
+    "negclip": Loss(
+        infonce.dense,
+        lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
+        chunked=infonce.chunked,
+        ring=infonce.ring,
+        embeddings=lambda o, m: (*_embeddings(o), m, o.negative_text.pooled),
+        needs=("negative",),
+        contrasts_all=("negative",),
+    ),
+    "sigmoid": Loss(
+        sigmoid.dense,
+        lambda o, m: (*_scores_and_bias(o), m),
+        chunked=sigmoid.chunked,
+        ring=sigmoid.ring,
+        embeddings=lambda o, m: (*_embeddings(o), _bias(o), m),
+    ),
+    "sigmoid_negatives": Loss(
+        sigmoid.dense,
+        lambda o, m: (*_scores_and_bias(o), m, o.negative_scores),
+        chunked=sigmoid.chunked,
+        ring=sigmoid.ring,
+        embeddings=lambda o, m: (*_embeddings(o), _bias(o), m, o.negative_text.pooled),
+        needs=("negative",),
+        contrasts_all=("negative",),
+    ),
+    "svlc_negative": Loss(
+        svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_texts"
+    ),
+    "analogy": Loss(svlc.analogy, _analogy, needs=("positive",), mean_over="examples_with_texts"),
+    "analogy_symmetric": Loss(
+        svlc.analogy_symmetric, _analogy, needs=("positive",), mean_over="examples_with_texts"
+    ),
+    "dac_mil": Loss(
+        dac.mil,
+        lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
+        needs=("positive",),
+        mean_over="examples_with_texts",
+        contrasts_all=("positive",),
+    ),
+    "dac_negative_bag": Loss(
+        dac.negative_bag, _bags, needs=("positive", "negative"), mean_over="examples_with_texts"
+    ),
+    "sparc_local": Loss(sparc.local, _token_groups),
 }
-OPTIONS = ("weight", "implementation", "chunk", "duplicates", "slots")
+# Options of every loss; `total` says what they mean.
+COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
 
-# Texts besides the caption that a loss needs in the batch.
-TEXTS: dict[str, tuple[str, ...]] = {
-    "negclip": ("negative",),
-    "sigmoid_negatives": ("negative",),
-    "svlc_negative": ("negative",),
-    "analogy": ("positive",),
-    "analogy_symmetric": ("positive",),
-    "dac_mil": ("positive",),
-    "dac_negative_bag": ("positive", "negative"),
-}
-# Losses that say nothing of an example without such texts: their mean is over the others.
-OF_OWN_TEXTS = ("svlc_negative", "analogy", "analogy_symmetric", "dac_mil", "dac_negative_bag")
+
+def contrasted_with_all_images(names: Iterable[str]) -> set[HardText]:
+    """The hard texts that these losses score with all images of the batch."""
+    return {text for name in names for text in _lookup(name).contrasts_all}
 
 
 def total(
@@ -102,10 +168,10 @@ def total(
 
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
-      absent) | "mask" (losses/masks.py), "slots": (first, last + 1 or None) of an example's hard
-      negatives that the loss is about (all when absent)}.
-    batch: its "mask" says which examples are real; each loss is a mean over those, or
-      (`OF_OWN_TEXTS`) over those of them that have the hard negatives or positives it is about.
+      absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
+      example's hard negatives that the loss uses (all when absent), and options of the loss's own}.
+    batch: its "mask" is False on padding; each loss is a mean over the other examples, or over
+      those of them that have the hard negatives or positives it needs (`Loss.mean_over`).
     mesh: for ring; the batch is sharded over all its axes.
 
         total({"infonce": {"weight": 1.0}}, outputs, batch)
@@ -115,16 +181,29 @@ def total(
     """
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
+        loss = _lookup(name)
+        own_options = _own_options(loss)
         for option in options:
-            errors.known(f"option of the loss {name}", option, OPTIONS)
+            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *own_options))
         if not 0 <= options.get("weight", -1) < float("inf"):
             raise errors.UsageError(
                 f"the loss {name} needs a weight from 0 on; got {dict(options)}"
             )
-        per_example, counted = _per_example(name, outputs, batch, mesh, **options)
-        parts[name] = (jnp.where(counted, per_example, 0.0).sum(), counted.sum())
+        per_example, is_counted = _per_example(name, outputs, batch, mesh, **options)
+        parts[name] = (jnp.where(is_counted, per_example, 0.0).sum(), is_counted.sum())
+        # at least 1: a batch in which no example has such texts costs 0, not 0 / 0
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
     return value, parts
+
+
+def _lookup(name: str) -> Loss:
+    return LOSSES[errors.known("loss", name, LOSSES)]
+
+
+def _own_options(loss: Loss) -> list[str]:
+    """The keyword-only parameters of the formula."""
+    parameters = inspect.signature(loss.dense).parameters.values()
+    return [x.name for x in parameters if x.kind is x.KEYWORD_ONLY]
 
 
 def _per_example(
@@ -137,14 +216,14 @@ def _per_example(
     implementation: str = "dense",
     chunk: int | None = None,
     duplicates: str = "keep",
-    slots: tuple[int, int | None] = (0, None),
+    negative_range: tuple[int, int | None] = (0, None),
+    **options: Any,
 ) -> tuple[Float[Array, "batch"], Bool[Array, "batch"]]:
     """The loss of each example, and which of them count in its mean."""
     del weight  # `total` applies it
-    implementations = LOSSES[errors.known("loss", name, LOSSES)]
-    errors.known(f"implementation of the loss {name}", implementation, implementations)
-    loss = implementations[implementation]
-    for text in TEXTS.get(name, ()):
+    loss = LOSSES[name]
+    errors.known(f"implementation of the loss {name}", implementation, loss.implementations)
+    for text in loss.needs:
         if f"{text}_text" not in batch:
             raise errors.UsageError(
                 f"the loss {name} needs hard {text}s and the batch has none: set "
@@ -155,49 +234,21 @@ def _per_example(
             f"chunk, the images at a time, goes with implementation 'chunked' and with no other; "
             f"the loss {name} has implementation {implementation!r} and chunk {chunk}"
         )
-    members, options = masks.members(batch, duplicates, slots), {}
     if implementation == "chunked":
-        options = {"chunk": chunk}
+        options["chunk"] = chunk
     if implementation == "ring":
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
-        options = {"mesh": mesh, "axes": tuple(mesh.axis_names)}
-    return loss(outputs, members, **options), _counted(name, members)
+        options |= {"mesh": mesh, "axes": tuple(mesh.axis_names)}
+    pair_masks = masks.pair_masks(batch, duplicates, negative_range)
+    values = loss.values(implementation, outputs, pair_masks, **options)
+    return values, _is_counted(loss, pair_masks)
 
 
-def _counted(name: str, members: masks.Members) -> Bool[Array, "batch"]:
-    counted = members.mask
-    if name in OF_OWN_TEXTS:
+def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, "batch"]:
+    is_counted = pair_masks.mask
+    if loss.mean_over == "examples_with_texts":
         own = {"negative": masks.own_negatives, "positive": masks.own_positives}
-        for text in TEXTS[name]:
-            counted &= own[text](members).any(axis=1)
-    return counted
-
-
-def _embeddings(outputs: types.Outputs) -> tuple[jax.Array, jax.Array]:
-    return outputs.image.pooled, outputs.text.pooled
-
-
-def _analogy(outputs: types.Outputs, members: masks.Members) -> tuple[jax.Array, ...]:
-    """Captions and hard positives are compared by their embeddings, whatever the model's score."""
-    text_scores = jnp.einsum(
-        "ie,tpe->itp", outputs.text.pooled, outputs.positive_text.pooled, precision="highest"
-    )
-    return outputs.positive_scores, text_scores, outputs.logit_scale, masks.positives(members)
-
-
-def _groups(outputs: types.Outputs) -> Float[Array, "batch length embed"]:
-    if outputs.token_groups is None:
-        raise errors.UsageError(
-            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
-        )
-    return outputs.token_groups
-
-
-def _bias(outputs: types.Outputs) -> jax.Array:
-    if outputs.logit_bias is None:
-        raise errors.UsageError(
-            "the sigmoid loss needs a model with a logit bias: set the model's logit_bias_init "
-            "(SigLIP starts at -10, with a logit_scale_init of 10)"
-        )
-    return outputs.logit_bias
+        for text in loss.needs:
+            is_counted &= own[text](pair_masks).any(axis=1)
+    return is_counted

@@ -1,33 +1,33 @@
 """The two losses of DAC for a bag of sentences per image (Doveh et al. 2023, section 3.3).
 
-a_ijk = scale * cosine of image i with sentence k of example j; its bag are the hard positives of
-an example. Added to CLIP's loss and to `svlc.negative`, all with weight 1.
+a_ijk = scale * cosine of image i with sentence k of example j; the bag of an example are its hard
+positives. Added to CLIP's loss and to `svlc.negative`, all with weight 1.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax.losses.infonce import NOTHING
+from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def mil(
     scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
-    counts: Bool[Array, "batch batch positives"],
+    mask: Bool[Array, "batch batch positives"],
 ) -> Float[Array, "batch"]:
     """MIL-NCE (Miech et al. 2020, equation 1) as DAC uses it: at least one sentence of a bag fits.
 
         loss_i = log(sum_jk exp(a_ijk) + sum_jk exp(a_jik)) - log(sum_k exp(a_iik))
 
-    The own sentences stand in both sums of the denominator, as in the authors' code, so that
-    loss_i >= ln 2. It is 0 for an example without a sentence.
+    It is 0 for an example without a sentence.
     """
-    logits = jnp.where(counts, logit_scale * scores.astype(jnp.float32), NOTHING)
+    logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+    # as in the authors' code the own sentences are in both sums, so that loss_i >= ln 2
     rows = jax.nn.logsumexp(logits, axis=(1, 2))
     columns = jax.nn.logsumexp(logits, axis=(0, 2))
     own = jax.nn.logsumexp(jnp.diagonal(logits).T, axis=1)
-    has_bag = jnp.diagonal(counts).any(axis=0)
+    has_bag = jnp.diagonal(mask).any(axis=0)
     return jnp.where(has_bag, jnp.logaddexp(rows, columns) - own, 0.0)
 
 
@@ -35,19 +35,23 @@ def negative_bag(
     own_scores: Float[Array, "batch positives"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
-    counts: Bool[Array, "batch positives"],
-    negative_counts: Bool[Array, "batch negatives"],
+    mask: Bool[Array, "batch positives"],
+    negative_mask: Bool[Array, "batch negatives"],
 ) -> Float[Array, "batch"]:
     """The own bag against the own hard negatives.
 
         loss_i = log(sum_k exp(a_iik) + sum_k exp(a-_ik)) - log(sum_k exp(a_iik))
 
-    Ours differs from the authors' code, which lets a sentence without a negative put the embedding
-    of an empty text there: what is missing is left out. It is 0 for an example that lacks either.
+    Ours differs from the authors' code, which fills in the embedding of an empty text for a
+    sentence without a negative: here missing texts are left out. It is 0 for an example that lacks
+    either.
     """
-    sums = [
-        jax.nn.logsumexp(jnp.where(mask, logit_scale * scores.astype(jnp.float32), NOTHING), axis=1)
-        for scores, mask in ((own_scores, counts), (own_negative_scores, negative_counts))
-    ]
-    has_both = counts.any(axis=1) & negative_counts.any(axis=1)
-    return jnp.where(has_both, jax.nn.softplus(sums[1] - sums[0]), 0.0)
+
+    def logsumexp(scores: jax.Array, mask: jax.Array) -> jax.Array:
+        logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+        return jax.nn.logsumexp(logits, axis=1)
+
+    own = logsumexp(own_scores, mask)
+    negative = logsumexp(own_negative_scores, negative_mask)
+    has_both = mask.any(axis=1) & negative_mask.any(axis=1)
+    return jnp.where(has_both, jax.nn.softplus(negative - own), 0.0)

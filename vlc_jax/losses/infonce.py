@@ -1,4 +1,5 @@
-"""InfoNCE, the loss of CLIP (Oord et al. 2018; Radford et al. 2021, figure 3), and of NegCLIP.
+"""InfoNCE, the contrastive loss of CLIP (Oord et al. 2018; Radford et al. 2021, figure 3), and of
+NegCLIP.
 
     loss_i = 1/2 [logsumexp_j(s_ij) - s_ii] + 1/2 [logsumexp_j(s_ji) - s_ii],   s = scale * cosine
 
@@ -7,9 +8,9 @@ hard negatives of all examples: with them the first logsumexp runs over j and ov
 second one, over images, is that of CLIP. Their training on several devices pairs images with the
 wrong captions; here it is the loss of the global batch on any number of them.
 
-Three ways to the same numbers and gradients: `dense` takes the whole score matrix, `chunked`
-makes a few rows of it at a time, `ring` keeps a block of it per device and passes texts around.
-Examples whose mask is False are padding: no row, no column, value 0.
+Three implementations with the same values and gradients: `dense` takes the whole score matrix,
+`chunked` makes a few rows of it at a time, `ring` keeps a tile of it per device and passes texts
+around. Examples whose mask is False are padding: no row, no column, value 0.
 """
 
 import functools
@@ -20,30 +21,31 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
-
-NOTHING = -1e30  # a logit that no sum of exponentials notices; finite, for the sake of gradients
+from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, "batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
+    # float32: logits reach 100, where bfloat16 has steps of 0.5
     logits = logit_scale * scores.astype(jnp.float32)
-    rows, columns = _sums(logits, masks.captions(members, members))
+    rows, columns = _logsumexps(logits, masks.captions(pair_masks, pair_masks))
     if negative_scores is not None:
-        more = logit_scale * negative_scores.astype(jnp.float32)
-        rows = jnp.logaddexp(rows, _negatives(more, masks.negatives(members, members)))
-    return jnp.where(members.mask, (rows + columns) / 2 - jnp.diag(logits), 0.0)
+        negative_logits = logit_scale * negative_scores.astype(jnp.float32)
+        is_negative = masks.negatives(pair_masks, pair_masks)
+        rows = jnp.logaddexp(rows, _negative_logsumexp(negative_logits, is_negative))
+    return jnp.where(pair_masks.mask, (rows + columns) / 2 - jnp.diag(logits), 0.0)
 
 
 def chunked(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
@@ -52,25 +54,26 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
-    texts = tiles.Texts(text, negative_text, members)
+    texts = tiles.Texts(text, negative_text, pair_masks)
 
-    @jax.checkpoint
+    @jax.checkpoint  # else the backward pass keeps the logits of every chunk, the whole matrix
     def body(columns: jax.Array, part: tuple) -> tuple[jax.Array, jax.Array]:
-        rows, more = _block(*part, texts, logit_scale)
-        return jnp.logaddexp(columns, more), rows
+        rows, chunk_columns = _tile(*part, texts, logit_scale)
+        return jnp.logaddexp(columns, chunk_columns), rows
 
-    start = jnp.full(len(text), NOTHING)
-    parts = tiles.split((image, members), chunk)
+    start = jnp.full(len(text), MASKED_LOGIT)
+    parts = tiles.split((image, pair_masks), chunk)
     columns, rows = jax.lax.scan(body, start, parts)
     rows = rows.reshape(-1)[: len(image)]
-    return jnp.where(members.mask, (rows + columns) / 2 - _own(image, text, logit_scale), 0.0)
+    own = _own_logits(image, text, logit_scale)
+    return jnp.where(pair_masks.mask, (rows + columns) / 2 - own, 0.0)
 
 
 def ring(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh,
@@ -79,58 +82,61 @@ def ring(
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images and the logsumexp of their rows; texts visit the devices in turn,
-    with their hard negatives and the logsumexp of their column, which is complete when they are
-    home again.
+    with their hard negatives and the logsumexp of their columns, which is complete when they are
+    back on their own device.
     """
     tiles.check_divisible(len(image), mesh, axes)
-    pass_on = functools.partial(tiles.pass_on, axes=axes, devices=tiles.count(mesh, axes))
-    block = jax.checkpoint(_block)
+    devices = tiles.num_devices(mesh, axes)
+    to_next_device = functools.partial(tiles.to_next_device, axes=axes, devices=devices)
+    tile = jax.checkpoint(_tile)  # else every hop's logits are kept for the backward pass
 
     def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array) -> jax.Array:
         def hop(carry: tuple, _: None) -> tuple[tuple, None]:
             rows, visitor, columns = carry
-            visitor, columns = pass_on((visitor, columns))
-            more_rows, more_columns = block(image, members, visitor, scale)
-            rows, columns = jnp.logaddexp(rows, more_rows), jnp.logaddexp(columns, more_columns)
-            return (rows, visitor, columns), None
+            visitor, columns = to_next_device((visitor, columns))
+            tile_rows, tile_columns = tile(image, texts.pair_masks, visitor, scale)
+            rows = jnp.logaddexp(rows, tile_rows)
+            return (rows, visitor, jnp.logaddexp(columns, tile_columns)), None
 
-        members = texts.members
-        rows, columns = block(image, members, texts, scale)
-        hops = tiles.count(mesh, axes) - 1
-        (rows, _, columns), _ = jax.lax.scan(hop, (rows, texts, columns), None, length=hops)
-        columns = pass_on(columns)
-        return jnp.where(members.mask, (rows + columns) / 2 - _own(image, texts.text, scale), 0.0)
+        rows, columns = tile(image, texts.pair_masks, texts, scale)
+        carry, _ = jax.lax.scan(hop, (rows, texts, columns), None, length=devices - 1)
+        rows, _, columns = carry
+        # after devices - 1 hops the columns are on the neighbour: one more takes them home
+        columns = to_next_device(columns)
+        own = _own_logits(image, texts.text, scale)
+        return jnp.where(texts.pair_masks.mask, (rows + columns) / 2 - own, 0.0)
 
     split, whole = PartitionSpec(axes), PartitionSpec()
     mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
-    return mapped(image, tiles.Texts(text, negative_text, members), logit_scale)
+    return mapped(image, tiles.Texts(text, negative_text, pair_masks), logit_scale)
 
 
-def _block(
+def _tile(
     image: Float[Array, "images embed"],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     logit_scale: Float[Array, ""],
 ) -> tuple[Float[Array, "images"], Float[Array, "texts"]]:
-    """The logsumexp of the rows and of the columns of one block of logits."""
+    """The logsumexp of the rows and of the columns of one tile of logits."""
     logits = logit_scale * tiles.scores(image, texts.text)
-    rows, columns = _sums(logits, masks.captions(members, texts.members))
+    rows, columns = _logsumexps(logits, masks.captions(pair_masks, texts.pair_masks))
     if texts.negative_text is not None:
-        more = logit_scale * tiles.negative_scores(image, texts.negative_text)
-        rows = jnp.logaddexp(rows, _negatives(more, masks.negatives(members, texts.members)))
+        negative_logits = logit_scale * tiles.negative_scores(image, texts.negative_text)
+        is_negative = masks.negatives(pair_masks, texts.pair_masks)
+        rows = jnp.logaddexp(rows, _negative_logsumexp(negative_logits, is_negative))
     return rows, columns
 
 
-def _sums(logits: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
-    real = jnp.where(counts, logits, NOTHING)
-    return jax.nn.logsumexp(real, axis=1), jax.nn.logsumexp(real, axis=0)
+def _logsumexps(logits: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    masked = jnp.where(mask, logits, MASKED_LOGIT)
+    return jax.nn.logsumexp(masked, axis=1), jax.nn.logsumexp(masked, axis=0)
 
 
-def _negatives(logits: jax.Array, counts: jax.Array) -> jax.Array:
-    return jax.nn.logsumexp(jnp.where(counts, logits, NOTHING), axis=(1, 2))
+def _negative_logsumexp(logits: jax.Array, mask: jax.Array) -> jax.Array:
+    return jax.nn.logsumexp(jnp.where(mask, logits, MASKED_LOGIT), axis=(1, 2))
 
 
-def _own(
+def _own_logits(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],

@@ -1,9 +1,9 @@
-"""Which pairs of an image and a text a loss compares: real ones, own ones, no duplicates.
+"""Boolean masks of the image-text pairs that a loss compares.
 
 Rows are images and columns are texts, of the whole batch or of a chunk or a device's share of it.
-A pair of the batch may be no true negative: the same record drawn twice, two captions that are
-equal, or a hard negative that is another example's caption. Published training code takes all of
-them as negatives (duplicates="keep"); "mask" leaves them out.
+A pair that is not matched may still be no true negative: the same record drawn twice, two captions
+that are equal, or a hard negative that is another example's caption. Published training code takes
+all of them as negatives (duplicates="keep"); "mask" leaves them out.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,16 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 from vlc_jax import errors
 
 DUPLICATES = ("keep", "mask")
+# exp underflows to 0; finite, because the difference of two logsumexps with every logit masked
+# would be -inf - (-inf) = NaN
+MASKED_LOGIT = -1e30
 
 
-class Names(NamedTuple):
-    """64-bit names of records and of texts: what has the same name is taken for the same."""
+class Hashes(NamedTuple):
+    """64-bit hashes of record ids and of texts: equal hashes are taken for duplicates.
+
+    As two 32-bit halves, since JAX has no 64-bit integers unless jax_enable_x64 is set.
+    """
 
     record: UInt32[Array, "batch 2"]
     text: UInt32[Array, "batch 2"]
@@ -27,51 +33,46 @@ class Names(NamedTuple):
     positive: UInt32[Array, "batch positives 2"] | None = None
 
 
-class Members(NamedTuple):
-    """What is known of the examples of a batch besides scores and embeddings.
+class PairMasks(NamedTuple):
+    """Validity masks and hashes of examples, to exclude padding and false negatives.
 
-    `mask` is False on padding, the other two where an example lacks a text; `index` is the place
-    in the batch. Without `names` no pair is taken for a duplicate.
+    `mask` is False on padding rows of the batch, `negative_mask` and `positive_mask` where an
+    example lacks a hard text; `index` is the row in the batch. Without `hashes` no pair is taken
+    for a duplicate.
     """
 
     mask: Bool[Array, "batch"]
     index: Int[Array, "batch"]
     negative_mask: Bool[Array, "batch negatives"] | None = None
     positive_mask: Bool[Array, "batch positives"] | None = None
-    names: Names | None = None
+    hashes: Hashes | None = None
 
 
-def members(
+def pair_masks(
     batch: Mapping[str, Array],
     duplicates: str = "keep",
-    slots: tuple[int, int | None] = (0, None),
-) -> Members:
-    """The members of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
+    negative_range: tuple[int, int | None] = (0, None),
+) -> PairMasks:
+    """The masks of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
-    Hard negatives whose places are not in range(*slots) are taken for missing. Raises UsageError
-    unless `duplicates` is "keep" or "mask".
+    Hard negatives outside [first, stop) of negative_range are taken for missing; a stop of None is
+    their number. Raises UsageError unless `duplicates` is "keep" or "mask".
     """
     errors.known("value of duplicates", duplicates, DUPLICATES)
-    names = None
+    hashes = None
     if duplicates == "mask":
         texts = (batch.get(key) for key in ("text", "negative_text", "positive_text"))
-        names = Names(batch["id"], *(None if text is None else name(text) for text in texts))
+        hashes = Hashes(batch["id"], *(None if x is None else text_hash(x) for x in texts))
     mask, negative_mask = batch["mask"], batch.get("negative_mask")
     if negative_mask is not None:
-        places = jnp.arange(negative_mask.shape[1])
-        first, stop = slots
-        is_in = (places >= first) & (places < (len(places) if stop is None else stop))
-        negative_mask &= is_in[None]
-    return Members(
-        mask,
-        jnp.arange(len(mask)),
-        negative_mask,
-        batch.get("positive_mask"),
-        names,
-    )
+        index = jnp.arange(negative_mask.shape[1])
+        first, stop = negative_range
+        is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
+        negative_mask &= is_in_range[None]
+    return PairMasks(mask, jnp.arange(len(mask)), negative_mask, batch.get("positive_mask"), hashes)
 
 
-def name(
+def text_hash(
     text: Int[Array, "*texts length"] | Float[Array, "*texts width"],
 ) -> UInt32[Array, "*texts 2"]:
     """Two 32-bit hashes of each text: sums of a mix of token, or bits of a vector, and position."""
@@ -83,63 +84,68 @@ def name(
         x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
         return x ^ (x >> 16)
 
-    def one(seed: int) -> Array:
+    def half(seed: int) -> Array:
+        # mixed before and after the position is added: a plain sum of tokens could not tell the
+        # orders of a sentence apart, and hard negatives are often just that
         tokens = mix(text.astype(jnp.uint32) + jnp.uint32(seed))
         position = jnp.arange(text.shape[-1], dtype=jnp.uint32)
         position = position.reshape((1,) * (text.ndim - 1) + (-1,))
         return jnp.sum(mix(tokens + position), axis=-1, dtype=jnp.uint32)
 
-    return jnp.stack([one(0x9E3779B9), one(0x7F4A7C15)], axis=-1)
+    # any two different seeds would do: the halves of 2^64 / golden ratio
+    return jnp.stack([half(0x9E3779B9), half(0x7F4A7C15)], axis=-1)
 
 
-def is_own(rows: Members, columns: Members) -> Bool[Array, "images texts"]:
-    """Whether image and caption belong to the same example."""
+def is_own(rows: PairMasks, columns: PairMasks) -> Bool[Array, "images texts"]:
+    """Boolean mask of the matched pairs: image and caption of one example."""
     return rows.index[:, None] == columns.index[None]
 
 
-def captions(rows: Members, columns: Members) -> Bool[Array, "images texts"]:
-    """Which pairs of an image and a caption count."""
+def captions(rows: PairMasks, columns: PairMasks) -> Bool[Array, "images texts"]:
+    """Boolean mask of the image-caption pairs that enter the loss."""
     real = rows.mask[:, None] & columns.mask[None]
-    if rows.names is None:
+    if rows.hashes is None:
         return real
-    return real & (is_own(rows, columns) | ~_is_duplicate(rows.names, columns.names))
+    # the matched pair is always a duplicate of itself, and must stay
+    return real & (is_own(rows, columns) | ~_is_duplicate(rows.hashes, columns.hashes))
 
 
-def negatives(rows: Members, columns: Members) -> Bool[Array, "images texts negatives"]:
-    """Which pairs of an image and a hard negative count, those of its own example among them."""
+def negatives(rows: PairMasks, columns: PairMasks) -> Bool[Array, "images texts negatives"]:
+    """Boolean mask of the pairs of an image and a hard negative, its own ones included."""
     present = columns.mask[:, None] & columns.negative_mask
     real = rows.mask[:, None, None] & present[None]
-    if rows.names is None:
+    if rows.hashes is None:
         return real
-    return real & ~_equal(rows.names.text[:, None, None], columns.names.negative[None])
+    return real & ~_equal(rows.hashes.text[:, None, None], columns.hashes.negative[None])
 
 
-def positives(members: Members) -> Bool[Array, "images texts positives"]:
-    """Which pairs of an image and a hard positive count in a whole batch."""
-    real = captions(members, members)[:, :, None]
-    real = real & (members.mask[:, None] & members.positive_mask)[None]
-    if members.names is None:
+def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
+    """Boolean mask of the pairs of an image and a hard positive, in a whole batch."""
+    real = captions(pair_masks, pair_masks)[:, :, None]
+    real = real & (pair_masks.mask[:, None] & pair_masks.positive_mask)[None]
+    if pair_masks.hashes is None:
         return real
-    equal = _equal(members.names.text[:, None, None], members.names.positive[None])
-    return real & (is_own(members, members)[:, :, None] | ~equal)
+    equal = _equal(pair_masks.hashes.text[:, None, None], pair_masks.hashes.positive[None])
+    # an own positive may equal the caption, which stands in for a missing one (fallback "self")
+    return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 
-def own_negatives(members: Members) -> Bool[Array, "batch negatives"]:
-    """Which of the own hard negatives of each example count."""
-    real = members.mask[:, None] & members.negative_mask
-    if members.names is None:
+def own_negatives(pair_masks: PairMasks) -> Bool[Array, "batch negatives"]:
+    """Boolean mask of each example's own hard negatives."""
+    real = pair_masks.mask[:, None] & pair_masks.negative_mask
+    if pair_masks.hashes is None:
         return real
-    return real & ~_equal(members.names.text[:, None], members.names.negative)
+    return real & ~_equal(pair_masks.hashes.text[:, None], pair_masks.hashes.negative)
 
 
-def own_positives(members: Members) -> Bool[Array, "batch positives"]:
-    """Which of the own hard positives of each example are there."""
-    return members.mask[:, None] & members.positive_mask
+def own_positives(pair_masks: PairMasks) -> Bool[Array, "batch positives"]:
+    """Boolean mask of each example's own hard positives."""
+    return pair_masks.mask[:, None] & pair_masks.positive_mask
 
 
-def _is_duplicate(rows: Names, columns: Names) -> Bool[Array, "images texts"]:
-    is_record = _equal(rows.record[:, None], columns.record[None])
-    return is_record | _equal(rows.text[:, None], columns.text[None])
+def _is_duplicate(rows: Hashes, columns: Hashes) -> Bool[Array, "images texts"]:
+    is_same_record = _equal(rows.record[:, None], columns.record[None])
+    return is_same_record | _equal(rows.text[:, None], columns.text[None])
 
 
 def _equal(a: UInt32[Array, "*a 2"], b: UInt32[Array, "*b 2"]) -> Bool[Array, "*both"]:

@@ -4,7 +4,7 @@
 
 per image i; the paper divides the sum over i by the number of images, as the mean of these
 values does. The hard negatives of all examples, if there are any, are further columns of every
-image with z = -1. `dense`, `chunked` and `ring` give the same numbers and gradients. Examples
+image with z = -1. `dense`, `chunked` and `ring` give the same values and gradients. Examples
 whose mask is False are padding: no row, no column, value 0.
 """
 
@@ -22,7 +22,7 @@ def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, "batch"]:
     """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
@@ -30,8 +30,8 @@ def dense(
     def logits(scores: jax.Array) -> jax.Array:
         return logit_scale * scores.astype(jnp.float32) + logit_bias
 
-    more = None if negative_scores is None else logits(negative_scores)
-    return _rows(logits(scores), more, members, members)
+    negative_logits = None if negative_scores is None else logits(negative_scores)
+    return _row_sums(logits(scores), negative_logits, pair_masks, pair_masks)
 
 
 def chunked(
@@ -39,7 +39,7 @@ def chunked(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
@@ -48,13 +48,13 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
-    texts = tiles.Texts(text, negative_text, members)
+    texts = tiles.Texts(text, negative_text, pair_masks)
 
-    @jax.checkpoint
-    def body(part: tuple[jax.Array, masks.Members]) -> jax.Array:
-        return _block(*part, texts, logit_scale, logit_bias)
+    @jax.checkpoint  # else the backward pass keeps the logits of every chunk, the whole matrix
+    def body(part: tuple[jax.Array, masks.PairMasks]) -> jax.Array:
+        return _tile(*part, texts, logit_scale, logit_bias)
 
-    rows = jax.lax.map(body, tiles.split((image, members), chunk))
+    rows = jax.lax.map(body, tiles.split((image, pair_masks), chunk))
     return rows.reshape(-1)[: len(image)]
 
 
@@ -63,7 +63,7 @@ def ring(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh,
@@ -75,51 +75,53 @@ def ring(
     their hard negatives.
     """
     tiles.check_divisible(len(image), mesh, axes)
-    pass_on = functools.partial(tiles.pass_on, axes=axes, devices=tiles.count(mesh, axes))
-    block = jax.checkpoint(_block)
+    devices = tiles.num_devices(mesh, axes)
+    to_next_device = functools.partial(tiles.to_next_device, axes=axes, devices=devices)
+    tile = jax.checkpoint(_tile)  # else every hop's logits are kept for the backward pass
 
     def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array, bias: jax.Array) -> jax.Array:
         def hop(carry: tuple, _: None) -> tuple[tuple, None]:
             rows, visitor = carry
-            visitor = pass_on(visitor)
-            return (rows + block(image, texts.members, visitor, scale, bias), visitor), None
+            visitor = to_next_device(visitor)
+            return (rows + tile(image, texts.pair_masks, visitor, scale, bias), visitor), None
 
-        rows = block(image, texts.members, texts, scale, bias)
-        hops = tiles.count(mesh, axes) - 1
-        (rows, _), _ = jax.lax.scan(hop, (rows, texts), None, length=hops)
+        rows = tile(image, texts.pair_masks, texts, scale, bias)
+        # a sum over texts needs no way home: the last hop is the last visit
+        (rows, _), _ = jax.lax.scan(hop, (rows, texts), None, length=devices - 1)
         return rows
 
     split, whole = PartitionSpec(axes), PartitionSpec()
     mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split)
-    return mapped(image, tiles.Texts(text, negative_text, members), logit_scale, logit_bias)
+    return mapped(image, tiles.Texts(text, negative_text, pair_masks), logit_scale, logit_bias)
 
 
-def _block(
+def _tile(
     image: Float[Array, "images embed"],
-    members: masks.Members,
+    pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
 ) -> Float[Array, "images"]:
-    """The loss of some images, summed over the texts of one block."""
+    """The loss of some images, summed over the texts of one tile."""
     logits = logit_scale * tiles.scores(image, texts.text) + logit_bias
-    more = None
+    negative_logits = None
     if texts.negative_text is not None:
-        more = logit_scale * tiles.negative_scores(image, texts.negative_text) + logit_bias
-    return _rows(logits, more, members, texts.members)
+        negative_scores = tiles.negative_scores(image, texts.negative_text)
+        negative_logits = logit_scale * negative_scores + logit_bias
+    return _row_sums(logits, negative_logits, pair_masks, texts.pair_masks)
 
 
-def _rows(
+def _row_sums(
     logits: Float[Array, "images texts"],
     negative_logits: Float[Array, "images texts negatives"] | None,
-    rows: masks.Members,
-    columns: masks.Members,
+    rows: masks.PairMasks,
+    columns: masks.PairMasks,
 ) -> Float[Array, "images"]:
-    """The loss summed over the texts that count, for each image."""
+    """The loss of each image, summed over the texts that the masks let in."""
     loss = jax.nn.softplus(jnp.where(masks.is_own(rows, columns), -logits, logits))
     value = jnp.sum(jnp.where(masks.captions(rows, columns), loss, 0.0), axis=1)
     if negative_logits is not None:
         loss = jax.nn.softplus(negative_logits)
-        counts = masks.negatives(rows, columns)
-        value += jnp.sum(jnp.where(counts, loss, 0.0), axis=(1, 2))
+        is_negative = masks.negatives(rows, columns)
+        value += jnp.sum(jnp.where(is_negative, loss, 0.0), axis=(1, 2))
     return value

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-NOTHING = -1e30  # a logit that no sum of exponentials notices
+from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def local(
@@ -21,14 +21,15 @@ def local(
 ) -> Float[Array, "batch"]:
     """The mean over the real tokens of each example, times their number over its mean in the batch.
 
-    So the mean over the batch is that over all its tokens, as the paper's pseudo-code and the code
-    of lst627/CLIP-Embeds have it; equation 6 divides by the number of tokens of each caption.
+    `mask` is the padding mask of the tokens.
     """
+    # 1e-12: at a token of zeros the norm has no gradient, and 0 / 0 would be NaN
     tokens = tokens * jax.lax.rsqrt(jnp.sum(tokens**2, axis=-1, keepdims=True) + 1e-12)
     logits = logit_scale * jnp.einsum("ile,ike->ilk", groups, tokens, precision="highest")
     own = jnp.diagonal(logits, axis1=1, axis2=2)
-    both = mask[:, :, None] & mask[:, None]
-    real = jnp.where(both, logits, NOTHING)
-    sums = jax.nn.logsumexp(real, axis=2) + jax.nn.logsumexp(real, axis=1)
-    each = jnp.where(mask, sums / 2 - own, 0.0)
-    return each.sum(axis=1) * (len(mask) / jnp.maximum(mask.sum(), 1))
+    masked = jnp.where(mask[:, :, None] & mask[:, None], logits, MASKED_LOGIT)
+    sums = jax.nn.logsumexp(masked, axis=2) + jax.nn.logsumexp(masked, axis=1)
+    per_token = jnp.where(mask, sums / 2 - own, 0.0)
+    # over the tokens of the batch, so that the mean over examples is that over all tokens: so the
+    # paper's pseudo-code and lst627/CLIP-Embeds; equation 6 divides by each caption's own tokens
+    return per_token.sum(axis=1) * (len(mask) / jnp.maximum(mask.sum(), 1))

@@ -1,31 +1,32 @@
 """The two losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) adds to CLIP's.
 
-In both, s = scale * cosine, x_i is an image, t_i its caption, n_ik and p_ik its hard negatives and
-hard positives. Hard Positive Truth (Kamath et al. 2024, appendix D.1) trains with the same two,
-one text of each kind per example.
+In both, s is the logit scale, x_i an image, t_i its caption, n_ik and p_ik its hard negatives and
+hard positives, all of unit length. Hard Positive Truth (Kamath et al. 2024, appendix D.1) trains
+with the same two, one text of each kind per example.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax.losses.infonce import NOTHING
+from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def negative(
     own_scores: Float[Array, "batch"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
-    counts: Bool[Array, "batch negatives"],
+    mask: Bool[Array, "batch negatives"],
 ) -> Float[Array, "batch"]:
-    """The negative loss: the own caption against the own hard negatives that count.
+    """The negative loss: cross-entropy of the own caption against the own hard negatives.
 
         loss_i = log(exp(s x_i.t_i) + sum_k exp(s x_i.n_ik)) - s x_i.t_i
 
-    With one hard negative it is softplus(s (x_i.n_i - x_i.t_i)), with none it is 0.
+    `mask` is False on missing hard negatives. With one hard negative it is
+    softplus(s (x_i.n_i - x_i.t_i)), with none it is 0.
     """
     own = logit_scale * own_scores.astype(jnp.float32)
-    logits = jnp.where(counts, logit_scale * own_negative_scores.astype(jnp.float32), NOTHING)
+    logits = jnp.where(mask, logit_scale * own_negative_scores.astype(jnp.float32), MASKED_LOGIT)
     return jax.nn.softplus(jax.nn.logsumexp(logits, axis=1) - own)
 
 
@@ -33,25 +34,25 @@ def analogy(
     image_scores: Float[Array, "batch batch positives"],
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
-    counts: Bool[Array, "batch batch positives"],
+    mask: Bool[Array, "batch batch positives"],
 ) -> Float[Array, "batch"]:
-    """The analogy loss: hard positives are found by their image and by their caption.
+    """The analogy loss: each hard positive is retrieved by its image and by its caption.
 
         loss_i = 1/2 [logsumexp_j(s x_i.p_j) - s x_i.p_i] + 1/2 [logsumexp_j(s t_i.p_j) - s t_i.p_i]
 
     `image_scores[i, j, k]` is image i against hard positive k of example j, `text_scores` the same
-    of captions. Columns are the hard positives that are there. With several per example, the k-th
-    ones of all examples are one such problem, and loss_i is the mean over those that i has.
+    of captions. With several hard positives per example, the k-th ones of all examples are one such
+    problem, and loss_i is the mean over those that i has.
     """
-    losses = [_one_way(scores, logit_scale, counts) for scores in (image_scores, text_scores)]
-    return _mean((losses[0] + losses[1]) / 2, counts)
+    losses = [_one_direction(scores, logit_scale, mask) for scores in (image_scores, text_scores)]
+    return _mean((losses[0] + losses[1]) / 2, mask)
 
 
 def analogy_symmetric(
     image_scores: Float[Array, "batch batch positives"],
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
-    counts: Bool[Array, "batch batch positives"],
+    mask: Bool[Array, "batch batch positives"],
 ) -> Float[Array, "batch"]:
     """The analogy loss (`analogy`), each term averaged with the one of the transposed scores.
 
@@ -60,25 +61,25 @@ def analogy_symmetric(
     """
     losses = []
     for scores in (image_scores, text_scores):
-        losses.append(_one_way(scores, logit_scale, counts))
-        turned = (jnp.swapaxes(x, 0, 1) for x in (scores, counts))
-        losses.append(_one_way(next(turned), logit_scale, next(turned)))
-    return _mean(sum(losses) / 4, counts)
+        losses.append(_one_direction(scores, logit_scale, mask))
+        transposed = jnp.swapaxes(scores, 0, 1)
+        losses.append(_one_direction(transposed, logit_scale, jnp.swapaxes(mask, 0, 1)))
+    return _mean(sum(losses) / 4, mask)
 
 
-def _one_way(scores: jax.Array, logit_scale: jax.Array, counts: jax.Array) -> jax.Array:
-    """logsumexp_j(s_ijk) - s_iik for each i and k; any finite number where s_iik does not count."""
+def _one_direction(scores: jax.Array, logit_scale: jax.Array, mask: jax.Array) -> jax.Array:
+    """logsumexp_j(s_ijk) - s_iik for each i and k; any finite number where s_iik is masked."""
     logits = logit_scale * scores.astype(jnp.float32)
-    rows = jax.nn.logsumexp(jnp.where(counts, logits, NOTHING), axis=1)
-    return rows - _own(logits)
+    rows = jax.nn.logsumexp(jnp.where(mask, logits, MASKED_LOGIT), axis=1)
+    return rows - _diagonal(logits)
 
 
-def _own(x: jax.Array) -> jax.Array:
+def _diagonal(x: jax.Array) -> jax.Array:
     """x[i, i, k] as (i, k)."""
-    return jnp.diagonal(x).T
+    return jnp.diagonal(x).T  # jnp.diagonal puts the axis of i last
 
 
-def _mean(losses: jax.Array, counts: jax.Array) -> jax.Array:
-    own = _own(counts)
-    total = jnp.sum(jnp.where(own, losses, 0.0), axis=1)
-    return total / jnp.maximum(jnp.sum(own, axis=1), 1)
+def _mean(losses: jax.Array, mask: jax.Array) -> jax.Array:
+    own_mask = _diagonal(mask)
+    total = jnp.sum(jnp.where(own_mask, losses, 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(own_mask, axis=1), 1)

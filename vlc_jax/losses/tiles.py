@@ -1,4 +1,4 @@
-"""Parts of a score matrix: chunks of images on one device, a ring of texts over devices."""
+"""Tiles of a score matrix: chunks of images on one device, a ring of texts over devices."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ from vlc_jax.losses import masks
 
 
 class Texts(NamedTuple):
-    """The captions of some examples, and their hard negatives if they have any."""
+    """Embeddings of captions, and of their hard negatives if they have any."""
 
     text: Float[Array, "texts embed"]
     negative_text: Float[Array, "texts negatives embed"] | None
-    members: masks.Members
+    pair_masks: masks.PairMasks
 
 
 def scores(
@@ -45,14 +45,14 @@ def split(arrays: Any, chunk: int) -> Any:
     return jax.tree.map(one, arrays)
 
 
-def count(mesh: Mesh, axes: tuple[str, ...]) -> int:
+def num_devices(mesh: Mesh, axes: tuple[str, ...]) -> int:
     """Number of devices along `axes`."""
     return math.prod(mesh.shape[axis] for axis in axes)
 
 
 def check_divisible(batch: int, mesh: Mesh, axes: tuple[str, ...]) -> None:
     """Raises UsageError unless every device gets equally many examples."""
-    devices = count(mesh, axes)
+    devices = num_devices(mesh, axes)
     if batch % devices:
         lower = batch // devices * devices
         raise errors.UsageError(
@@ -61,7 +61,7 @@ def check_divisible(batch: int, mesh: Mesh, axes: tuple[str, ...]) -> None:
         )
 
 
-def pass_on(arrays: Any, *, axes: tuple[str, ...], devices: int) -> Any:
-    """Hands each device's arrays to the next one; inside shard_map."""
+def to_next_device(arrays: Any, *, axes: tuple[str, ...], devices: int) -> Any:
+    """Sends each device's arrays to the next one of the ring; inside shard_map."""
     to_next = [(i, (i + 1) % devices) for i in range(devices)]
     return jax.tree.map(lambda x: jax.lax.ppermute(x, axes, to_next), arrays)
