@@ -1,23 +1,24 @@
-"""The tables of the ACL 2025 paper on what CLIP sees, as one sweep: every row a run, then a table.
+"""Sweep over the rows of the tables of the ACL 2025 paper on CLIP's vision encoder.
 
   python studies/acl2025.py --miniature --out runs/acl2025
   python studies/acl2025.py --out runs/full --clip weights=ViT-L-14-336px.pt,path=prepared/llava \\
       --siglip weights=FOLDER,path=prepared/llava --dry-run
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
-finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP where
-things are. --miniature runs the rows on the embedded scenes, from CLIP or from the model that knows
-relations (--base); without it they are the configs of configs/llava, and --clip and --siglip are
-the arguments that each of them gets beside its own; paths in them are absolute, or start in the
-folder of this project. --vectors names the vectors of all texts for the row of a stronger text
-encoder, which is left out without; of the scenes those of
+finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
+relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
+model that knows relations (--base). Without it they are the configs of configs/llava; --clip and
+--siglip are further arguments of all their configs, with paths that are absolute or start in the
+folder of this project. --vectors names the file with vectors of all texts for the row of a stronger
+text encoder; without it that row is left out. For the scenes
 
   python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
-Writes OUT/acl2025.md: the paper's numbers beside what the runs found on the benchmarks that they
-were judged on. Rows that are DONE are not trained again, so the same command goes on where it
-stopped. --dry-run prints the commands and starts none. Further flags (--config....) go to all.
+makes it. Writes OUT/acl2025.md: the paper's numbers beside those of the runs, on the benchmarks
+that all runs were evaluated on. Rows that are DONE are not trained again, so the same command
+resumes the sweep. --dry-run prints the commands and starts none. Further flags (--config....) go to
+all runs.
 """
 
 import argparse
@@ -34,22 +35,25 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study, study_page  # noqa: E402
 
-# Columns of the paper: What'sUp, two-way, individual and pairs, in percent.
+# Columns of the paper: What'sUp, two-way; in each individual and pair accuracy in percent.
 PAPER = ("A left/right", "A on/under", "B left/right", "B front/behind")
 CHANCE = "50.0 25.0"
-IMAGES = {"A": 412, "B": 408}  # of What'sUp; a column has half of them, in pairs
-# Of the benchmarks of the scenes, those that the table shows.
-SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
+IMAGES = {"A": 412, "B": 408}  # images of What'sUp's two parts; a column has half of them, in pairs
+# Benchmarks of the scenes that the table shows.
+SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 SIGLIP = "family=siglip"
-OWN = "pooling=own_caption"
+OWN_CAPTION = "pooling=own_caption"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
 VECTORS = "text_encoder={vectors}"
-QK = "image_tower=unlocked"
+UNLOCKED = "image_tower=unlocked"
 
 
 class Row(NamedTuple):
-    """name: of its run. config: of configs/llava; "" for what is not trained. paper: what it prints
-    in each of PAPER, "" for what it has not; none for rows that are ours.
+    """One row of the table.
+
+    name: of its run.
+    config: in configs/llava; "" if nothing is trained.
+    paper: the printed value of each column of PAPER, "" where there is none; empty for our rows.
     """
 
     name: str
@@ -73,11 +77,11 @@ ROWS = (
         *("clip_ft", f"{SIGLIP},negatives=leftright", ("50.0 0.0", "", "50.0 0.0", "")),
     ),
     Row(
-        *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN),
+        *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION),
         ("47.6 9.7", "52.9 10.7", "52.9 9.8", "51.5 6.9"),
     ),
     Row(
-        *("pacl_feature_1d", "PACL + RoPE", "pacl", f"{OWN},rope=feature_1d"),
+        *("pacl_feature_1d", "PACL + RoPE", "pacl", f"{OWN_CAPTION},rope=feature_1d"),
         ("54.9 22.3", "46.1 13.6", "52.0 20.6", "45.6 12.7"),
     ),
     Row(
@@ -87,61 +91,77 @@ ROWS = (
     ),
     Row(
         *("pacl_vectors", "PACL + RoPE + stronger text encoder"),
-        *("pacl", f"{OWN},rope=feature_1d,{VECTORS}"),
+        *("pacl", f"{OWN_CAPTION},rope=feature_1d,{VECTORS}"),
         ("50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"),
     ),
-    # ours
+    # Not in the paper: controls and variants of ours.
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
-    Row("pacl_feature_2d", "PACL + RoPE by row and column", "pacl", f"{OWN},rope=feature_2d"),
-    Row("pacl_unlocked", "PACL, image tower trained", "pacl", f"{OWN},{QK}"),
-    Row("pacl_qk_1d", "PACL + RoPE inside the tower", "pacl", f"{OWN},{QK},rope=qk_1d"),
-    Row("pacl_qk_2d", "PACL + RoPE inside the tower, 2-D", "pacl", f"{OWN},{QK},rope=qk_2d"),
-    Row("pacl_negatives", "PACL + left/right negatives", "pacl", f"{OWN},negatives=leftright"),
+    Row(
+        "pacl_feature_2d", "PACL + RoPE by row and column", "pacl", f"{OWN_CAPTION},rope=feature_2d"
+    ),
+    Row("pacl_unlocked", "PACL, image tower trained", "pacl", f"{OWN_CAPTION},{UNLOCKED}"),
+    Row(
+        "pacl_qk_1d", "PACL + RoPE inside the tower", "pacl", f"{OWN_CAPTION},{UNLOCKED},rope=qk_1d"
+    ),
+    Row(
+        "pacl_qk_2d",
+        "PACL + RoPE inside the tower, 2-D",
+        "pacl",
+        f"{OWN_CAPTION},{UNLOCKED},rope=qk_2d",
+    ),
+    Row(
+        "pacl_negatives",
+        "PACL + left/right negatives",
+        "pacl",
+        f"{OWN_CAPTION},negatives=leftright",
+    ),
     Row("sparc", "SPARC", "sparc", "text_tokens=real"),
 )
 
 
 def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
-    """The rows on the scenes, behind what they start from; no SigLIP, and no hard images. vectors:
-    a file of those of all texts, for the row that needs it.
+    """Runs of the rows on the scenes, base models first; without SigLIP and hard images.
+
+    vectors: file with vectors of all texts, for the row that needs it.
     """
     bases = [study.Run("clip", "clip:pooling=mean")]
     if base == "relations":
         bases.append(study.Run("hard_images", "hard_images:pooling=mean", "clip"))
-        more = "negclip:hard_images,pooling=mean"
-        bases.append(study.Run("relations", more, "hard_images"))
-    found = []
+        config = "negclip:hard_images,pooling=mean"
+        bases.append(study.Run("relations", config, "hard_images"))
+    runs = []
     for row in rows:
         if not row.config or SIGLIP in row.arguments or (VECTORS in row.arguments and not vectors):
             continue
         if row.config == "clip_ft":
-            own = ("pooling=mean", row.arguments or "negatives=none")
-            config = f"leftright:{','.join(own)}"
+            config = f"leftright:pooling=mean,{row.arguments or 'negatives=none'}"
         else:
             config = f"{row.config}:hard_images=0,{row.arguments.format(vectors=vectors)}"
-        found.append(study.Run(f"{row.name}-of-{base}", config, base))
-    return [*bases, *found]
+        runs.append(study.Run(f"{row.name}-of-{base}", config, base))
+    return [*bases, *runs]
 
 
-def at_full_size(rows: Sequence[Row], given: Mapping[str, str]) -> list[study.Run]:
-    """The rows of the families whose arguments are given ("clip", "siglip"), and that of text
-    vectors if their file is ("vectors").
+def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.Run]:
+    """Runs of the rows on real data.
+
+    options: config arguments of "clip" and "siglip", and the file of "vectors"; rows of an empty
+    one are left out.
     """
-    found = []
+    runs = []
     for row in rows:
-        arguments = given["siglip" if SIGLIP in row.arguments else "clip"]
+        arguments = options["siglip" if SIGLIP in row.arguments else "clip"]
         if VECTORS in row.arguments:
-            arguments = given["vectors"] and f"{arguments},noun_phrases=0"
+            arguments = options["vectors"] and f"{arguments},noun_phrases=0"
         if row.config and arguments:
-            filled = row.arguments.format(vectors=given["vectors"])
-            own = ",".join(filter(None, (filled, arguments)))
-            found.append(study.Run(row.name, f"llava/{row.config}:{own}"))
-    return found
+            row_arguments = row.arguments.format(vectors=options["vectors"])
+            joined = ",".join(filter(None, (row_arguments, arguments)))
+            runs.append(study.Run(row.name, f"llava/{row.config}:{joined}"))
+    return runs
 
 
 def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
-    """Every run with every seed, what is started from first."""
+    """Every run with every seed, bases first."""
     return [
         run._replace(name=f"{run.name}-{seed}", base=run.base and f"{run.base}-{seed}", seed=seed)
         for run in todo
@@ -150,9 +170,9 @@ def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
 
 
 def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Results) -> str:
-    """Markdown: what the paper prints and, of runs that are done, the benchmarks they share.
+    """Markdown table: the paper's numbers, and the shared benchmarks of the runs that are done.
 
-    names: row -> its run.
+    names: name of a row -> name of its run.
     """
     done = {row: run for row, run in names.items() if results.has(run)}
     columns = shared_columns(results, [*done.values()])
@@ -167,32 +187,32 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Res
         if row.name in done:
             values = [results.value(done[row.name], c.benchmark, c.metric) for c in columns]
             cells = [f"{_percent(value.mean)} ±{_percent(value.half)}" for value in values]
-        printed = row.paper or ("",) * len(PAPER)
-        lines.append(_line(row.label, *(value or "–" for value in printed), *cells))
+        paper = row.paper or ("",) * len(PAPER)
+        lines.append(_line(row.label, *(value or "–" for value in paper), *cells))
     return "\n".join(lines)
 
 
 def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[study_page.Column]:
-    """What result tables show of the benchmarks that all of these runs were judged on."""
-    found: dict[tuple[str, str], float] | None = None
+    """Columns of the summary metrics that all of these runs were evaluated on."""
+    shared: dict[tuple[str, str], float] | None = None
     for run in runs:
-        own = {}
+        chance = {}
         for folder in sorted((results.out / f"{run}-0" / "evals").iterdir()):
-            if folder.name.startswith("scenes_") and folder.name not in SHOWN:
+            if folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN:
                 continue
             newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
-            judged = json.loads(newest.read_text())
-            for metric in judged["summary"]:
-                own[folder.name, metric] = judged["metrics"][metric]["chance"]
-        found = own if found is None else {key: own[key] for key in found if key in own}
+            result = json.loads(newest.read_text())
+            for metric in result["summary"]:
+                chance[folder.name, metric] = result["metrics"][metric]["chance"]
+        shared = chance if shared is None else {k: chance[k] for k in shared if k in chance}
     return [
         study_page.Column(f"{benchmark} {metric}", benchmark, metric, chance)
-        for (benchmark, metric), chance in (found or {}).items()
+        for (benchmark, metric), chance in (shared or {}).items()
     ]
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
+def _percent(fraction: float | None) -> str:
+    return "–" if fraction is None else f"{100 * fraction:.1f}"
 
 
 def _line(*cells: str) -> str:
@@ -200,7 +220,7 @@ def _line(*cells: str) -> str:
 
 
 def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
-    """OUT/acl2025.md from the runs that are done."""
+    """Writes OUT/acl2025.md from the runs that are done; returns its path."""
     page = out / "acl2025.md"
     sizes = " and ".join(f"{count // 2} images of {part}" for part, count in IMAGES.items())
     intro = (
@@ -211,8 +231,8 @@ def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) 
     return page
 
 
-def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The options, and the flags that all runs get."""
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Options of the sweep, and the flags for all runs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -230,12 +250,12 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     known = [row.name for row in ROWS]
     args.rows = args.rows.split(",") if args.rows else known
     args.vectors = args.vectors and str(Path(args.vectors).absolute())
-    strange = [flag for flag in more if not flag.startswith("--config.")]
-    strange += [name for name in args.rows if name not in known]
-    if strange or args.seeds < 1 or args.jobs < 1:
+    unknown = [flag for flag in more if not flag.startswith("--config.")]
+    unknown += [name for name in args.rows if name not in known]
+    if unknown or args.seeds < 1 or args.jobs < 1:
         parser.error(
             f"--rows are some of {', '.join(known)}, --seeds and --jobs at least 1, further flags "
-            f"begin with --config.; got {strange or (args.seeds, args.jobs)}"
+            f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
     if args.miniature == bool(args.clip or args.siglip):
         parser.error("say --miniature, or --clip and --siglip: the arguments of the configs")
@@ -243,15 +263,15 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args, more = parsed(arguments)
+    args, more = parse(arguments)
     rows, out = [row for row in ROWS if row.name in args.rows], args.out.absolute()
     names = {row.name: row.name for row in rows}
     if args.miniature:
         runs = miniature(rows, args.base, args.vectors)
         names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
     else:
-        given = {"clip": args.clip, "siglip": args.siglip, "vectors": args.vectors}
-        runs = at_full_size(rows, given)
+        options = {"clip": args.clip, "siglip": args.siglip, "vectors": args.vectors}
+        runs = at_full_size(rows, options)
     todo = of_seeds(runs, args.seeds)
     if args.dry_run:
         for run in todo:

@@ -1,13 +1,13 @@
-"""The papers in miniature: every run of docs/results.md, its tables and its plots, in one command.
+"""All runs of docs/results.md, its tables and its figures, in one command.
 
   python studies/study.py --out runs/study
 
-trains CLIP on the embedded scenes and what the methods make of it, three seeds of each, judges all
-of them on the test split and writes OUT/results.md with its figures in OUT/images; `--docs docs`
-writes them there. `--parts d` trains one part alone, and the sections of other parts stay in the
-page as they are. A run that is DONE is not trained again, so the same command goes on where it
-stopped; one that was asked for otherwise, or started from a run that is no longer there, is
-refused. What a run printed is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+trains CLIP on the embedded scenes and finetunes it with every method, three seeds of each. All runs
+are evaluated on the test split. Writes OUT/results.md and its figures to OUT/images, with
+`--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
+that is DONE is not trained again, so the same command resumes the study. A folder of a run with
+other settings, or whose base run was replaced, is refused. The output of a run is in
+OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """
 
 import argparse
@@ -28,9 +28,9 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study_page  # noqa: E402
 
-WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; 1 is hp_hn itself
-PAIRS = "pairs=24000"  # of pictures whose features are stored
-HEADS = {  # config, with what it stores -> run -> further arguments
+NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
+PAIRS = "pairs=24000"  # of images whose features are stored
+HEADS = {  # config with the arguments that stored features depend on -> run -> further arguments
     "dcsm:": {
         "dcsm": "layout=flat",
         "dcsm_grid": "layout=grid",
@@ -44,15 +44,15 @@ HEADS = {  # config, with what it stores -> run -> further arguments
     },
     "sparc:": {"sparc": "steps=500"},
 }
-UNLOCKED = {  # run -> further arguments of PACL
+UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
     "pacl_unlocked": "",
     "pacl_qk_1d": ",rope=qk_1d",
     "pacl_qk_2d": ",rope=qk_2d",
 }
-# Benchmarks of heads -> cases: what their table shows.
-JUDGED = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
-ASKED = "asked.json"  # in the folder of a run
-FEATURES, VECTORS = "features", "vectors.npy"  # below the folder of a run that stores them
+# Benchmark -> number of cases, of the runs with a head: the columns of their table.
+HEAD_EVALS = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
+REQUEST = "asked.json"  # in the folder of a run: its settings
+FEATURES, VECTORS = "features", "vectors.npy"  # names in the folder of a run that stores them
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -62,12 +62,14 @@ PARTS = {
 
 
 class Run(NamedTuple):
-    """A run: its folder below OUT, its config (of the scenes, or FOLDER/NAME), the run that it
-    starts from, its seed.
+    """One run of a study.
 
-    features: the run whose stored features it trains on.   vectors: the run whose vectors of texts.
-    tool: train | features | vectors, which store those of `base`.   is_head: whether JUDGED alone
-    judges it, not all that its config names.
+    name: its folder below OUT.
+    config: its config with arguments, in configs/scenes unless it has a folder.
+    base: the run whose weights it starts from.
+    features, vectors: the runs whose stored features, or vectors of texts, it trains on.
+    tool: train | features | vectors; the last two store features or vectors of texts of `base`.
+    is_head: evaluate on HEAD_EVALS instead of the config's benchmarks.
     """
 
     name: str
@@ -81,12 +83,12 @@ class Run(NamedTuple):
 
     @property
     def needed(self) -> list[str]:
-        """Names of the runs that must be done before it."""
+        """Names of the runs that must be done first."""
         return [name for name in (self.base, self.features, self.vectors) if name]
 
 
 def runs(part: str) -> list[Run]:
-    """The runs of a part, before seeds; what a run starts from comes before it."""
+    """Runs of a part, without seeds; a base comes before the runs that start from it."""
     clip = Run("clip", "clip")
     relations = [
         Run("hard_images", "hard_images", "clip"),
@@ -115,7 +117,7 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
         "clip_ft": "clip_ft",
         "hn": "hn",
         "hp_hn": "hp_hn",
-        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS},
+        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in NEGATIVE_WEIGHTS},
         "hp_hn_swap_only": "hp_hn_swap_only",
         "hp_hn_replace_only": "hp_hn_replace_only",
     }
@@ -123,36 +125,39 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
 
 
 def _heads() -> list[Run]:
-    """Towers with mean pooling, which trains their patch tokens; what heads take of them, stored;
-    heads trained on that. RoPE inside the image tower needs that tower trained, too. Vectors of
-    texts are those of the model that knows relations.
+    """Runs of part d: base models, stored features, heads trained on these.
+
+    Bases have mean pooling, so that their loss trains the patch tokens. RoPE inside the image tower
+    needs that tower trained. Vectors of texts are those of the relations model.
     """
-    found = [
+    all_runs = [
         Run("clip_mean", "clip:pooling=mean"),
         Run("hard_images_mean", "hard_images:pooling=mean", "clip_mean"),
         Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
     ]
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         for head, variants in HEADS.items():
-            stored = f"features_{next(iter(variants))}{suffix}"
-            found.append(Run(stored, f"{head}{PAIRS}", base, tool="features"))
+            features = f"features_{next(iter(variants))}{suffix}"
+            all_runs.append(Run(features, f"{head}{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
                 config = f"{head}{arguments}"
-                found.append(Run(f"{name}{suffix}", config, base, features=stored, is_head=True))
-    found.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
+                run = Run(f"{name}{suffix}", config, base, features=features, is_head=True)
+                all_runs.append(run)
+    all_runs.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         config = "text_vectors:connector=mlp2x_gelu,steps=400"
-        found.append(Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True))
+        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True)
+        all_runs.append(run)
     for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
         for name, arguments in UNLOCKED.items():
             config = f"pacl:image_tower=unlocked,steps=125{arguments}"
-            found.append(Run(f"{name}{suffix}", config, base, is_head=True))
-    return found
+            all_runs.append(Run(f"{name}{suffix}", config, base, is_head=True))
+    return all_runs
 
 
 def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    """Every run of every seed, once; what is started from is never behind what starts from it."""
-    chosen = {run.name: run for part in parts for run in runs(part)}
+    """All runs of the parts with all seeds, each once, bases before the runs that need them."""
+    unique = {run.name: run for part in parts for run in runs(part)}
     return [
         run._replace(
             name=f"{run.name}-{seed}",
@@ -161,54 +166,58 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
             vectors=run.vectors and f"{run.vectors}-{seed}",
             seed=seed,
         )
-        for run in chosen.values()
+        for run in unique.values()
         for seed in seeds
     ]
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
-    """What makes a run."""
+    """Command line of a run; more: further flags."""
     name, _, arguments = run.config.partition(":")
     if "/" not in name:
         name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
     flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
     if run.tool == "vectors":
-        made = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
+        module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
     else:
         flags += [f"--config.init_from={base}"] if run.base else []
-        made = ["vlc_jax.main", "--workdir", str(folder)]
+        module = ["vlc_jax.main", "--workdir", str(folder)]
     if run.tool == "features":
-        made = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
+        module = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
     if run.features:
         flags += ["--config.input.source=features"]
         flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
     if run.vectors:
         flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
     if run.is_head:
-        evals = {name: {"split": "test", "count": count} for name, count in JUDGED.items()}
+        evals = {name: {"split": "test", "count": count} for name, count in HEAD_EVALS.items()}
         flags += [f"--config.evals={evals}"]
-    return [sys.executable, "-m", *made, *flags, *more]
+    return [sys.executable, "-m", *module, *flags, *more]
 
 
 def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
-    """Raises ValueError for a run in `out` that was not asked for as it is now."""
+    """Raises ValueError if the folder of a run holds one with other settings or another base."""
     for run in todo:
-        path = out / run.name / ASKED
+        path = out / run.name / REQUEST
         if not path.exists():
             continue
-        before, now = json.loads(path.read_text()), asked(run, out, more)
-        differing = [key for key in now if key != "id" and before.get(key) != now[key]]
+        old, new = json.loads(path.read_text()), request(run, out, more)
+        differing = [key for key in new if key != "id" and old.get(key) != new[key]]
         if differing:
             raise ValueError(
                 f"{path.parent} was asked for otherwise: "
-                + "; ".join(f"{key} {before.get(key)}, now {now[key]}" for key in differing)
+                + "; ".join(f"{key} {old.get(key)}, now {new[key]}" for key in differing)
                 + "; remove that folder or choose another --out"
             )
 
 
-def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
-    """What makes a run what it is; `id` tells it from another one of the same name."""
+def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
+    """Settings of a run, as its folder keeps them.
+
+    id: random; a run that was deleted and trained again has another one, which the runs that
+    started from the old one then notice.
+    """
     return {
         "config": run.config,
         "seed": run.seed,
@@ -222,12 +231,12 @@ def asked(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
 
 
 def _id(name: str, out: Path) -> str | None:
-    path = out / name / ASKED
+    path = out / name / REQUEST
     return json.loads(path.read_text())["id"] if name and path.exists() else None
 
 
 class Study:
-    """Trains runs, some at a time, each on its share of the cores, until all are done."""
+    """Trains runs, `jobs` at a time, each on its share of the cores, until all are done."""
 
     def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
         self.todo, self.out, self.more = list(todo), out, more
@@ -238,14 +247,14 @@ class Study:
         self.finished = 0
 
     def run(self) -> list[str]:
-        """Names of the runs that failed, and of those that would have started from them."""
+        """Trains all; returns the names of runs that failed or whose base did."""
         workers = [threading.Thread(target=self._work, args=(share,)) for share in self.shares]
         for worker in workers:
             worker.start()
         try:
             for worker in workers:
                 worker.join()
-        except KeyboardInterrupt:  # the runs were interrupted, too: they save their state and end
+        except KeyboardInterrupt:  # the runs got the signal too: they save and end
             with self.changed:
                 self.todo.clear()
                 self.changed.notify_all()
@@ -263,11 +272,13 @@ class Study:
                 self.finished += 1
                 if not is_done:
                     self.failed.append(run.name)
-                self._say(run, "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt")
+                self._print(
+                    run, "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
+                )
                 self.changed.notify_all()
 
     def _next(self) -> Run | None:
-        """A run whose base is done; waits for one if there will be one."""
+        """The next run whose bases are done, waiting for one; None if there is none left."""
         with self.changed:
             while True:
                 for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
@@ -281,24 +292,24 @@ class Study:
                         return run
                 self.changed.wait()
 
-    def _say(self, run: Run, how: str) -> None:
+    def _print(self, run: Run, outcome: str) -> None:
         minutes = (time.monotonic() - self.started) / 60
-        left = minutes / self.finished * (self.total - self.finished)
+        remaining = minutes / self.finished * (self.total - self.finished)
         print(
-            f"{self.finished}/{self.total} {run.name}: {how}; {minutes:.0f} min, "
-            f"about {left:.0f} to go",
+            f"{self.finished}/{self.total} {run.name}: {outcome}; {minutes:.0f} min, "
+            f"about {remaining:.0f} to go",
             flush=True,
         )
 
 
 def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> bool:
-    """Whether the run is done; nothing is started if it was before."""
+    """Trains a run, unless it is done already; returns whether it is done."""
     folder = out / run.name
     if (folder / "DONE").exists():
         return True
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / ASKED).exists():
-        (folder / ASKED).write_text(json.dumps(asked(run, out, more)))
+    if not (folder / REQUEST).exists():
+        (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
     with (folder / "log.txt").open("ab") as log:
         process = subprocess.Popen(command(run, out, more), cwd=ROOT, stdout=log, stderr=log)
         with contextlib.suppress(ProcessLookupError):  # it is over already
@@ -319,12 +330,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="of each run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     args, more = parser.parse_known_args()
-    strange = [part for part in args.parts if part not in PARTS]
-    strange += [flag for flag in more if not flag.startswith("--config.")]
-    if strange or args.seeds < 1 or args.jobs < 1:
+    unknown = [part for part in args.parts if part not in PARTS]
+    unknown += [flag for flag in more if not flag.startswith("--config.")]
+    if unknown or args.seeds < 1 or args.jobs < 1:
         parser.error(
             f"--parts are some of {''.join(PARTS)}, --seeds and --jobs at least 1, further flags "
-            f"begin with --config.; got {strange or (args.seeds, args.jobs)}"
+            f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
     out = args.out.absolute()
     todo = plan(args.parts, range(args.seeds))

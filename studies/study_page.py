@@ -1,4 +1,4 @@
-"""The page of a study: means over seeds with their intervals, as tables and as figures."""
+"""Page of a study: tables and figures of means over seeds with 95 % intervals."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import numpy as np
 import scipy.stats
 from matplotlib.figure import Figure
 
-LABELS = {
+LABELS = {  # run -> its name in tables
     "clip": "CLIP",
     "clip_ft": "CLIP-FT",
     "clip_ft_400": "CLIP-FT, 400 steps",
@@ -53,8 +53,9 @@ COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
 
 class Value(NamedTuple):
-    """Mean over seeds, and half the width of its 95 % interval (Student's t; of one seed: the
-    interval over cases).
+    """Mean over seeds and half of its 95 % interval.
+
+    The interval is Student's t over seeds; of a single seed it is the one over cases.
     """
 
     mean: float
@@ -62,7 +63,7 @@ class Value(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table: its title, the benchmark and the metric it shows, chance."""
+    """Column of a table: title, benchmark and metric, chance as a fraction."""
 
     title: str
     benchmark: str
@@ -71,14 +72,14 @@ class Column(NamedTuple):
 
 
 class Results:
-    """What the runs of a study found: `value(run, benchmark, metric)`."""
+    """Evaluation results of the runs below `out`, read when they are needed."""
 
     def __init__(self, out: Path, seeds: int):
         self.out, self.seeds = out, seeds
         self._rows: dict[tuple[str, str], list[dict]] = {}
 
     def has(self, run: str) -> bool:
-        """Whether all seeds of a run are done."""
+        """True if all seeds of a run are done."""
         return all((self.out / f"{run}-{seed}" / "DONE").exists() for seed in range(self.seeds))
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
@@ -126,24 +127,28 @@ HEADS = (
 )
 
 
-def triplet_columns(benchmark: str, group: str = "", mark: str = "") -> tuple[Column, ...]:
-    """Original, Augmented, Brittleness of a triplet benchmark, or of a group of it."""
-    suffix = f"/{group}" if group else ""
+def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[Column, ...]:
+    """Columns original, augmented, brittleness of a triplet benchmark, or of one of its groups.
+
+    suffix: appended to the titles.
+    """
+    path = f"/{group}" if group else ""
     titles = ("Orig", "Aug", "Brit")
     return tuple(
-        Column(f"{title} {mark}".strip(), benchmark, f"{metric}{suffix}", chance)
+        Column(f"{title} {suffix}".strip(), benchmark, f"{metric}{path}", chance)
+        # Chance: the negative is the lower of two texts; the lowest, or the middle, of three.
         for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
     )
 
 
 def label(run: str) -> str:
-    """What a table calls a run."""
+    """Name of a run in tables."""
     name = run.removesuffix("_relations").removesuffix("_hues")
     return LABELS.get(name, name)
 
 
 def table(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> str:
-    """Markdown: percent, mean ± half interval; runs that are not done are left out."""
+    """Markdown table in percent, mean ± half interval; runs that are not done are left out."""
     lines = [
         " | ".join(["", "model", *[column.title for column in columns], ""]).strip(),
         "|" + "---|" * (len(columns) + 1),
@@ -158,7 +163,7 @@ def table(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> s
 
 
 def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
-    """Markdown: mean cosine of caption, negative and positive."""
+    """Markdown table of the mean cosine similarity of caption, negative and positive."""
     metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
     lines = ["| model | caption | negative | positive |", "|---|---|---|---|"]
     for run in filter(results.has, runs):
@@ -168,13 +173,14 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     return "\n".join(lines)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f}"
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
-    """Writes DOCS/results.md and its figures from the runs below `out` that are done; the sections
-    of other parts than these stay as they are in that page.
+    """Writes DOCS/results.md and its figures from the runs below `out` that are done.
+
+    Only the sections of `parts` are written; an existing page keeps the others.
     """
     results = Results(out, seeds)
     folder = docs / "images"
@@ -200,18 +206,18 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
         has=results.has,
     )
     page = docs / "results.md"
-    found = _sections(page.read_text()) if page.exists() else {}
+    sections = _sections(page.read_text()) if page.exists() else {}
     for part, section in _sections(text).items():
         if part in parts or not part:
-            found[part] = section
+            sections[part] = section
     page.write_text(
-        "".join(found[part].rstrip() + "\n\n" for part in sorted(found)).rstrip() + "\n"
+        "".join(sections[part].rstrip() + "\n\n" for part in sorted(sections)).rstrip() + "\n"
     )
     return page
 
 
 def _sections(page: str) -> dict[str, str]:
-    """Part of the study -> its section; "": what stands before all of them."""
+    """Sections of a page by part of the study; "" is the text before the first."""
     first, *others = re.split(r"^(?=<!-- part \w -->$)", page, flags=re.MULTILINE)
     return {"": first, **{section[len("<!-- part ")]: section for section in others}}
 
@@ -230,8 +236,8 @@ def _collapse(results: Results) -> Figure | None:
     if not runs:
         return None
     columns = [
-        column._replace(title=f"{column.title}, {what} synonyms")
-        for what, benchmark in (("seen", "scenes_replace"), ("unseen", "scenes_replace_unseen"))
+        column._replace(title=f"{column.title}, {kind} synonyms")
+        for kind, benchmark in (("seen", "scenes_replace"), ("unseen", "scenes_replace_unseen"))
         for column in triplet_columns(benchmark, "size")
     ]
     return _bars(results, runs, columns, None)
@@ -245,9 +251,9 @@ def _bars(
     width = 0.8 / len(runs)
     for i, run in enumerate(runs):
         values = [results.value(run, column.benchmark, column.metric) for column in columns]
-        where = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
+        positions = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
         axes.bar(
-            *(where, [100 * value.mean for value in values], 0.92 * width),
+            *(positions, [100 * value.mean for value in values], 0.92 * width),
             yerr=[100 * value.half for value in values],
             label=label(run),
             color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
@@ -269,7 +275,7 @@ def _sweep(results: Results) -> Figure | None:
         return None
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     weights = (0, 0.25, 0.5, 0.75, 1)
-    for axes, (what, benchmark) in zip(
+    for axes, (kind, benchmark) in zip(
         figure.subplots(1, 2, sharey=True),
         (("seen in HP training", "scenes_replace"), ("not seen", "scenes_replace_unseen")),
         strict=True,
@@ -284,7 +290,7 @@ def _sweep(results: Results) -> Figure | None:
                 marker="o",
                 capsize=3,
             )
-        axes.set_title(f"size synonyms {what}", loc="left", fontsize=10)
+        axes.set_title(f"size synonyms {kind}", loc="left", fontsize=10)
         axes.set_xlabel("weight of the hard negatives")
         axes.set_xticks(weights)
         axes.set_ylim(0, 100)

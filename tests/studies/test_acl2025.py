@@ -83,7 +83,7 @@ def test_the_papers_numbers_are_shares_of_whatsups_images():
                 assert f"{nearest:.1f}" == share, (row.name, column)
 
 
-def judge(out, run, benchmark, **values):
+def write_result(out, run, benchmark, **values):
     folder = out / f"{run}-0" / "evals" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
     (out / f"{run}-0" / "DONE").touch()
@@ -98,10 +98,10 @@ def judge(out, run, benchmark, **values):
 def test_the_table_has_the_papers_numbers_beside_ours(tmp_path):
     rows = [row for row in acl2025.ROWS if row.name in ("clip", "pacl", "sparc")]
     names = {row.name: row.name for row in rows}
-    judge(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
-    judge(tmp_path, "clip", "scenes_negation", accuracy=0.9)
-    judge(tmp_path, "clip", "retrieval", recall=0.9)
-    judge(tmp_path, "pacl", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
+    write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    write_result(tmp_path, "clip", "scenes_negation", accuracy=0.9)
+    write_result(tmp_path, "clip", "retrieval", recall=0.9)
+    write_result(tmp_path, "pacl", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
     text = acl2025.table(rows, names, study_page.Results(tmp_path, 1))
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     assert lines[0][-1] == "scenes_whatsup pair_accuracy"  # the only one that both have
@@ -156,5 +156,6 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_table(tmp_path):
     assert other.returncode == 2
     assert "was asked for otherwise: flags" in other.stderr
     assert (
-        json.loads((tmp_path / "clip-0" / study.ASKED).read_text())["config"] == "clip:pooling=mean"
+        json.loads((tmp_path / "clip-0" / study.REQUEST).read_text())["config"]
+        == "clip:pooling=mean"
     )

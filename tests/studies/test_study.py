@@ -21,7 +21,7 @@ def test_every_run_comes_after_the_one_it_starts_from():
 
 
 def test_parts_hold_what_the_papers_compare():
-    weights = {f"hp_hn_w{weight}" for weight in study.WEIGHTS}
+    weights = {f"hp_hn_w{weight}" for weight in study.NEGATIVE_WEIGHTS}
     of_clip = {"clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only"} | weights
     b = {run.name: run for run in study.runs("b")}
     for suffix, base in (("", "clip"), ("_relations", "relations")):
@@ -34,18 +34,18 @@ def test_parts_hold_what_the_papers_compare():
 def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
     (run,) = (run for run in study.plan("a", (0,)) if run.name == "negclip-0")
 
-    def write_asked(run, flags=()):
+    def write_request(run, flags=()):
         (tmp_path / run.name).mkdir(exist_ok=True)
-        text = json.dumps(study.asked(run, tmp_path, flags))
-        (tmp_path / run.name / study.ASKED).write_text(text)
+        text = json.dumps(study.request(run, tmp_path, flags))
+        (tmp_path / run.name / study.REQUEST).write_text(text)
 
     base = study.Run(run.base, "clip")
-    write_asked(base)
-    write_asked(run)
+    write_request(base)
+    write_request(run)
     study.check([base, run], tmp_path, ())
     with pytest.raises(ValueError, match=r"negclip-0 was asked for otherwise: flags"):
         study.check([run], tmp_path, ("--config.steps=4",))
-    write_asked(base)  # trained anew
+    write_request(base)  # trained anew
     with pytest.raises(ValueError, match="id of the base"):
         study.check([base, run], tmp_path, ())
 
