@@ -26,7 +26,7 @@ from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer, 
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
 from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
 from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenizers import Tokenizer
+from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 __all__ = [
     "NORMALISATIONS",

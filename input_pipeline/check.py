@@ -96,9 +96,9 @@ def _open_prepared(path: Path) -> Source:
 
 def _write_words(source: Source, number: int, path: Path, min_count: int) -> None:
     """A word list for the tokenizer "words", from the captions of the usable records."""
-    from input_pipeline.tokenizers import tokenizers
+    from input_pipeline.tokenizers import word_level
 
-    words = tokenizers.words_of(_captions(source, number), min_count)
+    words = word_level.words_of(_captions(source, number), min_count)
     path.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words):,} words: {path}")
 

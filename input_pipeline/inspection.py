@@ -17,7 +17,7 @@ from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenizers import Tokenizer
+from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
 _UNKNOWN_WARNING = 0.05  # share of words outside the vocabulary that is worth a line

@@ -25,7 +25,7 @@ from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
 from input_pipeline.tokenizers.functional_words import tokenize
 from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenizers import Tokenizer
+from input_pipeline.tokenizers.tokenizer import Tokenizer
 from input_pipeline.workers import WorkerStream
 
 _ENDLESS = 2**48  # steps; grain wants a length

@@ -2,16 +2,25 @@
 
 from collections.abc import Callable
 
-from input_pipeline.tokenizers import clip_bpe, text_vectors, tokenizers
+from input_pipeline.tokenizers import (
+    byte_level,
+    clip_bpe,
+    hugging_face,
+    sentence_piece,
+    siglip,
+    text_vectors,
+    word_level,
+)
+from input_pipeline.tokenizers.tokenizer import Tokenizer
 
-TOKENIZERS: dict[str, Callable[..., tokenizers.Tokenizer | text_vectors.TextVectors]] = {
-    "bytes": tokenizers.BytesTokenizer,
+TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
+    "bytes": byte_level.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
-    "digits": tokenizers.digits_tokenizer,
-    "hf": tokenizers.HfTokenizer,
-    "scenes": tokenizers.scenes_tokenizer,
-    "sentencepiece": tokenizers.SentencePieceTokenizer,
-    "siglip": tokenizers.siglip_tokenizer,
+    "digits": word_level.digits_tokenizer,
+    "hf": hugging_face.HfTokenizer,
+    "scenes": word_level.scenes_tokenizer,
+    "sentencepiece": sentence_piece.SentencePieceTokenizer,
+    "siglip": siglip.siglip_tokenizer,
     "vectors": text_vectors.text_vectors,
-    "words": tokenizers.WordTokenizer,
+    "words": word_level.WordTokenizer,
 }

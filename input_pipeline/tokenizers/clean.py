@@ -1,4 +1,4 @@
-"""What is done to a caption before it is cut into tokens: the rules published tokenizers expect."""
+"""Cleaning of captions before tokenization: the rules that published tokenizers expect."""
 
 import html
 import string
@@ -27,7 +27,7 @@ def canonicalize(text: str) -> str:
 
 
 def repaired(text: str) -> str:
-    """What CLIP does first: `ftfy.fix_text`, HTML entities resolved twice, single spaces."""
+    """CLIP's repair: `ftfy.fix_text`, HTML entities resolved twice, single spaces."""
     if "&" in text or not (text.isascii() and text.isprintable()):  # else nothing to repair
         text = ftfy.fix_text(without_surrogates(text))
     return " ".join(html.unescape(html.unescape(text)).split())
@@ -55,3 +55,10 @@ CLEANINGS: dict[str, Callable[[str], str]] = {
     "clip": clip,
     "clip_canonicalize": clip_canonicalize,
 }
+
+
+def named(name: str) -> Callable[[str], str]:
+    """The rule of this name. Raises ValueError for an unknown one."""
+    if name not in CLEANINGS:
+        raise ValueError(f"clean must be one of {sorted(CLEANINGS)}; got {name!r}")
+    return CLEANINGS[name]

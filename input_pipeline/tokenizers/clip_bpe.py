@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from input_pipeline.tokenizers import clean as cleaning
-from input_pipeline.tokenizers import tokenizers as common
+from input_pipeline.tokenizers.tokenizer import check_length, pack, read_file
 
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
-PACKAGES = ("open_clip", "clip")  # which bring it; found, never imported
+PACKAGES = ("open_clip", "clip")  # they contain it; located, never imported: both import torch
 START, END = "<|startoftext|>", "<|endoftext|>"
 # OpenAI's merges, one "first second" per line; that of its gzipped file is 924691ac...6804a.
 SHA256 = "d308b7377a8ceaa9707a21614fe8c831b9196e197b7aeb69833359362907af02"
@@ -39,7 +39,8 @@ class ClipTokenizer:
     eos_id = 49_407
     pad_id = 0
 
-    # CLIP's split: contractions, runs of letters, single digits, runs of anything else
+    # CLIP's split: contractions, runs of letters, single digits, runs of anything else. Theirs
+    # also splits off special tokens written in a caption; ours treats them as ordinary text.
     _PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 
     def __init__(
@@ -47,7 +48,7 @@ class ClipTokenizer:
     ) -> None:
         path = _find(path)
         merges, ids = _read(path)
-        self.context_length = common.check_length(context_length, special=2)
+        self.context_length = check_length(context_length, special=2)
         self.fingerprint = sha256_of(merges)
         if self.fingerprint != sha256:
             whose = "OpenAI's" if sha256 == SHA256 else "the expected"
@@ -68,7 +69,7 @@ class ClipTokenizer:
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         encodings = self._tokenizer.encode_batch_fast([cleaning.clip(text) for text in texts])
         rows = [[self.sot_id, *encoding.ids] for encoding in encodings]
-        return common.pack(rows, self.context_length, self.pad_id, self.eos_id)
+        return pack(rows, self.context_length, self.pad_id, self.eos_id)
 
     def vocabulary(self) -> dict[str, int]:
         """Token -> id, bytes in GPT-2's alphabet."""
@@ -139,10 +140,10 @@ def _installed() -> list[Path]:
 
 def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
     """The merges of a file and, where the file numbers its tokens, the ids."""
-    data = common.read(path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)")
+    data = read_file(path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)")
     numbers = b"null"
     if path.suffix == ".txt":
-        numbers = common.read(path.with_name("vocab.json"), "file that belongs to merges.txt,")
+        numbers = read_file(path.with_name("vocab.json"), "file that belongs to merges.txt,")
     try:
         if path.suffix == ".json":
             model = json.loads(data)["model"]
@@ -151,7 +152,9 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
             lines = data.decode("utf-8").split("\n")
             merges, ids = lines[lines[0].startswith("#version") :], json.loads(numbers)
         else:
-            merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None  # a header
+            # A header first; of the merges behind it CLIP uses the first 48,894 (merges[1:49152 -
+            # 256 - 2 + 1] in its simple_tokenizer.py), which the slice below takes of every form.
+            merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None
         pairs = [tuple(m.split() if isinstance(m, str) else m) for m in merges[:_MERGES]]
         ids = None if ids is None else dict(ids)
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenizers import Tokenizer
+from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 POSITIONS = ("token", "word")
 

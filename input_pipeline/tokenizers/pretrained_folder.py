@@ -1,9 +1,9 @@
-"""What a folder of weights holds of its tokenizer."""
+"""The tokenizer files in a folder of pretrained weights, and the vocabulary that they define."""
 
 import json
 from pathlib import Path
 
-from input_pipeline.tokenizers import tokenizers
+from input_pipeline.tokenizers import hugging_face, sentence_piece
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
 OTHERS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json")
@@ -18,9 +18,9 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
         if not path.exists():
             continue
         if path.name == "tokenizer.json":
-            return tokenizers.open_hf(path)[0].get_vocab(with_added_tokens=True)
+            return hugging_face.open_hf(path)[0].get_vocab(with_added_tokens=True)
         if path.suffix == ".model":
-            return tokenizers.pieces(tokenizers.open_sentencepiece(path)[0])
+            return sentence_piece.pieces(sentence_piece.open_sentencepiece(path)[0])
         try:
             return dict(json.loads(path.read_bytes()))
         except (ValueError, TypeError) as error:
@@ -29,7 +29,7 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
 
 
 def files(path: str | Path) -> list[Path]:
-    """The files of the tokenizer at `path`: a file alone, or all that go with it in a folder."""
+    """The tokenizer files at `path`: those of a folder, or one file with those beside it."""
     path = Path(path)
     names = (*VOCABULARIES, *OTHERS)
     if not path.is_dir() and path.name not in names:

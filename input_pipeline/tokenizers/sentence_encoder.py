@@ -1,4 +1,4 @@
-"""Writes files of text vectors (text_vectors.py) with any sentence encoder; resumable."""
+"""Writing of text vectors (text_vectors.py) with any sentence encoder; resumable."""
 
 import hashlib
 import importlib.util
@@ -17,8 +17,9 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 
 class SentenceEncoder:
-    """A model of sentence-transformers, its folder or the name of one that is there already: texts
-    -> float32 (texts, width), pooled and scaled as the model says.
+    """A sentence-transformers model: texts -> float32 (texts, width), pooled as the model says.
+
+    model: its folder, or the name of one that is on disk already.
 
     Nothing is downloaded. Raises ValueError where the package or the model is not there.
     """
@@ -41,10 +42,10 @@ class SentenceEncoder:
         self.identity = {"model": model, "files": _files(Path(model))}
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        found = self._model.encode(
+        vectors = self._model.encode(
             list(texts), batch_size=self._batch_size, show_progress_bar=False
         )
-        return np.asarray(found, np.float32)
+        return np.asarray(vectors, np.float32)
 
 
 def _files(folder: Path) -> list[tuple[str, int, int]]:
@@ -85,9 +86,9 @@ def write(
         raise ValueError(f"{beside} exists and holds other texts; name a new file")
     partial = path.with_name(f"{path.name}.partial")
     request = path.with_name(f"{path.name}.request.json")
-    asked = [identity, dtype, hashlib.sha256(lines.encode()).hexdigest()]
+    content = [identity, dtype, hashlib.sha256(lines.encode()).hexdigest()]
     first = _encoded(encode, texts[:block], None)
-    layout = _begin(partial, request, json.dumps(asked), len(texts), first.shape[1], dtype, path)
+    layout = _begin(partial, request, json.dumps(content), len(texts), first.shape[1], dtype, path)
     done = (partial.stat().st_size - layout.start) // layout.row_bytes
     with partial.open("r+b") as file:
         file.truncate(layout.start + done * layout.row_bytes)  # half a row of a killed run
@@ -100,6 +101,7 @@ def write(
             done += len(part)
             advance(done)
         os.fsync(file.fileno())
+    # The texts before the vectors: whoever finds the vectors finds their texts, too.
     beside.write_text(lines, "utf-8")
     partial.replace(path)
     request.unlink()
@@ -118,11 +120,11 @@ def new_file(path: str | Path, dtype: str) -> Path:
 
 
 def _begin(
-    partial: Path, request: Path, asked: str, texts: int, width: int, dtype: str, path: Path
+    partial: Path, request: Path, content: str, texts: int, width: int, dtype: str, path: Path
 ) -> text_vectors.Layout:
-    """The file that grows: that of the same request, or a new one with nothing but its header."""
+    """Opens the partial file: that of the same request, or a new one with its header only."""
     header = text_vectors.header(path, texts, width, dtype)
-    if partial.exists() and request.exists() and request.read_text() != asked:
+    if partial.exists() and request.exists() and request.read_text() != content:
         raise ValueError(
             f"{partial} was begun with other texts, another dtype or another encoder: go on with "
             "these, name a new file, or remove it"
@@ -133,7 +135,7 @@ def _begin(
             is_begun = file.read(len(header)) == header
     if not is_begun:
         partial.write_bytes(header)
-        request.write_text(asked)
+        request.write_text(content)
     return text_vectors.Layout(len(header), texts, width, dtype)
 
 

@@ -1,4 +1,4 @@
-"""Texts whose vectors a sentence encoder computed once: a file of vectors in place of a tokenizer.
+"""Precomputed text vectors, by any sentence encoder: a file of them in place of a tokenizer.
 
 A file X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too), of shape
 (texts, width), and beside it X.jsonl: the texts of the rows, a JSON string per line.
@@ -24,11 +24,11 @@ DTYPES = {  # of numpy -> its name in safetensors
     "float16": "F16",
     "bfloat16": "BF16",
 }
-_BLOCK = 2**24  # bytes looked at at a time
+_BLOCK = 2**24  # bytes checked at a time
 
 
 class Layout(NamedTuple):
-    """Where the numbers of a file are: `start` bytes behind its beginning, rows one by one."""
+    """Offset in bytes, shape and dtype of the matrix in a file, which is row-major."""
 
     start: int
     texts: int
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 class TextVectors:
-    """What stands in for a tokenizer: texts -> their vectors in a file, found by the exact text.
+    """Texts -> their precomputed vectors, looked up by the exact text; used as a tokenizer is.
 
     The empty text, which only fills an absent negative or positive, is a row of zeros. Pickles to
     worker processes, which open the file themselves.
@@ -66,11 +66,11 @@ class TextVectors:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """float32 (texts, width). Raises DataError for a text that has no vector."""
-        found = np.zeros((len(texts), self.width), np.float32)
-        for place, text in enumerate(texts):
+        vectors = np.zeros((len(texts), self.width), np.float32)
+        for index, text in enumerate(texts):
             if text:
-                found[place] = self._vectors[self._row(text)]
-        return found
+                vectors[index] = self._vectors[self._row(text)]
+        return vectors
 
     def require(self, texts: Sequence[str]) -> None:
         """Raises DataError for a text that has no vector."""
@@ -124,13 +124,13 @@ class TextVectors:
 
 
 def text_vectors(context_length: int, path: str | Path) -> TextVectors:
-    """What the table of tokenizers makes of `path`; a vector has no length in tokens."""
+    """The entry of the table of tokenizers; vectors have no length in tokens."""
     del context_length
     return TextVectors(path)
 
 
 def number(dtype: str) -> np.dtype:
-    """The type of numbers of a name of DTYPES."""
+    """The numpy dtype of a name in DTYPES; numpy itself has no bfloat16."""
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
@@ -147,7 +147,7 @@ def read_layout(path: Path) -> Layout:
         with path.open("rb") as file:
             read = _npy_layout if path.suffix == ".npy" else _safetensors_layout
             layout = read(file)
-            held = file.seek(0, 2) - layout.start
+            available = file.seek(0, 2) - layout.start
     except OSError as error:
         raise ValueError(f"cannot read the text vectors {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -155,10 +155,10 @@ def read_layout(path: Path) -> Layout:
             f"{path} holds no text vectors, (texts, width) of {', '.join(DTYPES)}: {error}"
         ) from error
     needed = layout.texts * layout.row_bytes
-    if not needed or held < needed:
+    if not needed or available < needed:
         raise ValueError(
             f"{path} is {'cut' if needed else 'empty'}: ({layout.texts}, {layout.width}) of "
-            f"{layout.dtype} are {needed:,} bytes, it has {held:,}"
+            f"{layout.dtype} are {needed:,} bytes, it has {available:,}"
         )
     return layout
 
@@ -185,7 +185,7 @@ def _safetensors_layout(file: BinaryIO) -> Layout:
 
 
 def header(path: Path, texts: int, width: int, dtype: str) -> bytes:
-    """What a file of that suffix begins with; the rows follow. Raises ValueError for bfloat16 in a
+    """The bytes before the rows in a file of that suffix. Raises ValueError for bfloat16 in a
     .npy, which has no such numbers.
     """
     if path.suffix == ".npy":

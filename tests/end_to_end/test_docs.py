@@ -47,7 +47,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SHORT,
-    "python -m input_pipeline.hard_texts.llm.positives": ("--dry-run",),
+    "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
     "python speed/heads.py": ("--batches", "4", "--rounds=1"),

@@ -7,7 +7,7 @@ import pytest
 
 from input_pipeline import FunctionalWordTokenizer, ImageTransform
 from input_pipeline.benchmarks import Case
-from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from input_pipeline.tokenizers.word_level import WordTokenizer
 from vlc_jax.evaluators import Scorer, patch_maps
 from vlc_jax.report import patch_maps as report_maps
 from vlc_jax.types import ImageFeatures, TextFeatures

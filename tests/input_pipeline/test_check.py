@@ -12,7 +12,7 @@ from input_pipeline import check, inspection
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators
 
 

@@ -9,7 +9,8 @@ from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers.tokenizers import BytesTokenizer, WordTokenizer
+from input_pipeline.tokenizers.byte_level import BytesTokenizer
+from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators, miniature
 
 WORDS = WordTokenizer(6, words=[f"n{i}" for i in range(30)])

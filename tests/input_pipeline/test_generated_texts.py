@@ -13,7 +13,7 @@ from input_pipeline.hard_texts import sampling, svlc
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators, miniature
 
 

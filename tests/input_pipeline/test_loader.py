@@ -16,7 +16,7 @@ from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-from input_pipeline.tokenizers.tokenizers import WordTokenizer
+from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import helpers
 
 NUMBERS = [f"n{i}" for i in range(30)]

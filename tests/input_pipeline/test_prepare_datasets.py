@@ -16,7 +16,7 @@ import input_pipeline
 from input_pipeline import prepare, shard_writer
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.tokenizers.tokenizers import BytesTokenizer
+from input_pipeline.tokenizers.byte_level import BytesTokenizer
 from tests.support import helpers, miniature
 
 RECORDS = {  # name -> records and captions of its example on the miniature

@@ -14,7 +14,7 @@ import sentencepiece
 from input_pipeline import folder_vocabulary
 from input_pipeline.tokenizers import clean
 from input_pipeline.tokenizers.clip_bpe import ClipTokenizer
-from input_pipeline.tokenizers.tokenizers import siglip_tokenizer
+from input_pipeline.tokenizers.siglip import siglip_tokenizer
 from tests.support import helpers
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from input_pipeline.hard_texts import noun_phrases
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import Record
-from input_pipeline.tokenizers.tokenizers import BytesTokenizer
+from input_pipeline.tokenizers.byte_level import BytesTokenizer
 
 TAGGER = "scenes:scenes-mini"
 CAPTION = "a red circle left of a blue square"

@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
-from input_pipeline.tokenizers import clip_bpe, tokenizers
+from input_pipeline.tokenizers import clip_bpe, word_level
 from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer, tokenize
 
-WORDS = tokenizers.WordTokenizer(5, ("red", "cat", "left", "not"))
+WORDS = word_level.WordTokenizer(5, ("red", "cat", "left", "not"))
 TEXTS = ["not a red cat", "cat left not left", "red cat", "", "Left left. not,"]
 
 

@@ -1,11 +1,11 @@
-from input_pipeline.tokenizers import clip_bpe, functional_words, tokenizers
+from input_pipeline.tokenizers import byte_level, clip_bpe, functional_words, word_level
 from input_pipeline.tokenizers.token_labels import labels
 
 WORDS = ("red", "cat", "left")
 
 
 def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
-    tokenizer = tokenizers.WordTokenizer(4, WORDS)
+    tokenizer = word_level.WordTokenizer(4, WORDS)
     found = labels(tokenizer, ["Red cat", "", "cat cat cat cat cat", "red dog"])
     assert found[0] == ["red", "cat", "(end)"]
     assert found[1] == ["(end)"]
@@ -14,7 +14,7 @@ def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
 
 
 def test_marks_change_no_label():
-    plain = tokenizers.WordTokenizer(4, WORDS)
+    plain = word_level.WordTokenizer(4, WORDS)
     tokenizer = functional_words.FunctionalWordTokenizer(plain, ["left"])
     assert labels(tokenizer, ["left cat"]) == [["left", "cat", "(end)"]]
 
@@ -25,5 +25,5 @@ def test_pieces_are_shown_without_the_signs_of_a_vocabulary(clip_vocabulary):
 
 
 def test_bytes_are_shown_as_their_ids():
-    found = labels(tokenizers.BytesTokenizer(8), ["ab"])
+    found = labels(byte_level.BytesTokenizer(8), ["ab"])
     assert found == [["#98", "#99", "(end)"]]

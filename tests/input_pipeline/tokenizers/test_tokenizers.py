@@ -11,14 +11,23 @@ import sentencepiece
 import tokenizers as hf
 
 import input_pipeline
-from input_pipeline.tokenizers import clean, clip_bpe, pretrained_folder, tokenizers
+from input_pipeline.tokenizers import (
+    byte_level,
+    clean,
+    clip_bpe,
+    hugging_face,
+    pretrained_folder,
+    sentence_piece,
+    siglip,
+    word_level,
+)
 
 CORPUS = ["a red circle left of a blue square", "the blue square", "two red circles, one ring"] * 4
 
 
 @pytest.fixture
 def words():
-    return tokenizers.WordTokenizer(8, words=("a", "blue", "circle", "red", "square"))
+    return word_level.WordTokenizer(8, words=("a", "blue", "circle", "red", "square"))
 
 
 @pytest.fixture
@@ -59,17 +68,17 @@ def sentencepiece_model(tmp_path):
 
 def any_tokenizer(kind, length, request):
     if kind == "words":
-        return tokenizers.WordTokenizer(length, words=("a", "red", "circle"))
+        return word_level.WordTokenizer(length, words=("a", "red", "circle"))
     if kind == "bytes":
-        return tokenizers.BytesTokenizer(length)
+        return byte_level.BytesTokenizer(length)
     if kind == "hf":
-        return tokenizers.HfTokenizer(length, request.getfixturevalue("hf_folder"))
+        return hugging_face.HfTokenizer(length, request.getfixturevalue("hf_folder"))
     if kind == "sentencepiece":
         path = request.getfixturevalue("sentencepiece_model")
-        return tokenizers.SentencePieceTokenizer(length, path)
+        return sentence_piece.SentencePieceTokenizer(length, path)
     if kind == "siglip":
         path = request.getfixturevalue("hf_folder")
-        return tokenizers.siglip_tokenizer(length, path, pad_token="<pad>")
+        return siglip.siglip_tokenizer(length, path, pad_token="<pad>")
     return clip_bpe.ClipTokenizer(length, **request.getfixturevalue("clip_vocabulary"))
 
 
@@ -134,27 +143,27 @@ def test_eos_of_words_has_the_largest_id_so_that_argmax_finds_it(words):
 def test_words_can_come_from_a_file(tmp_path, words):
     path = tmp_path / "words.txt"
     path.write_text("a\nblue\ncircle\nred\nsquare\n")
-    from_file = tokenizers.WordTokenizer(8, path=path)
+    from_file = word_level.WordTokenizer(8, path=path)
     np.testing.assert_array_equal(from_file(["a red dog"]), words(["a red dog"]))
     assert from_file.fingerprint == words.fingerprint
 
 
 def test_words_of_captions_are_sorted_and_counted():
     captions = ["A red circle.", "a blue circle", "(red)"]
-    assert tokenizers.words_of(captions) == ("a", "blue", "circle", "red")
-    assert tokenizers.words_of(captions, min_count=2) == ("a", "circle", "red")
+    assert word_level.words_of(captions) == ("a", "blue", "circle", "red")
+    assert word_level.words_of(captions, min_count=2) == ("a", "circle", "red")
 
 
 def test_a_word_that_could_never_be_found_is_refused():
     for bad in (("a", "a"), ("Red",), ("red dog",), ("",), ("red.",)):
         with pytest.raises(ValueError, match="word list holds"):
-            tokenizers.WordTokenizer(8, words=bad)
+            word_level.WordTokenizer(8, words=bad)
     with pytest.raises(ValueError, match="either"):
-        tokenizers.WordTokenizer(8)
+        word_level.WordTokenizer(8)
 
 
 def test_bytes_are_their_value_plus_one_and_eos_the_largest_id():
-    tokenizer = tokenizers.BytesTokenizer(6)
+    tokenizer = byte_level.BytesTokenizer(6)
     np.testing.assert_array_equal(tokenizer(["aé"]), [[98, 0xC3 + 1, 0xA9 + 1, 257, 0, 0]])
     np.testing.assert_array_equal(tokenizer(["abcdefgh"])[0], [98, 99, 100, 101, 102, 257])
     assert tokenizer(["\x00 \xff"]).argmax() == 5 - 1
@@ -169,7 +178,7 @@ def test_scenes_captions_hold_no_unknown_word():
 
 
 def test_hf_keeps_the_files_start_token_and_ignores_its_truncation_and_padding(hf_folder):
-    tokenizer = tokenizers.HfTokenizer(16, hf_folder)
+    tokenizer = hugging_face.HfTokenizer(16, hf_folder)
     reference = hf.Tokenizer.from_file(str(hf_folder / "tokenizer.json"))
     reference.no_truncation()
     reference.no_padding()
@@ -183,12 +192,12 @@ def test_hf_keeps_the_files_start_token_and_ignores_its_truncation_and_padding(h
 
 
 def test_hf_special_tokens_come_from_options_then_sibling_files_then_known_names(hf_folder):
-    assert tokenizers.HfTokenizer(8, hf_folder).eos_id == 3
+    assert hugging_face.HfTokenizer(8, hf_folder).eos_id == 3
     declared = {"eos_token": {"content": "<s>"}, "pad_token": "<unk>"}
     (hf_folder / "tokenizer_config.json").write_text(json.dumps(declared))
-    tokenizer = tokenizers.HfTokenizer(8, hf_folder)
+    tokenizer = hugging_face.HfTokenizer(8, hf_folder)
     assert (tokenizer.eos_id, tokenizer.pad_id) == (2, 1)
-    tokenizer = tokenizers.HfTokenizer(8, hf_folder, eos_token="</s>", pad_token="<pad>")
+    tokenizer = hugging_face.HfTokenizer(8, hf_folder, eos_token="</s>", pad_token="<pad>")
     assert (tokenizer.eos_id, tokenizer.pad_id) == (3, 0)
 
 
@@ -196,14 +205,14 @@ def test_hf_without_an_agreed_special_token_asks_for_it(tmp_path):
     tokenizer = hf.Tokenizer(hf.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ValueError, match="give eos_token"):
-        tokenizers.HfTokenizer(8, tmp_path)
+        hugging_face.HfTokenizer(8, tmp_path)
     with pytest.raises(ValueError, match="'c' is not in the vocabulary"):
-        tokenizers.HfTokenizer(8, tmp_path, eos_token="c", pad_token="a")
-    assert tokenizers.HfTokenizer(8, tmp_path, eos_token="b", pad_token="a").eos_id == 1
+        hugging_face.HfTokenizer(8, tmp_path, eos_token="c", pad_token="a")
+    assert hugging_face.HfTokenizer(8, tmp_path, eos_token="b", pad_token="a").eos_id == 1
 
 
 def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_model):
-    tokenizer = tokenizers.SentencePieceTokenizer(32, sentencepiece_model)
+    tokenizer = sentence_piece.SentencePieceTokenizer(32, sentencepiece_model)
     reference = sentencepiece.SentencePieceProcessor(model_file=str(sentencepiece_model))
     ids = reference.encode("the blue square")
     row = tokenizer(["the blue square"])[0]
@@ -212,14 +221,14 @@ def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_mo
 
 
 def test_sentencepiece_padding_can_be_the_end_token_as_siglip_has_it(sentencepiece_model):
-    tokenizer = tokenizers.SentencePieceTokenizer(
+    tokenizer = sentence_piece.SentencePieceTokenizer(
         32, sentencepiece_model, pad_token="</s>", clean="canonicalize"
     )
     plain, shouted = tokenizer(["the blue square", "The BLUE_square!"])
     np.testing.assert_array_equal(plain, shouted)
     assert plain[-1] == 1
     with pytest.raises(ValueError, match="pad_token '<mask>' is not in the vocabulary"):
-        tokenizers.SentencePieceTokenizer(32, sentencepiece_model, pad_token="<mask>")
+        sentence_piece.SentencePieceTokenizer(32, sentencepiece_model, pad_token="<mask>")
 
 
 @pytest.mark.parametrize(
@@ -247,9 +256,9 @@ def test_fingerprints_name_the_defining_file(clip_vocabulary, sentencepiece_mode
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
     assert clip_bpe.ClipTokenizer(**clip_vocabulary).fingerprint == clip_vocabulary["sha256"]
-    made = tokenizers.SentencePieceTokenizer(8, sentencepiece_model)
+    made = sentence_piece.SentencePieceTokenizer(8, sentencepiece_model)
     assert made.fingerprint == sha(sentencepiece_model)
-    other = tokenizers.WordTokenizer(8, words=("a", "blue"))
+    other = word_level.WordTokenizer(8, words=("a", "blue"))
     assert other.fingerprint != words.fingerprint
 
 
@@ -268,7 +277,7 @@ def test_a_missing_or_wrong_file_is_named(kind, tmp_path):
 
 def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
     with pytest.raises(ValueError, match="context_length"):
-        tokenizers.WordTokenizer(1, words=("a",))
+        word_level.WordTokenizer(1, words=("a",))
     with pytest.raises(ValueError, match="context_length"):
         clip_bpe.ClipTokenizer(2, **clip_vocabulary)
 
@@ -283,21 +292,21 @@ def test_digits_captions_hold_no_unknown_word():
 def test_siglip_takes_a_folder_with_either_file_and_adds_no_start_token(
     hf_folder, sentencepiece_model
 ):
-    row = tokenizers.siglip_tokenizer(16, hf_folder)(["A red, circle!"])[0]
-    plain = tokenizers.HfTokenizer(16, hf_folder, pad_token="</s>")(["a red circle"])[0]
+    row = siglip.siglip_tokenizer(16, hf_folder)(["A red, circle!"])[0]
+    plain = hugging_face.HfTokenizer(16, hf_folder, pad_token="</s>")(["a red circle"])[0]
     assert plain[0] == 2
     np.testing.assert_array_equal(row, [*plain[1:], 3])
-    made = tokenizers.siglip_tokenizer(16, hf_folder / "spiece.model")
-    assert isinstance(made, tokenizers.SentencePieceTokenizer)
+    made = siglip.siglip_tokenizer(16, hf_folder / "spiece.model")
+    assert isinstance(made, sentence_piece.SentencePieceTokenizer)
     assert (made.eos_id, made.pad_id) == (1, 1)
     (hf_folder / "tokenizer.json").unlink()
-    again = tokenizers.siglip_tokenizer(16, hf_folder)
+    again = siglip.siglip_tokenizer(16, hf_folder)
     np.testing.assert_array_equal(again(["the Blue square."]), made(["the blue square"]))
     assert pretrained_folder.vocabulary(hf_folder) == made.vocabulary()
     sentencepiece_model.unlink()
     assert pretrained_folder.vocabulary(hf_folder) is None
     with pytest.raises(ValueError, match=r"holds no tokenizer; looked for tokenizer\.json, spiece"):
-        tokenizers.siglip_tokenizer(16, hf_folder)
+        siglip.siglip_tokenizer(16, hf_folder)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from input_pipeline.hard_texts.llm import positives, prompts
+from input_pipeline.hard_texts.llm import __main__ as command
+from input_pipeline.hard_texts.llm import prompts
 
 CAPTION = "A dog runs on the grass."
 ENDPOINT = ("--model", "tiny", "--base-url", "http://127.0.0.1:9/v1")
@@ -117,7 +118,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
 ):
     monkeypatch.setitem(sys.modules, "openai", None)  # as if it were not installed
     fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert positives.main([*fixed, "--dry-run", "--price-in", "1000"]) == 0
+    assert command.main([*fixed, "--dry-run", "--price-in", "1000"]) == 0
     said = capsys.readouterr().out
     assert "Input: two pets\nOutput:" in said
     letters = sum(
@@ -127,7 +128,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
     tokens = letters // 4
     assert f"3 captions, 3 to ask; about {tokens:,} tokens in" in said
     assert f"cost about {tokens / 1000:.2f}" in said
-    assert positives.main(fixed) == 2
+    assert command.main(fixed) == 2
     assert "pip install openai" in capsys.readouterr().err
     assert not (tmp_path / "hp").exists()
 
@@ -166,7 +167,7 @@ def test_a_wrong_request_or_file_ends_with_one_clear_line(
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     fixed = ["replace", str(path), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert positives.main([*fixed, *options]) == code
+    assert command.main([*fixed, *options]) == code
     error = capsys.readouterr().err
     assert said in error
     assert error.startswith("error: ")
@@ -178,7 +179,7 @@ def test_a_wrong_request_or_file_ends_with_one_clear_line(
 def test_a_damaged_key_is_not_shown(tmp_path, captions, capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret\nsk-secret")
     fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert positives.main(fixed) == 2
+    assert command.main(fixed) == 2
     error = capsys.readouterr().err
     assert "OPENAI_API_KEY holds letters that no key has" in error
     assert "secret" not in error
@@ -195,13 +196,13 @@ def test_a_damaged_key_is_not_shown(tmp_path, captions, capsys, monkeypatch):
 )
 def test_a_damaged_folder_is_said(tmp_path, captions, capsys, file, content, said):
     fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert positives.main(fixed) == 30  # nobody listens, but the folder has been begun
+    assert command.main(fixed) == 30  # nobody listens, but the folder has been begun
     row = {"line": 1, "text": "x", "finish": "stop", "prompt_tokens": 1, "completion_tokens": 1}
     (tmp_path / "hp" / "raw.jsonl").write_text(json.dumps(row | {"model": "m"}) + "\n")
     path = tmp_path / "hp" / file
     path.unlink() if content is None else path.write_text(content)
     capsys.readouterr()
-    assert positives.main(fixed) == 3
+    assert command.main(fixed) == 3
     assert said in capsys.readouterr().err
 
 
@@ -210,5 +211,5 @@ def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, captions, 
     (tmp_path / "hp").mkdir()
     with (tmp_path / "hp" / "raw.jsonl").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert positives.main(fixed) == 2
+        assert command.main(fixed) == 2
     assert "another process writes to" in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""Captions -> hard positives written by a large language model, one file line per caption.
+"""Command: hard positives written by a large language model, one file line per caption.
 
-  python -m input_pipeline.hard_texts.llm.positives replace captions_train2017.json \\
+  python -m input_pipeline.hard_texts.llm replace captions_train2017.json \\
       --base-url http://localhost:8000/v1 --model meta-llama/Llama-2-70b-chat-hf --out hp/replace
 
 replace exchanges one word for a synonym; swap exchanges what stands on both sides of "and", in
@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from input_pipeline import command_line
+from input_pipeline.hard_texts.llm import captions as caption_files
 from input_pipeline.hard_texts.llm import client, log, prompts
 from input_pipeline.record import DataError
-from input_pipeline.sources import json_annotations, tables
 
 _OPENAI = "https://api.openai.com/v1"
 _LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
@@ -61,57 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def read_captions(path: Path, column: str = "caption") -> list[str]:
-    """The captions of a file in its order; a list of captions in a row counts as several.
-
-    Raises ValueError for a wrong file or column, DataError for what cannot be read.
-    """
-    if not path.is_file():
-        raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
-    if path.suffix.lower() == ".txt":
-        captions = _read_lines(path)
-    elif path.suffix.lower() == ".json" and json_annotations.is_coco_captions(
-        document := json_annotations.load(path)
-    ):
-        captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
-    else:
-        captions = _read_column(tables.open_table(path), column)
-    if not any(caption.strip() for caption in captions):
-        raise DataError(f"{path} holds no captions")
-    return captions
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
-    return text.removesuffix("\n").split("\n")
-
-
-def _coco_caption(path: Path, index: int, entry: Any) -> str:
-    caption = entry.get("caption") if isinstance(entry, dict) else None
-    if not isinstance(caption, str):
-        raise DataError(f"annotation {index + 1} of {path} has no caption")
-    return caption
-
-
-def _read_column(table: tables.Table, column: str) -> list[str]:
-    known = table.columns()
-    if known and column not in known:
-        raise ValueError(f"{table.path} has no column {column!r} but {known}; see --column")
-    captions: list[str] = []
-    for index in range(len(table)):
-        value = table[index].get(column)
-        values = value if isinstance(value, list) else [value]
-        if not all(isinstance(caption, str) for caption in values):
-            raise DataError(f"{table.name(index)}: {column!r} is no caption but {value!r}")
-        captions += values
-    return captions
-
-
 def _run(options: argparse.Namespace) -> int:
-    captions = read_captions(Path(options.captions), options.column)
+    captions = caption_files.read(Path(options.captions), options.column)
     request = _request(options, captions)
     endpoint = _endpoint(options)
     client.check_library()
@@ -213,7 +164,7 @@ def _questions(
 
 def _dry_run(options: argparse.Namespace) -> int:
     """Asks nothing, writes nothing: prompts as they would be sent, tokens and cost."""
-    captions = read_captions(Path(options.captions), options.column)
+    captions = caption_files.read(Path(options.captions), options.column)
     request = _request(options, captions)
     letters, answers, count = 0, 0, 0
     for question in _questions(options, request, captions, None):
@@ -234,7 +185,7 @@ def _dry_run(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m input_pipeline.hard_texts.llm.positives",
+        prog="python -m input_pipeline.hard_texts.llm",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from input_pipeline.hard_texts.llm import positives as llm_positives
+from input_pipeline.hard_texts.llm import __main__ as command
+from input_pipeline.hard_texts.llm import captions as caption_files
 from tests.support import helpers
 from tests.support.chat_server import Reply, fails, says, serving
 
@@ -50,7 +51,7 @@ def summary(out):
 
 def start(arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "input_pipeline.hard_texts.llm.positives", *arguments],
+        [sys.executable, "-m", "input_pipeline.hard_texts.llm", *arguments],
         cwd=helpers.ROOT,
         env=os.environ | {"PYTHONPATH": str(helpers.ROOT)},
         stdout=subprocess.PIPE,
@@ -66,7 +67,7 @@ def test_line_k_is_the_hard_positive_of_caption_k(tmp_path, captions, capsys):
 
     with serving(answer) as server:
         options = ("--price-in", "2", "--price-out", "10")
-        assert llm_positives.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
+        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
     expected = [caption.replace("dog", "hound") for caption in CAPTIONS]
     expected[3] = "None"
     assert positives(tmp_path / "hp") == expected
@@ -91,7 +92,7 @@ def test_swap_asks_only_about_short_captions_with_the_word_and(tmp_path):
     captions.write_text("".join(json.dumps({"title": text}) + "\n" for text in fits + unfit))
     with serving(lambda caption, _: says(f"{caption} swapped")) as server:
         arguments = words(captions, tmp_path / "hp", server.url, "--column", "title", kind="swap")
-        assert llm_positives.main(arguments) == 0
+        assert command.main(arguments) == 0
     assert set(server.asked) == set(fits)
     assert positives(tmp_path / "hp", "swap") == [f"{text} swapped" for text in fits] + ["None"] * 3
     assert summary(tmp_path / "hp")["missing"] == {'no "and"': 2, "15 words or more": 1}
@@ -104,7 +105,7 @@ def test_what_is_sent(tmp_path, captions, monkeypatch):
     options = ("--option", "top_k=50", "--option", "temperature=null", "--seed", "7")
     with serving(hound) as server:
         arguments = words(captions, tmp_path / "hp", server.url, *options, "--prompt", str(prompt))
-        assert llm_positives.main(arguments) == 0
+        assert command.main(arguments) == 0
     by_seed = {body.pop("seed"): (headers, body) for headers, body in server.requests}
     assert sorted(by_seed) == [7 + line for line in range(12)]
     headers, body = by_seed[7 + 5]
@@ -125,7 +126,7 @@ def test_coco_captions_keep_the_order_of_the_annotations(tmp_path):
     entries = [{"id": k, "image_id": i, "caption": text} for k, (i, text) in enumerate(order)]
     path = tmp_path / "captions_train2017.json"
     path.write_text(json.dumps({"images": images, "annotations": entries}))
-    assert llm_positives.read_captions(path) == ["b", "a", "c"]
+    assert caption_files.read(path) == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize("first", [fails(429, "slow down"), fails(503, "busy"), Reply(0, "")])
@@ -134,7 +135,7 @@ def test_a_passing_failure_is_tried_again(tmp_path, captions, first):
         return first if n == 1 and caption == CAPTIONS[4] else hound(caption, n)
 
     with serving(answer) as server:
-        assert llm_positives.main(words(captions, tmp_path / "hp", server.url)) == 0
+        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
     assert server.asked == dict.fromkeys(CAPTIONS, 1) | {CAPTIONS[4]: 2}
     assert "None" not in positives(tmp_path / "hp")
 
@@ -148,7 +149,7 @@ def test_as_many_questions_as_asked_for_are_under_way(tmp_path, captions):
 
     with serving(answer) as server:
         options = ("--concurrency", "4", "--retries", "0")
-        assert llm_positives.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
+        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
     assert server.most == 4
 
 
@@ -175,7 +176,7 @@ def test_a_stopped_run_continues_and_asks_nothing_twice(tmp_path, captions, numb
         go_on.set()
         with (out / "raw.jsonl").open("a") as file:
             file.write('{"line": 9, "te')  # as a kill in the middle of a write leaves it
-        assert llm_positives.main(arguments) == 0
+        assert command.main(arguments) == 0
     assert {caption: server.asked[caption] for caption in CAPTIONS[:7]} == dict.fromkeys(
         CAPTIONS[:7], 1
     )
@@ -186,11 +187,11 @@ def test_a_stopped_run_continues_and_asks_nothing_twice(tmp_path, captions, numb
 def test_a_limit_is_for_trying_and_a_later_run_goes_on(tmp_path, captions):
     out = tmp_path / "hp"
     with serving(hound) as server:
-        assert llm_positives.main(words(captions, out, server.url, "--limit", "5")) == 0
+        assert command.main(words(captions, out, server.url, "--limit", "5")) == 0
         assert (len(positives(out)), summary(out)["complete"]) == (5, False)
-        assert llm_positives.main(words(captions, out, server.url)) == 0
+        assert command.main(words(captions, out, server.url)) == 0
         assert (len(positives(out)), summary(out)["complete"]) == (12, True)
-        assert llm_positives.main(words(captions, out, server.url, "--limit", "5")) == 0
+        assert command.main(words(captions, out, server.url, "--limit", "5")) == 0
         assert len(positives(out)) == 12
     assert server.asked == dict.fromkeys(CAPTIONS, 1)
 
@@ -200,14 +201,14 @@ def test_another_request_for_a_folder_is_refused_and_another_endpoint_is_not(
 ):
     out = tmp_path / "hp"
     with serving(hound) as server, serving(hound) as other:
-        assert llm_positives.main(words(captions, out, server.url, "--limit", "5")) == 0
-        assert llm_positives.main(words(captions, out, server.url, "--temperature", "1")) == 2
+        assert command.main(words(captions, out, server.url, "--limit", "5")) == 0
+        assert command.main(words(captions, out, server.url, "--temperature", "1")) == 2
         assert "'temperature': 0.6" in capsys.readouterr().err
         captions.write_text(captions.read_text().replace("number 11", "number eleven"))
-        assert llm_positives.main(words(captions, out, server.url)) == 2
+        assert command.main(words(captions, out, server.url)) == 2
         assert "captions_sha256 was" in capsys.readouterr().err
         captions.write_text("\n".join(CAPTIONS))
-        assert llm_positives.main(words(captions, out, other.url)) == 0
+        assert command.main(words(captions, out, other.url)) == 0
     assert (sum(server.asked.values()), sum(other.asked.values())) == (5, 7)
     assert summary(out)["endpoints"] == [server.url, other.url]
 
@@ -221,13 +222,13 @@ def test_what_was_answered_before_a_failure_is_kept(tmp_path, captions, capsys):
 
     with serving(answer) as server:
         arguments = words(captions, out, server.url, "--concurrency", "1", "--retries", "2")
-        assert llm_positives.main(arguments) == 30
+        assert command.main(arguments) == 30
         said = capsys.readouterr().err
         assert "after 3 tries (500: out of memory); the same command continues" in said
         assert said.count("\n") == 1
         assert server.asked[CAPTIONS[6]] == 3
         broken[0] = False
-        assert llm_positives.main(arguments) == 0
+        assert command.main(arguments) == 0
     assert server.asked == dict.fromkeys(CAPTIONS, 1) | {CAPTIONS[6]: 4}
 
 
@@ -237,7 +238,7 @@ def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
         return fails(400, "no", "content_filter") if is_hit else hound(caption, n)
 
     with serving(answer) as server:
-        assert llm_positives.main(words(captions, tmp_path / "hp", server.url)) == 0
+        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
     assert positives(tmp_path / "hp")[2] == "None"
     assert summary(tmp_path / "hp")["missing"] == {"content filter": 1}
 
@@ -260,7 +261,7 @@ def test_a_wrong_answer_ends_the_run_with_one_clear_line(
 ):
     with serving(lambda *_: reply) as server:
         arguments = words(captions, tmp_path / "hp", server.url, "--retries", "0")
-        assert llm_positives.main(arguments) == code
+        assert command.main(arguments) == code
     error = capsys.readouterr().err
     assert said in error
     assert error.startswith("error: ")
@@ -271,7 +272,7 @@ def test_a_slow_endpoint_is_given_up_after_the_timeout(tmp_path, captions, capsy
     never = threading.Event()
     with serving(lambda *_: never.wait(20) and says("late")) as server:
         options = ("--retries", "0", "--timeout", "0.2")
-        assert llm_positives.main(words(captions, tmp_path / "hp", server.url, *options)) == 30
+        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 30
         never.set()
     assert "gives no answer within 0.2 s after 1 try" in capsys.readouterr().err
 
@@ -280,6 +281,6 @@ def test_nobody_there_is_said_at_once(tmp_path, captions, capsys):
     with serving(hound) as server:
         url = server.url
     begun = time.monotonic()
-    assert llm_positives.main(words(captions, tmp_path / "hp", url)) == 30
+    assert command.main(words(captions, tmp_path / "hp", url)) == 30
     assert f"cannot reach {url} after 1 try" in capsys.readouterr().err
     assert time.monotonic() - begun < 10  # eight retries would take 40 seconds

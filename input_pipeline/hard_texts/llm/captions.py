@@ -1,0 +1,56 @@
+"""Captions of a file that hard positives are asked for: COCO captions JSON, a table or lines."""
+
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.record import DataError
+from input_pipeline.sources import json_annotations, tables
+
+
+def read(path: Path, column: str = "caption") -> list[str]:
+    """The captions of a file in its order; a list of captions in a row counts as several.
+
+    Raises ValueError for a wrong file or column, DataError for what cannot be read.
+    """
+    if not path.is_file():
+        raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
+    if path.suffix.lower() == ".txt":
+        captions = _read_lines(path)
+    elif path.suffix.lower() == ".json" and json_annotations.is_coco_captions(
+        document := json_annotations.load(path)
+    ):
+        captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
+    else:
+        captions = _read_column(tables.open_table(path), column)
+    if not any(caption.strip() for caption in captions):
+        raise DataError(f"{path} holds no captions")
+    return captions
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
+    return text.removesuffix("\n").split("\n")
+
+
+def _coco_caption(path: Path, index: int, entry: Any) -> str:
+    caption = entry.get("caption") if isinstance(entry, dict) else None
+    if not isinstance(caption, str):
+        raise DataError(f"annotation {index + 1} of {path} has no caption")
+    return caption
+
+
+def _read_column(table: tables.Table, column: str) -> list[str]:
+    known = table.columns()
+    if known and column not in known:
+        raise ValueError(f"{table.path} has no column {column!r} but {known}; see --column")
+    captions: list[str] = []
+    for index in range(len(table)):
+        value = table[index].get(column)
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(caption, str) for caption in values):
+            raise DataError(f"{table.name(index)}: {column!r} is no caption but {value!r}")
+        captions += values
+    return captions

@@ -1,0 +1,33 @@
+"""Byte-level tokenizer: one id per byte of the UTF-8 text."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from input_pipeline.tokenizers import clean as cleaning
+from input_pipeline.tokenizers import tokenizer
+
+
+class BytesTokenizer:
+    """The UTF-8 bytes of a text, for any language and without a vocabulary file.
+
+    0 padding, 1 + byte, and 257 EOS, again the largest id. A cut may fall inside a character.
+    """
+
+    pad_id = 0
+    eos_id = 257
+    vocab_size = 258
+    fingerprint = hashlib.sha256(b"utf-8 bytes + 1").hexdigest()
+
+    def __init__(self, context_length: int) -> None:
+        self.context_length = tokenizer.check_length(context_length)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        encoded = (cleaning.without_surrogates(text).encode("utf-8") for text in texts)
+        rows = [[byte + 1 for byte in text[: self.context_length]] for text in encoded]
+        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Empty: bytes have no names."""
+        return {}

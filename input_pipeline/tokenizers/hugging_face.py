@@ -1,0 +1,63 @@
+"""Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.tokenizers import clean as cleaning
+from input_pipeline.tokenizers import special_tokens, tokenizer
+
+
+class HfTokenizer:
+    """A Hugging Face `tokenizer.json`, given by its path or its folder.
+
+    Start and end tokens are added as the file says, without `has_start` none; EOS is added where
+    the file does not. Which tokens end and pad a text is read from `tokenizer_config.json` or
+    `special_tokens_map.json` beside it, unless named here. `clean` is a key of clean.CLEANINGS.
+    """
+
+    def __init__(
+        self,
+        context_length: int,
+        path: str | Path,
+        eos_token: str | None = None,
+        pad_token: str | None = None,
+        clean: str = "none",
+        has_start: bool = True,
+    ) -> None:
+        if str(path) and Path(path).is_dir():
+            path = Path(path) / "tokenizer.json"
+        self._tokenizer, data = open_hf(path)
+        self._clean, self._has_start = cleaning.named(clean), has_start
+        self.context_length = tokenizer.check_length(context_length)
+        self.fingerprint = hashlib.sha256(data).hexdigest()
+        vocabulary = self.vocabulary()
+        self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
+        self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
+        self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=self._has_start)
+        rows = [encoding.ids for encoding in encodings]
+        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Token -> id as in the file, added tokens included."""
+        return self._tokenizer.get_vocab(with_added_tokens=True)
+
+
+def open_hf(path: str | Path):
+    """The library's tokenizer without truncation and padding, and the bytes of its file."""
+    import tokenizers
+
+    data = tokenizer.read_file(path, "Hugging Face tokenizer.json")
+    try:
+        library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error}") from error
+    library.no_truncation()
+    library.no_padding()
+    return library, data

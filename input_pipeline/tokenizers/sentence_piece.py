@@ -1,0 +1,68 @@
+"""Tokenizers in SentencePiece's format: a .model file, read by the library `sentencepiece`."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.tokenizers import clean as cleaning
+from input_pipeline.tokenizers import special_tokens, tokenizer
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model file, as T5 and SigLIP use. EOS is appended, no start token is.
+
+    `eos_token` and `pad_token` override the model's own: SigLIP texts are padded with </s>, which
+    is also EOS, although its "c4_en" model has <pad>. `clean` is a key of clean.CLEANINGS.
+    """
+
+    def __init__(
+        self,
+        context_length: int,
+        path: str | Path,
+        eos_token: str | None = None,
+        pad_token: str | None = None,
+        clean: str = "none",
+    ) -> None:
+        self._processor, data = open_sentencepiece(path)
+        self._clean = cleaning.named(clean)
+        self.context_length = tokenizer.check_length(context_length)
+        self.fingerprint = hashlib.sha256(data).hexdigest()
+        self.vocab_size = self._processor.vocab_size()
+        self.eos_id = self._special("eos_token", eos_token, self._processor.eos_id(), path)
+        self.pad_id = self._special("pad_token", pad_token, self._processor.pad_id(), path)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
+        return tokenizer.pack(
+            self._processor.encode(cleaned), self.context_length, self.pad_id, self.eos_id
+        )
+
+    def vocabulary(self) -> dict[str, int]:
+        """Piece -> id."""
+        return pieces(self._processor)
+
+    def _special(self, kind: str, name: str | None, own: int, path: str | Path) -> int:
+        if name is not None:
+            return special_tokens.find(kind, name, Path(path), self.vocabulary())
+        if own < 0:
+            raise ValueError(f"{path} has no {kind}; give {kind}='...', a piece it has")
+        return own
+
+
+def open_sentencepiece(path: str | Path):
+    """The library's processor and the bytes of its file."""
+    import sentencepiece
+
+    data = tokenizer.read_file(path, "SentencePiece model")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=data), data
+    except RuntimeError as error:
+        raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
+
+
+def pieces(processor) -> dict[str, int]:
+    """Piece -> id of a SentencePiece processor."""
+    names = processor.id_to_piece(list(range(processor.vocab_size())))
+    return {name: index for index, name in enumerate(names)}

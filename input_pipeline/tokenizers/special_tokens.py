@@ -1,0 +1,45 @@
+"""End-of-text and padding tokens of tokenizer files: as configured, declared beside, or usual."""
+
+import json
+from pathlib import Path
+
+_KNOWN_SPECIAL = {
+    "eos_token": ("<|endoftext|>", "</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<end_of_text>"),
+    "pad_token": ("<pad>", "[PAD]", "<|pad|>"),
+}
+
+
+def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) -> int:
+    """The id of a special token; kind: "eos_token" or "pad_token".
+
+    name: the token as the config says it; None: the one that a file beside `path` declares, else
+    the only one of the usual names in the vocabulary. Raises ValueError where that decides nothing,
+    since a wrong end of text would silently change which token the text tower pools.
+    """
+    if name is None:
+        name = _declared(kind, path)
+    if name is None:
+        found = [token for token in _KNOWN_SPECIAL[kind] if token in vocabulary]
+        if len(found) != 1:
+            raise ValueError(
+                f"{path} does not say which token is {kind}"
+                f"{f' (could be any of {found})' if found else ''}; give {kind}='...'"
+            )
+        name = found[0]
+    if name not in vocabulary:
+        raise ValueError(f"{kind} {name!r} is not in the vocabulary of {path}")
+    return vocabulary[name]
+
+
+def _declared(kind: str, path: Path) -> str | None:
+    """The special token as the files beside `tokenizer.json` name it."""
+    for sibling in ("tokenizer_config.json", "special_tokens_map.json"):
+        file = path.parent / sibling
+        if file.exists():
+            try:
+                token = json.loads(file.read_text("utf-8")).get(kind)
+            except (ValueError, AttributeError) as error:
+                raise ValueError(f"{file} is not a JSON object: {error}") from error
+            if token is not None:
+                return token["content"] if isinstance(token, dict) else token
+    return None

@@ -1,0 +1,84 @@
+"""Word-level tokenizer: one id per word of a fixed list, such as that of the embedded scenes."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.tokenizers import tokenizer
+
+_STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
+
+
+class WordTokenizer:
+    """One id per word of a fixed list: 0 padding, 1 unknown, 2... the words, the last one EOS.
+
+    Words are lower-cased, split at white space, and freed from surrounding punctuation. EOS has
+    the largest id, as in CLIP, where the end of a text is also found by argmax. The list is given
+    as `words` or as a text file `path` with one word per line; `words_of` makes one from captions.
+    """
+
+    pad_id = 0
+    unk_id = 1
+
+    def __init__(
+        self, context_length: int, words: Sequence[str] = (), path: str | Path | None = None
+    ) -> None:
+        if bool(words) == (path is not None):
+            raise ValueError("a word tokenizer needs either `words` or `path`, a file of words")
+        if path is not None:
+            words = tokenizer.read_file(path, "word list").decode("utf-8").split()
+        words = list(words)
+        if len(set(words)) != len(words):
+            twice = next(word for word in words if words.count(word) > 1)
+            raise ValueError(f"the word list holds {twice!r} twice")
+        unreachable = [word for word in words if _split(word) != [word]]
+        if unreachable:
+            raise ValueError(
+                f"the word list holds {unreachable[0]!r}; words are lower case, without spaces or "
+                "surrounding punctuation, or they are never found"
+            )
+        self.context_length = tokenizer.check_length(context_length)
+        self.fingerprint = hashlib.sha256("\n".join(words).encode()).hexdigest()
+        self.eos_id = len(words) + 2
+        self.vocab_size = len(words) + 3
+        self._ids = {word: index + 2 for index, word in enumerate(words)}
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        ids = self._ids
+        rows = [[ids.get(word, self.unk_id) for word in _split(text)] for text in texts]
+        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def vocabulary(self) -> dict[str, int]:
+        """The words."""
+        return dict(self._ids)
+
+
+def scenes_tokenizer(context_length: int, world: str = "scenes-mini") -> WordTokenizer:
+    """The words of an embedded world's caption grammar."""
+    from input_pipeline.scenes import words
+    from input_pipeline.scenes import world as worlds
+
+    return WordTokenizer(context_length, words=words.vocabulary(worlds.named(world)))
+
+
+def digits_tokenizer(context_length: int) -> WordTokenizer:
+    """The words of the captions of the handwritten digits."""
+    from input_pipeline.sources import digits
+
+    return WordTokenizer(context_length, words=digits.vocabulary())
+
+
+def words_of(captions: Iterable[str], min_count: int = 1) -> tuple[str, ...]:
+    """The words of the captions that occur at least `min_count` times, sorted: a word list."""
+    counts: dict[str, int] = {}
+    for caption in captions:
+        for word in _split(caption):
+            counts[word] = counts.get(word, 0) + 1
+    return tuple(sorted(word for word, count in counts.items() if count >= min_count))
+
+
+def _split(text: str) -> list[str]:
+    words = (word.strip(_STRIPPED) for word in text.lower().split())
+    return [word for word in words if word]
