@@ -14,6 +14,10 @@ def test_wilson_equals_scipy(right, count):
     )
 
 
+def test_z_is_the_two_sided_95_percent_quantile_of_the_normal_distribution():
+    assert scipy.stats.norm.ppf(0.975) == stats.Z
+
+
 def test_wilson_covers_the_truth_in_95_of_100_draws():
     draws = np.random.default_rng(0).binomial(40, 0.7, size=4000)
     covered = [low <= 0.7 <= high for low, high in (stats.wilson(d / 40, 40) for d in draws)]

@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: what every evaluator returns, and the intervals around it.
+"""Metrics with confidence intervals, and the result type of every evaluator.
 
 All intervals are two-sided 95 %. Proportions get Wilson's score interval, which stays inside
 [0, 1] and keeps a width when every example is right; means of group accuracies get the interval
@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 from jaxtyping import Bool, Float, Num, Shaped
 
 from vlc_jax import errors
 
-Z = float(scipy.stats.norm.ppf(0.975))
+# scipy.stats.norm.ppf(0.975), written out: importing scipy.stats takes half a second, and most
+# starts of the program need no bootstrap.
+Z = 1.959963984540054
 RESAMPLES = 1000  # of the bootstrap: two digits of a 95 % interval
-SEED = 0
+SEED = 0  # fixed, so that the same scores always get the same interval
 
 
 class Estimate(NamedTuple):
@@ -145,7 +146,9 @@ def bootstrapped(
     value = float(function(values))
     if values.size == 1:
         return Estimate(value, 1, chance, value, value, unit=unit)
-    found = scipy.stats.bootstrap(
+    import scipy.stats  # here, because its import is slow
+
+    interval = scipy.stats.bootstrap(
         (values,),
         function,
         n_resamples=RESAMPLES,
@@ -153,7 +156,9 @@ def bootstrapped(
         method="percentile",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
-    return Estimate(value, values.size, chance, float(found.low), float(found.high), unit=unit)
+    return Estimate(
+        value, values.size, chance, float(interval.low), float(interval.high), unit=unit
+    )
 
 
 def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
