@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
+# A file of tests stays with one worker, since its tests share what they train; the order of
+# tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast recipes parity lint lock help
 
@@ -16,12 +19,11 @@ demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: run
 	  --config.init_from=runs/demo/clip
 	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
 
-test: $(VENV)/.built  ## Every test but those of recipes and parity, the fast ones first.
-	$(RUN) -m pytest -n 2 -m "not slow and not recipes"
-	$(RUN) -m pytest -n 2 -m slow
+test: $(VENV)/.built  ## Every test but those of recipes and parity.
+	$(PYTEST) -m "not recipes" --ignore tests/parity
 
 test-fast: $(VENV)/.built  ## The tests that take seconds.
-	$(RUN) -m pytest -n 2 -m "not slow and not recipes"
+	$(PYTEST) -m "not slow and not recipes"
 
 recipes: $(VENV)/.built  ## Every method: on the scenes, and from files of COCO's form to an exported folder.
 	$(RUN) -m pytest -n 2 -m recipes

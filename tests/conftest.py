@@ -24,6 +24,20 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in a background job of a shell; processes would inherit it and wait for no interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LONGEST = (  # files and folders whose tests start first, lest one of them is left over at the end
+    *(f"end_to_end/test_{name}.py" for name in ("docs", "text_vectors", "heads", "devices")),
+    *("end_to_end", "studies", "test_train.py", "test_configs.py", "models"),
+)
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        path = item.path.as_posix()
+        ranks = (i for i, part in enumerate(LONGEST) if f"/tests/{part}" in path)
+        return next(ranks, len(LONGEST))
+
+    items.sort(key=rank)
+
 
 @pytest.fixture
 def workdir(tmp_path):

@@ -157,7 +157,7 @@ def trained_by(path: Path) -> str:
     return "recipes" if is_method else "slow"
 
 
-# Those of published weights are trained in test_recipes_end_to_end.py, test_methods_end_to_end.py
+# Those of published weights are trained in test_recipes.py, test_methods.py
 # and test_heads_recipes.py.
 @pytest.mark.parametrize(
     "path",

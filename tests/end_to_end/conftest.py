@@ -12,5 +12,6 @@ def trained(tmp_path_factory):
     def make(workdir):
         done = helpers.run(helpers.TINY + ":steps=6", workdir)
         assert done.returncode == 0, done.stderr
+        return workdir
 
     return shared.make_once(tmp_path_factory, "trained", make)

@@ -169,9 +169,10 @@ def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeyp
 
 def test_ci_runs_what_the_readme_asks_for():
     script = (helpers.ROOT / ".ci/run").read_text()
+    made = {word for line in re.findall(r"^make (.*)", script, re.M) for word in line.split()}
     for command in MADE_BY_CI:
         assert command in commands("README.md")
-        assert command in script
+        assert command.removeprefix("make ") in made
 
 
 def test_the_makefile_runs_the_documented_demo():

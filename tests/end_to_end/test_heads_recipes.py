@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.support import helpers, recipes
+from tests.support import helpers, recipes, shared
 from vlc_jax import losses, train, types
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
@@ -39,7 +39,10 @@ RECIPES = {  # its config, arguments, what is trained of the towers
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Name in RECIPES -> path, and weights with the fields of their towers."""
-    folder = tmp_path_factory.mktemp("start")
+    return shared.make_once(tmp_path_factory, "heads_recipes", write_data)
+
+
+def write_data(folder):
     coco = recipes.write_coco(folder / "coco")
     document = json.loads((coco / "captions_train2014.json").read_text())
     captions = [row["caption"] for row in document["annotations"]]

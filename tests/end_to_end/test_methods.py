@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from tests.support import helpers, recipes
+from tests.support import helpers, recipes, shared
 from tests.support.recipes import PARTS
 
 GENERATED = (
@@ -55,7 +55,10 @@ FLAGS = (
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Name in `METHODS` -> path of a published file, or of a folder prepared from some."""
-    folder = tmp_path_factory.mktemp("start")
+    return shared.make_once(tmp_path_factory, "methods", write_data)
+
+
+def write_data(folder):
     coco = recipes.write_coco(folder / "coco")
     own = "captions_train2014.json"
     recipes.prepare(coco, folder / "negclip", "negclip", "train_neg_clip.tsv")
@@ -94,7 +97,7 @@ def write_texts(coco):
 
 
 def test_every_recipe_is_run():
-    controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes_end_to_end.py
+    controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes.py
     heads = {"dcsm", "pacl", "sparc"}  # in test_heads_recipes.py
     there = {path.stem for path in (helpers.ROOT / "configs/coco").glob("*.py")} - {"__init__"}
     assert there == controls | heads | {recipe for recipe, _ in METHODS.values()}

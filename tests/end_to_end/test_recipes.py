@@ -1,6 +1,6 @@
 """The controls on a miniature of COCO as a user runs them: prepare, train, resume, judge, export.
 
-The methods are in test_methods_end_to_end.py.
+The methods are in test_methods.py.
 """
 
 import json

@@ -95,7 +95,7 @@ def prepare(coco: Path, out: Path, dataset: str, annotations: str, *options: str
 
 def write_clip(folder: Path) -> tuple[str, dict[str, Any]]:
     """OpenAI's names in a file, and a vocabulary; the config's fields for them."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     model = models.build("clip", "B/32", **CLIP)
     save_file(random(model, "openai", 32), folder / "ViT-B-32.safetensors")
     vocabulary = folder / "bpe_simple_vocab_16e6.txt.gz"
@@ -106,7 +106,7 @@ def write_clip(folder: Path) -> tuple[str, dict[str, Any]]:
 
 def write_siglip(folder: Path) -> tuple[str, dict[str, Any]]:
     """A Hugging Face folder with the words of the scenes as its tokenizer."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     texts = [
         text
         for record in ScenesSource(count=64, caption_options=CAPTIONS)

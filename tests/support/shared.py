@@ -2,24 +2,27 @@
 
 import fcntl
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+Made = TypeVar("Made")
 
-def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder `name` that make(folder) fills at the first call of any worker of pytest-xdist.
 
-    Tests only read it; one that changes something takes a copy.
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made]) -> Made:
+    """The value of make(folder), called by the first worker of pytest-xdist that asks for `name`.
+
+    `folder` does not exist yet. Tests only read what is there; one that changes it takes a copy.
     """
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
-    folder, done = root / name, root / f"{name}.done"
+    done = root / f"{name}.pickle"
     with (root / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # others wait until it is made
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait until it is made
         if not done.exists():
-            make(folder)
-            done.touch()
-    return folder
+            done.write_bytes(pickle.dumps(make(root / name)))
+    return pickle.loads(done.read_bytes())
