@@ -170,7 +170,7 @@ def build_jax(
     class NaiveDCSM(dcsm.DCSM):
         def score(self, image, text, *, is_training: bool = False, scaling: Any = None) -> Array:
             maps = jnp.einsum("npd,mtd->nmpt", image.tokens, text.tokens, precision="highest")
-            x = maps + self._columns(text)[None]
+            x = maps + self._word_columns(text)[None]
             x = ((x - x.mean()) / x.std(ddof=1)).reshape(-1, 1, *maps.shape[2:])
             for name in ("conv_0", "conv_1"):
                 x = jax.lax.conv_general_dilated(x, self.net[name], (1, 1), "SAME")
@@ -227,18 +227,22 @@ def build_jax(
 
 
 def stored(model, batch: int) -> dict:
-    """Shapes of stored features, as `model.head` wants them."""
+    """Shapes of stored features, as `model.head` requests them."""
     import jax
 
     sizes = model.image.grid**2 + (model.image.pooling == "cls"), model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), "int32")}
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
+    if getattr(model.head, "num_functional_words", 0):
+        rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
     towers = {"image": model.image, "text": model.text}
-    for (part, tower), wanted, count in zip(towers.items(), model.head.wanted, sizes, strict=True):
+    for (part, tower), request, count in zip(
+        towers.items(), model.head.requests, sizes, strict=True
+    ):
         embed = tower.projection or tower.width
         rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, embed), "float32")
-        if wanted.tokens != "none":
-            width = embed if wanted.tokens == "projected" else tower.width
+        if request.tokens != "none":
+            width = embed if request.tokens == "projected" else tower.width
             rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), "float32")
     return rows
 
@@ -253,6 +257,8 @@ def random(shapes):
     def draw(leaf):
         if leaf.dtype == bool:
             return jnp.ones(leaf.shape, bool)
+        if leaf.dtype == jnp.int8:  # no functional word
+            return jnp.zeros(leaf.shape, jnp.int8)
         if leaf.dtype == jnp.int32:
             return jnp.asarray(rng.integers(3, 60, leaf.shape), jnp.int32)
         x = rng.standard_normal(leaf.shape, np.float32)

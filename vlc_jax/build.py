@@ -134,7 +134,7 @@ def feature_facts(config: ConfigDict, task: Task) -> dict[str, Any]:
     """All that stored features of the frozen towers depend on beside weights and records: of the
     text nothing, where only the image tower is frozen.
     """
-    image, text = task.model.head.wanted
+    image, text = task.model.head.requests
     fields = config.model.to_dict()
     facts = {
         "frozen": sorted(config.frozen),

@@ -173,7 +173,7 @@ class Evaluation:
             cases,
             step,
             scorer,
-            partial(functions.maps, params),
+            partial(functions.patch_maps, params),
             partial(functions.transform, rng=None),
             self.task.tokenizer,
             self.workdir.is_writer,
@@ -230,7 +230,7 @@ class _Functions:
         self.encode_text = jit(lambda m, rows: m.encode_text(rows["text"], rows.get("text_marks")))
         self.score = jit(lambda m, image, text: m.score(image, text))
         self.score_options = jit(lambda m, image, text: m.score_options(image, text))
-        self.maps = jit(lambda m, image, text: m.maps(image, text))
+        self.patch_maps = jit(lambda m, image, text: m.patch_maps(image, text))
 
     def scorer(self, params: Any) -> Scorer:
         def embed_images(images: Sequence[ImageLike]) -> ImageFeatures:

@@ -63,7 +63,7 @@ def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         params = clip.clamp_logit_scale(params, config.logit_scale_max)
-        params = heads.averaged(params, statistics)
+        params = heads.update_running_moments(params, statistics)
         new = State(state.step + 1, params, opt_state)
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {

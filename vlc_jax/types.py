@@ -1,4 +1,4 @@
-"""The words for array axes, and the named tuples every room of vlc_jax passes around.
+"""Axis names of arrays, and the named tuples of arrays that models, losses and evaluation share.
 
 Axis words (jaxtyping signatures use them, einsum letters are their initials):
   batch                    examples of the global training batch
@@ -24,10 +24,10 @@ Image = UInt8[Array, "batch height width channels"]
 Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
 
 
-class Wanted(NamedTuple):
-    """What a head takes of a tower besides `pooled`.
+class FeatureRequest(NamedTuple):
+    """The features a head needs from a tower, besides `pooled`.
 
-    tokens: none | raw (as the last block leaves them) | normed (after the last norm) | projected
+    tokens: none | raw (output of the last block) | normed (after the last layer norm) | projected
       (into the shared embedding).
     is_unit: whether `pooled` and projected tokens are scaled to unit length.
     """
@@ -36,18 +36,18 @@ class Wanted(NamedTuple):
     is_unit: bool = True
 
 
-POOLED = Wanted()
+POOLED_ONLY = FeatureRequest()
 
 
 class ImageFeatures(NamedTuple):
-    """What an image tower gives; `pooled` has unit length for CLIP and SigLIP."""
+    """Features of images; `pooled` has unit length for CLIP and SigLIP."""
 
     pooled: Float[Array, "images embed"]
     tokens: Float[Array, "images patches embed"] | None = None
 
 
 class TextFeatures(NamedTuple):
-    """What a text tower gives; `mask` is True on real tokens, the end-of-text token included.
+    """Features of texts; `mask` is True on real tokens, the end-of-text token included.
 
     marks: 1 + the index of the functional word that stands there, 0 for none; only for heads that
       read it (input_pipeline/tokenizers/functional_words.py).
@@ -62,16 +62,18 @@ class TextFeatures(NamedTuple):
 class Outputs(NamedTuple):
     """Everything a loss may want from one forward pass; None where the model or the batch lacks it.
 
-    `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`; both are
-    in linear space: logits = logit_scale * scores + logit_bias.
+    `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`:
+    logits = logit_scale * scores + logit_bias. `logit_scale` here is linear, 1 / temperature; the
+    parameter of that name is its logarithm, as in OpenAI's checkpoints.
 
     Hard negatives and positives are texts with an axis more, `pooled` (texts, negatives, embed):
     `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
     k]` image i against its own, `own_scores[i]` against its caption. XLA drops the computation of
     those that no loss reads.
 
-    token_groups: the patches that each token of the own caption picks (SPARC), of unit length.
-    statistics: of the batch; evaluation reads their average over steps (models.heads.averaged).
+    token_groups: SPARC's language-grouped patch embedding of each token of the own caption, of unit
+      length.
+    statistics: moments of the batch for running averages (models.heads.update_running_moments).
     """
 
     image: ImageFeatures

@@ -83,7 +83,7 @@ def encode():
     @functools.partial(jit, static_argnums=(0, 2), static_argnames="tokens")
     def encode(model, params, part, array, *, tokens="none"):
         def tower(module, array):
-            return getattr(module, part)(array, types.Wanted(tokens))
+            return getattr(module, part)(array, types.FeatureRequest(tokens))
 
         return model.apply({"params": params}, array, method=tower)
 

@@ -153,7 +153,7 @@ def test_work_left_out_for_pooled_features_changes_no_gradient(
     model, params, batch = make(family)
 
     def towers(part, tokens):
-        return lambda module, x: getattr(module, part)(x, types.Wanted(tokens))
+        return lambda module, x: getattr(module, part)(x, types.FeatureRequest(tokens))
 
     def value(params, *, tokens):
         image, text = (

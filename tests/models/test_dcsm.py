@@ -110,7 +110,7 @@ def test_moments_are_those_of_all_maps(features):
 
     def found(module, image, text):
         text = module.text(text)
-        return dcsm.moments(image.tokens, text.tokens, module._columns(text))
+        return dcsm.moments(image.tokens, text.tokens, module._word_columns(text))
 
     mean, square = head.apply(variables, *features, method=found)
     assert mean == pytest.approx(whole.mean(), rel=1e-5)
@@ -258,7 +258,7 @@ def test_running_scores_stand_alone(features):
         return module.outputs(module.image(image), module.text(text))
 
     statistics = head.apply(variables, *features, method=outputs)["statistics"]
-    params = models.heads.averaged({"head": variables["params"]}, statistics)["head"]
+    params = models.heads.update_running_moments({"head": variables["params"]}, statistics)["head"]
     assert params["steps"] == 1
     trained = {"params": params}
     whole = run(head, trained, features)

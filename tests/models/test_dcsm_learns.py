@@ -76,7 +76,7 @@ def test_it_learns_bindings_that_the_cosine_cannot_see():
             )
             updates, state = optimizer.update(gradient, state, params)
             params = optax.apply_updates(params, updates)
-            params = models.heads.averaged({"head": params}, statistics)["head"]
+            params = models.heads.update_running_moments({"head": params}, statistics)["head"]
             return (params, state), None
 
         rows = np.random.default_rng(2).permuted(np.tile(np.arange(SETS), (20, 1)), axis=1)

@@ -49,7 +49,9 @@ def test_flops_are_those_of_the_program_that_runs(variant, tokens):
     ):
 
         def tower(module, array, part=part):
-            return getattr(module, part)(array, types.Wanted("projected" if tokens else "none"))
+            return getattr(module, part)(
+                array, types.FeatureRequest("projected" if tokens else "none")
+            )
 
         def encode(params, array, tower=tower):
             features = model.apply({"params": params}, array, method=tower)
@@ -111,10 +113,14 @@ def stored(model, batch):
     sizes = model.image.grid**2 + 1, model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), int)}
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
+    if getattr(model.head, "num_functional_words", 0):
+        rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
     towers = {"image": model.image, "text": model.text}
-    for (part, tower), wanted, count in zip(towers.items(), model.head.wanted, sizes, strict=True):
+    for (part, tower), request, count in zip(
+        towers.items(), model.head.requests, sizes, strict=True
+    ):
         rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, tower.projection), float)
-        if wanted.tokens != "none":
-            width = tower.projection if wanted.tokens == "projected" else tower.width
+        if request.tokens != "none":
+            width = tower.projection if request.tokens == "projected" else tower.width
             rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), float)
     return rows

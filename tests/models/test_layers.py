@@ -30,8 +30,8 @@ def test_activations_are_the_three_gelus():
 
 
 def test_unit_length_is_unit_length_and_differentiable_at_zero(x):
-    np.testing.assert_allclose(jnp.sum(layers.unit_length(x) ** 2, axis=-1), 1.0, rtol=1e-6)
-    gradient = jax.grad(lambda v: layers.unit_length(v).sum())(jnp.zeros(4))
+    np.testing.assert_allclose(jnp.sum(layers.l2_normalize(x) ** 2, axis=-1), 1.0, rtol=1e-6)
+    gradient = jax.grad(lambda v: layers.l2_normalize(v).sum())(jnp.zeros(4))
     assert np.all(np.isfinite(gradient))
 
 
@@ -77,7 +77,7 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02,
     block, rotation = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT), None
     if is_eva02:
         block = block.clone(activation="swiglu", key_bias=False, sub_norm=True)
-        rotation = rope.table(rope.grid_angles(2, 2), unturned=1)
+        rotation = rope.table(rope.grid_angles(2, 2), num_prefix_tokens=1)
     shapes = jax.eval_shape(block.init, jax.random.key(1), x)
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), shapes)
@@ -100,7 +100,7 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02,
 def test_a_block_of_eva02_equals_numpy(x):
     block = layers.Block(2, 6, False, "swiglu", 1e-6, CLIP_INIT, key_bias=False, sub_norm=True)
     angles = rope.grid_angles(2, 2)
-    rotation = rope.table(angles, unturned=1)
+    rotation = rope.table(angles, num_prefix_tokens=1)
     shapes = jax.eval_shape(block.init, jax.random.key(1), x)["params"]
     rng = np.random.default_rng(0)
     p = jax.tree.map(lambda s: rng.normal(size=s.shape).astype(np.float32), shapes)
@@ -139,7 +139,7 @@ def test_a_block_of_eva02_equals_numpy(x):
 
 @pytest.mark.parametrize(
     ("activation", "rotation"),
-    [("gelu", None), ("swiglu", rope.table(rope.grid_angles(2, 2), unturned=1))],
+    [("gelu", None), ("swiglu", rope.table(rope.grid_angles(2, 2), num_prefix_tokens=1))],
 )
 def test_float32_softmax_norms_and_rotations_in_bfloat16(activation, rotation):
     block = layers.Block(2, 16, True, activation, 1e-5, CLIP_INIT, dtype=jnp.bfloat16)

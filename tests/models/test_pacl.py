@@ -156,7 +156,7 @@ def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(f
 
     def seen(module, image, text):
         image, text = module.image(image), module.text(text)
-        return module.score(module.of_pairs(image, text), text, is_training=True)
+        return module.score(module.condition_on_own_captions(image, text), text, is_training=True)
 
     own, pairwise = (make(pooling=pooling) for pooling in ("own_caption", "pairwise"))
     variables = init(own, features)
@@ -206,7 +206,7 @@ def test_uniform_pooling_in_training_knows_no_text(features):
 
     def train(head, image, text):
         image, text = head.image(image), head.text(text)
-        return head.score(head.of_pairs(image, text), text, is_training=True)
+        return head.score(head.condition_on_own_captions(image, text), text, is_training=True)
 
     found = head.apply(variables, *features, method=train)
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -46,7 +46,7 @@ def dcsm_maps(image, text, **options):
     vectors = np.random.default_rng(1).random((WORDS, PATCHES)).astype("f4")
 
     def maps(module, image, text):
-        return module.maps(image, module.text(text))
+        return module.patch_maps(image, module.text(text))
 
     return run(head, maps, image, text, **{**params, "functional_words": vectors}), vectors
 

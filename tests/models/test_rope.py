@@ -16,7 +16,7 @@ def x():
 
 @pytest.fixture
 def rotation():
-    return rope.table(rope.grid_angles(3, 4), unturned=1)
+    return rope.table(rope.grid_angles(3, 4), num_prefix_tokens=1)
 
 
 def test_pairs_are_complex_numbers_times_a_phase(x, rotation):
@@ -105,13 +105,13 @@ def test_features_are_turned_by_the_place_of_their_token(layout, positions):
         expected = np.stack(parts, axis=-1).reshape(x.shape)
     else:
         expected = np.concatenate(parts, axis=-1)
-    found = rope.turn_features(jnp.asarray(x), positions, 100.0, layout)
+    found = rope.rotate_features(jnp.asarray(x), positions, 100.0, layout)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
     x = np.random.default_rng(0).normal(size=(1, 5, 6)).astype("f4")
-    found = np.asarray(rope.turn_features(jnp.asarray(x), "feature_1d"))
+    found = np.asarray(rope.rotate_features(jnp.asarray(x), "feature_1d"))
     np.testing.assert_array_equal(found[0, 0], x[0, 0, [0, 2, 4, 1, 3, 5]])
     lengths = [np.linalg.norm(y, axis=-1) for y in (found, x)]
     np.testing.assert_allclose(*lengths, rtol=1e-6)
@@ -133,4 +133,4 @@ def test_an_unknown_layout_is_refused():
     with pytest.raises(ValueError, match="got 'pairs'"):
         rope.table(rope.line_angles(2, 2), layout="pairs")
     with pytest.raises(ValueError, match="got 'qk_1d'"):
-        rope.turn_features(jnp.zeros((1, 4, 4)), "qk_1d")
+        rope.rotate_features(jnp.zeros((1, 4, 4)), "qk_1d")

@@ -8,7 +8,7 @@ import pytest
 from vlc_jax import errors, types
 from vlc_jax.models import text
 
-PROJECTED = types.Wanted("projected")
+PROJECTED = types.FeatureRequest("projected")
 
 
 def seen_by(compiled, model, params, tokens, position):

@@ -26,8 +26,8 @@ def make(**options):
     return tower, params.get("params", {})
 
 
-def run(tower, params, wanted=types.POOLED, scale=1.0):
-    apply = jax.jit(lambda text: tower.apply({"params": params}, text, wanted).pooled)
+def run(tower, params, request=types.POOLED_ONLY, scale=1.0):
+    apply = jax.jit(lambda text: tower.apply({"params": params}, text, request).pooled)
     return np.asarray(apply(scale * jnp.asarray(VECTORS)))
 
 
@@ -69,7 +69,7 @@ FORMULAS = {
 def test_the_embedding_is_the_formula(connector):
     tower, params = make(connector=connector, blocks=3)
     expected = FORMULAS[connector](params, VECTORS.astype(np.float64))
-    raw = run(tower, params, types.Wanted(is_unit=False))
+    raw = run(tower, params, types.FeatureRequest(is_unit=False))
     np.testing.assert_allclose(raw, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(run(tower, params), unit(expected), atol=1e-5)
     assert raw.shape[1] == tower.embed
@@ -147,7 +147,7 @@ def test_vectors_of_another_width_and_token_ids_are_refused():
         with pytest.raises((UsageError, TypeError), match=r"vectors of width 6|Float"):
             tower.apply({"params": params}, text)
     with pytest.raises(UsageError, match="a vector of a text has none"):
-        tower.apply({"params": params}, jnp.asarray(VECTORS), types.Wanted("projected"))
+        tower.apply({"params": params}, jnp.asarray(VECTORS), types.FeatureRequest("projected"))
 
 
 @pytest.mark.parametrize("name", ["clip", "pacl"])
@@ -191,7 +191,7 @@ def test_flops_are_those_of_the_program_that_runs(connector):
     params = jax.eval_shape(tower.init, jax.random.key(0), text)
 
     def embed(params, text):
-        return tower.apply(params, text, types.Wanted(is_unit=False)).pooled
+        return tower.apply(params, text, types.FeatureRequest(is_unit=False)).pooled
 
     counted = jax.jit(embed).lower(params, text).cost_analysis()
     expected = 16 * flops.text_tower(tower)

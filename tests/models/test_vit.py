@@ -124,7 +124,7 @@ def test_every_rotary_option_of_a_tower_reaches_its_queries_and_keys(make, famil
     layout = options.get("rope_layout", "interleaved")
     shapes = [(4, 10, 2, 8)] * 2 + [(4, 1, 2, 8), (4, 10, 2, 8)]
     assert turned == [(shape, layout) for shape in shapes]
-    rotation = model.image._rotation(unturned=1)
+    rotation = model.image._rotation(num_prefix_tokens=1)
     base = options.get("rope_base", 10_000.0)
     if options["rope"] == "qk_1d":  # head width 8: 4 pairs
         angles = np.arange(9)[:, None] * base ** -np.array([0, 1 / 4, 2 / 4, 3 / 4])
@@ -228,7 +228,7 @@ def test_features_that_are_not_scaled_are_the_projections(make, compiled):
     model, params, batch = make("clip")
 
     def image(module, pixels, is_unit):
-        return module.image(pixels, types.Wanted("projected", is_unit))
+        return module.image(pixels, types.FeatureRequest("projected", is_unit))
 
     def apply(is_unit):
         run = compiled(lambda p, x: model.apply({"params": p}, x, is_unit, method=image))

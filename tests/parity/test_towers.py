@@ -9,7 +9,7 @@ from vlc_jax import models, pretrained, types, weights
 from vlc_jax.models import layers, rope
 from vlc_jax.weights import files
 
-PROJECTED = types.Wanted("projected")
+PROJECTED = types.FeatureRequest("projected")
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""Models: `build` makes one by name; each offers encode_image, encode_text, score, __call__."""
+"""Models: `build` constructs one by name; with encode_image, encode_text, score and __call__."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from flax import linen as nn
 from vlc_jax import errors
 from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, text_vectors, variants, vit
 
-# The head makes the model: what scores the features of the two towers.
+# A model is named by its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
     "dcsm": dcsm.DCSM,
@@ -19,7 +19,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "sparc": sparc.SPARC,
 }
 
-# Overrides that need no "image" or "text" around them, and where they go.
+# Short names of overrides -> the parts of the model that have this field.
 SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
@@ -46,15 +46,15 @@ def build(
     vector_width: int | None = None,
     **overrides: Any,
 ) -> clip.CLIP:
-    """The model `name` with the sizes of `variant` (variants.VARIANTS), some of them overridden.
+    """The model `name` with the sizes of `variant` (variants.VARIANTS) and overrides.
 
-    name: of its head, a key of HEADS; "clip" for the dot product of pooled features, which is
-    SigLIP's, too.   head: fields of that head.
-    vector_width: texts are vectors of this width (models.text_vectors), and `text` has the fields
-    of that tower; None: they are token ids.
+    name: of its head, a key of HEADS; "clip" is the dot product of pooled features, SigLIP's, too.
+    head: fields of that head.
+    vector_width: texts are precomputed vectors of this width, and `text` has the fields of
+      models.text_vectors.VectorTower; None: texts are token ids.
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
-    dtype is "float32" | "bfloat16" | "float16"; parameters are float32 always.
+    dtype is "float32" | "bfloat16" | "float16"; parameters are always float32.
 
         build("clip", "B/32", dtype="bfloat16", remat=True)
         build("clip", "mini", vocab_size=76, image={"pooling": "mean", "depth": 4})
@@ -70,42 +70,43 @@ def build(
             for part in SHORT[key]:
                 options[part][key] = value
     if vector_width is not None:
-        options["text"] = _of_vectors(vector_width, options["text"], overrides)
+        options["text"] = _vector_options(vector_width, options["text"], overrides)
     for part in ("image", "text"):  # after the short names: the more specific one wins
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    of_text = text.TextTower if vector_width is None else text_vectors.VectorTower
-    words = _tower(of_text, "text", options["text"])
+    text_kind = text.TextTower if vector_width is None else text_vectors.VectorTower
+    text_tower = _tower(text_kind, "text", options["text"])
     _check_head(name, kind, head or {})
-    made = _head(kind, head or {}, image, words)
+    scoring_head = _head(kind, head or {}, image, text_tower)
     if vector_width is not None:
-        _check_vectors(name, made, image, words)
-    return clip.CLIP(image, words, **options["clip"], head=made)
+        _check_vectors(name, scoring_head, image, text_tower)
+    return clip.CLIP(image, text_tower, **options["clip"], head=scoring_head)
 
 
-def _of_vectors(
-    width: int, of_tokens: Mapping[str, Any], overrides: Mapping[str, Any]
+def _vector_options(
+    width: int, text_options: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options of a tower of vectors, from those of the text tower that it takes the place of.
-    Raises UsageError for what only a tower of tokens has.
+    """Options of a VectorTower, from those of the text tower that it replaces.
+
+    Raises UsageError for overrides that only a tower of tokens has.
     """
     for key in ("vocab_size", "context_length", "eos_id"):
         if key in overrides:
             raise errors.UsageError(f"the model option {key} is of tokens, and texts are vectors")
     kept = ("projection", "dtype")
-    return {"width": width} | {key: of_tokens[key] for key in kept if key in of_tokens}
+    return {"width": width} | {key: text_options[key] for key in kept if key in text_options}
 
 
 def _check_vectors(
-    name: str, head: nn.Module, image: vit.ImageTower, words: text_vectors.VectorTower
+    name: str, head: nn.Module, image: vit.ImageTower, text_tower: text_vectors.VectorTower
 ) -> None:
-    """Raises UsageError where a head cannot score vectors of texts."""
-    if head.wanted[1].tokens != "none":
+    """Raises UsageError if the head cannot score vectors of texts."""
+    if head.requests[1].tokens != "none":
         raise errors.UsageError(
             f"the model {name} reads the tokens of a text, and a vector of a text has none: take "
             "clip or pacl"
         )
-    widths = image.embed, words.embed
+    widths = image.embed, text_tower.embed
     if name == "clip" and len(set(widths)) > 1:
         raise errors.UsageError(
             f"the image tower gives {widths[0]} numbers, the connector of the text vectors "
@@ -114,7 +115,7 @@ def _check_vectors(
 
 
 def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) -> None:
-    """Raises UsageError for an unknown option, or an unknown value of one that has few."""
+    """Raises UsageError for an unknown option, or an unknown value of a Literal option."""
     for key in options:
         errors.known(f"option of the model {name}", key, _fields(kind))
     choices = {key: get_args(hint) for key, hint in get_type_hints(kind).items() if key in options}
@@ -127,27 +128,27 @@ def _head(
     kind: type[nn.Module],
     options: Mapping[str, Any],
     image: vit.ImageTower,
-    words: text.TextTower | text_vectors.VectorTower,
+    text_tower: text.TextTower | text_vectors.VectorTower,
 ) -> nn.Module:
-    """The head; what it must know of the towers is taken from them unless it is among `options`."""
+    """The head; fields that describe the towers are filled in unless they are among `options`."""
     has_class_token = image.pooling == "cls"
-    of_towers = {
+    from_towers = {
         "has_class_token": has_class_token,
         "patches": image.grid**2 + has_class_token,
-        "length": getattr(words, "context_length", 0),  # vectors have no tokens
+        "length": getattr(text_tower, "context_length", 0),  # vectors have no tokens
         "width": image.embed,
     }
     fields = _fields(kind)
-    return kind(**{key: of_towers[key] for key in of_towers if key in fields} | options)
+    return kind(**{key: from_towers[key] for key in from_towers if key in fields} | options)
 
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
-    """A batch of zeros with the shapes that `model` takes, for init and eval_shape."""
-    side, words = model.image.image_size, model.text
-    if isinstance(words, text_vectors.VectorTower):
-        text_ = jnp.zeros((size, words.width), jnp.float32)
+    """A batch of zeros with the input shapes of `model`, for init and eval_shape."""
+    side = model.image.image_size
+    if isinstance(model.text, text_vectors.VectorTower):
+        text_ = jnp.zeros((size, model.text.width), jnp.float32)
     else:
-        text_ = jnp.zeros((size, words.context_length), jnp.int32)
+        text_ = jnp.zeros((size, model.text.context_length), jnp.int32)
     batch = {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
     if getattr(model.head, "num_functional_words", 0):
         batch["text_marks"] = jnp.zeros(text_.shape, jnp.int8)
@@ -160,15 +161,15 @@ def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
 
 
 def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
-    """Number of parameters of each tower, of the head if it has any, and in total; takes arrays or
-    shapes."""
+    """Number of parameters of each tower, of the head if it has any, and in total; of a tree of
+    arrays or shapes."""
     total = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     parts = {part: total[part] for part in ("image", "text", "head") if part in total}
     return parts | {"total": sum(total.values())}
 
 
 def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.Module:
-    """The tower, its options checked by name and, where they must fit together, by value."""
+    """The tower. Raises UsageError for unknown options and values that do not fit together."""
     fields = _fields(kind)
     for key, value in options.items():
         errors.known(f"option of the {part} tower", key, fields)

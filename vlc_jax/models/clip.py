@@ -1,4 +1,4 @@
-"""Two towers and a dot product: CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)."""
+"""Dual encoders: CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023), and other heads on them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ from vlc_jax.models.text_vectors import is_vectors
 
 
 class CLIP(nn.Module):
-    """An image tower, a text tower, and a head that scores their features: CLIP's is the cosine.
+    """An image tower, a text tower, and a head that scores their features (CLIP: the cosine).
 
     logit_scale_init: linear, 1/0.07 for CLIP and 10 for SigLIP; the parameter `logit_scale` is
-      its logarithm.   logit_bias_init: -10 for SigLIP; None for a model without one.
+      its logarithm.   logit_bias_init: -10 for SigLIP; None for a model without a bias.
     """
 
     image: nn.Module
@@ -31,18 +31,20 @@ class CLIP(nn.Module):
 
     @property
     def has_head(self) -> bool:
-        """Whether the score is another one than the dot product."""
+        """True unless the score is the dot product of pooled features."""
         return type(self.head) is not heads.Head
 
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
-        """All a loss may want of `batch["image"]` (normalised, float) and `batch["text"]`, and of
-        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length)
-        if they are there; texts are token ids or vectors. Features of the towers (`image_pooled`,
-        `text_pooled`, ..., see input_pipeline/batch.py) take the place of pixels, and go beside
-        texts; those towers are not run then and their parameters not needed.
+        """Features and scores of a training batch (input_pipeline/batch.py), as losses read them.
 
-        `scores` are always there; XLA drops their computation when no loss reads them.
+        Of `batch["image"]` (normalised, float), `batch["text"]` and, if present,
+        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length);
+        texts are token ids or vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
+        replace pixels, and accompany texts; those towers are not run then and their parameters not
+        needed.
+
+        `scores` are always computed; XLA drops them when no loss reads them.
         """
         image, texts = self._training_image(batch), self._training_texts(batch)
         constant = nn.initializers.constant
@@ -50,14 +52,14 @@ class CLIP(nn.Module):
         bias = None
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
-        seen = self.head.of_pairs(image, texts["text"])
+        conditioned = self.head.condition_on_own_captions(image, texts["text"])
         hard = {kind: text for kind, text in texts.items() if kind != "text"}
-        rows = {kind: jax.tree.map(_joined, text) for kind, text in hard.items()}
-        scores = self.head.all_scores(seen, {"text": texts["text"], **rows})
+        flat = {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
+        scores = self.head.all_scores(conditioned, {"text": texts["text"], **flat})
         more = {**hard}
         for kind in hard:
-            name, (every, own) = kind.replace("text", "scores"), scores[kind]
-            more[name] = every.reshape(-1, *batch[kind].shape[:2])
+            name, (all_pairs, own) = kind.replace("text", "scores"), scores[kind]
+            more[name] = all_pairs.reshape(-1, *batch[kind].shape[:2])
             more[f"own_{name}"] = own
         return types.Outputs(
             image=image,
@@ -75,7 +77,7 @@ class CLIP(nn.Module):
     ) -> types.ImageFeatures:
         """Features of normalised pixels, as the head scores them; needs only the parameters of the
         image tower and of the head."""
-        return self.head.image(self.image(image, self.head.wanted[0]))
+        return self.head.image(self.image(image, self.head.requests[0]))
 
     def encode_text(
         self, text: types.Text, marks: Int[Array, "batch length"] | None = None
@@ -85,32 +87,30 @@ class CLIP(nn.Module):
 
         marks: of functional words, `text_marks` of a batch; for a head that has such words.
         """
-        features = self.text(text, self.head.wanted[1])
+        features = self.text(text, self.head.requests[1])
         return self.head.text(features._replace(marks=marks))
 
     def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
         if "image" in batch:
-            features = self.image(batch["image"], self.head.wanted[0])
+            features = self.image(batch["image"], self.head.requests[0])
         else:
             stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
             features = jax.tree.map(_float, types.ImageFeatures(*stored))
         return self.head.image(features, is_training=True)
 
     def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
-        """Features of all texts of a batch, from one pass of the tower.
-
-        The texts of one example lie together on the way, so that a batch split over devices stays
-        where it is.
-        """
+        """Features of all texts of a batch, from one pass of the tower."""
+        # The texts of one example are neighbours, axis 1 before it is flattened: appended to axis
+        # 0, hard texts would have to move between the devices that a batch is sharded over.
         keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
         text = _side_by_side([batch[key] for key in keys])
         if "text_pooled" in batch:
-            features = jax.tree.map(_joined, self._stored_texts(batch, keys, text))
+            features = jax.tree.map(_flat, self._stored_texts(batch, keys, text))
         else:
-            features = self.text(_joined(text), self.head.wanted[1])
+            features = self.text(_flat(text), self.head.requests[1])
         if "text_marks" in batch:
             marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
-            features = features._replace(marks=_joined(marks))
+            features = features._replace(marks=_flat(marks))
         features = self.head.text(features, is_training=True)
         features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
         counts = [1, *(batch[key].shape[1] for key in keys[1:])]
@@ -126,7 +126,7 @@ class CLIP(nn.Module):
         keys: Sequence[str],
         text: Int[Array, "batch texts length"] | Float[Array, "batch texts width"],
     ) -> types.TextFeatures:
-        """What the text tower gave for the texts of `keys`, (batch, texts of one example, ...)."""
+        """Precomputed features of the texts of `keys`, (batch, texts of one example, ...)."""
 
         def stored(part: str) -> Array | None:
             arrays = [batch.get(f"{key}_{part}") for key in keys]
@@ -134,24 +134,24 @@ class CLIP(nn.Module):
 
         if is_vectors(text):
             return types.TextFeatures(stored("pooled"))
-        mask = real_tokens(_joined(text), self.text.eos_id).reshape(text.shape)
+        mask = real_tokens(_flat(text), self.text.eos_id).reshape(text.shape)
         return types.TextFeatures(stored("pooled"), stored("tokens"), mask)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> Float[Array, "images texts"]:
-        """The score of every image with every text."""
+        """Scores of every image with every text."""
         return self.head.score(image, text)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> Float[Array, "images options"]:
-        """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
+        """Scores of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         return self.head.score_options(image, text)
 
-    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
-        """What the score of image i with text i reads, for the eye (heads.Head.maps)."""
-        return self.head.maps(image, text)
+    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """Patch-level weights behind the score of image i with text i (heads.Head.patch_maps)."""
+        return self.head.patch_maps(image, text)
 
 
 def _float(x: Array) -> Array:
@@ -163,7 +163,7 @@ def _side_by_side(arrays: Sequence[Array]) -> Array:
     return jnp.concatenate([arrays[0][:, None], *arrays[1:]], axis=1)
 
 
-def _joined(texts: Array) -> Array:
+def _flat(texts: Array) -> Array:
     """(batch, texts of one example, ...) as (batch * texts, ...)."""
     return texts.reshape(-1, *texts.shape[2:])
 
@@ -171,9 +171,9 @@ def _joined(texts: Array) -> Array:
 def clamp_logit_scale(
     params: Mapping[str, Any], maximum: float | None, minimum: float | None = 1.0
 ) -> dict[str, Any]:
-    """`params` with the (linear) logit scale brought into [minimum, maximum]; None is no bound.
+    """`params` with the (linear) logit scale clipped to [minimum, maximum]; None is no bound.
 
-    A scale that is frozen, and hence not among the trained `params`, stays what it is.
+    A frozen scale is not among the trained `params` and stays as it is.
 
     CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
     about 117, so finetuning them needs `maximum=None`.

@@ -1,4 +1,4 @@
-"""What DCSM's network is made of: layers of maps, one map at each place of the last axis."""
+"""Layers of DCSM's network: convolutions and dropout over many maps, which are the last axis."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 def convolved(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
-    """A 3 x 3 convolution, stride 1, borders padded with zeros, as torch.nn.Conv2d computes it."""
+    """A 3 x 3 convolution, stride 1, zero padding of 1: that of torch.nn.Conv2d."""
     axes = ("CHWN", "OIHW", "CHWN")
     return jax.lax.conv_general_dilated(
         x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
@@ -23,10 +23,10 @@ def convolved(
 def multiplied(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
-    """`convolved` for many channels: on CPU as one product with the nine shifts of all.
+    """`convolved` for many channels: on CPU as a matrix product with the nine shifts of the input.
 
-    XLA's convolution on CPU (jax 0.10) inside a loop, where blocks of maps are, takes 6 times as
-    long.
+    XLA's CPU convolution (jax 0.10) takes 6 times as long inside a loop, and the chunks of maps are
+    computed in one (heads.map_chunks). Other platforms use XLA's convolution.
     """
     return jax.lax.platform_dependent(x, kernel, cpu=_product, default=convolved)
 
@@ -40,14 +40,19 @@ def _product(x: Array, kernel: Array) -> Array:
 
 
 @jax.custom_vjp
-@jax.jit  # outside of a compiled step, or its many operations are compiled one by one
+@jax.jit  # outside a compiled step its many small operations would be compiled one by one
 def shifted(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
-    """`convolved` for few channels, as a sum over the nine shifts of each.
+    """`convolved` for few channels: on CPU as a sum over the nine shifts of each channel.
 
-    With 1 or 4 channels XLA's convolution on CPU (jax 0.10) takes 6 times as long.
+    With 1 or 4 channels XLA's CPU convolution (jax 0.10) takes 6 times as long. Other platforms,
+    where the shifts were not measured, use XLA's convolution.
     """
+    return jax.lax.platform_dependent(x, kernel, cpu=_sum_of_shifts, default=convolved)
+
+
+def _sum_of_shifts(x: Array, kernel: Array) -> Array:
     height, width = x.shape[1:3]
     # the barrier keeps XLA from padding again at every one of the shifts
     padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
@@ -85,7 +90,7 @@ def _kernel_gradient(
 def _kernel_gradient_by_rows(
     x: Float[Array, "channels height width maps"], gradient: Float[Array, "out height width maps"]
 ) -> Float[Array, "out channels 3 3"]:
-    """The same, a row of the map at a time, whose nine shifts stay in the cache."""
+    """`_kernel_gradient`, by rows of the map: nine shifts of one row fit the CPU's cache."""
     channels, height, width = x.shape[:3]
     padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
 
@@ -102,18 +107,19 @@ def _kernel_gradient_by_rows(
 
 
 def grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:
+    """Maps as images of a channel per text token."""
     side = math.isqrt(len(maps))
     return jnp.swapaxes(maps, 0, 1).reshape(maps.shape[1], side, side, -1)
 
 
-def dropped(
+def dropout(
     x: Float[Array, "*axes"],
     rate: float,
     keys: jax.Array | None,
     shape: tuple[int, ...],
     maps: int = -1,
 ) -> Float[Array, "*axes"]:
-    """Dropout with one decision per entry of `shape` of every map, which has a key of its own.
+    """Dropout with a key per map, and one draw per entry of `shape`.
 
     maps: the axis of maps, which `shape` leaves out.
     """
@@ -126,7 +132,7 @@ def dropped(
 def parameters(
     network: str, layout: str, patches: int, length: int, hidden: int
 ) -> dict[str, tuple[nn.initializers.Initializer, tuple[int, ...]]]:
-    """Name -> initialiser (torch's defaults) and shape, in the order of use."""
+    """Parameter name -> initialiser (torch's default) and shape, in the order of use."""
     cells, shapes = patches * length, {}
     if network == "cnn":
         inputs, channels = (1, hidden // 32) if layout == "flat" else (length, hidden // 4)

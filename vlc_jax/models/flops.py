@@ -5,8 +5,9 @@ published MFU figures. Rematerialised blocks are not counted twice: that is util
 hardware, not of the model.
 
 With tokens=True these are the published figures, every block on every token. With tokens=False,
-the default, they are what the towers really do for a pooled feature: if pooling reads one token,
-the last block does little but that token. Use the default for MFU, or it is flattered.
+the default, they are what the towers execute for a pooled feature: if pooling reads one token, the
+last block computes little but that token. Use the default for MFU: the published figures would
+overstate it.
 """
 
 from collections.abc import Collection
@@ -59,7 +60,7 @@ def train_step(
     matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches of tens of
     thousands.
     """
-    reads_all = [tokens or wanted.tokens != "none" for wanted in model.head.wanted]
+    reads_all = [tokens or request.tokens != "none" for request in model.head.requests]
     forward = {
         "image": image_tower(model.image, tokens=reads_all[0]),
         "text": texts * text_tower(model.text, tokens=reads_all[1]),
@@ -69,25 +70,25 @@ def train_step(
 
 def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str] = ()) -> int:
     """FLOPs of the head for one image with its `texts` texts in training, scored with `pairs` texts
-    (the batch, or its block); what the backward pass makes again is not counted twice.
+    (the batch, or its sub-batch); rematerialised work is not counted twice.
 
     frozen: as in `train_step`.
     """
-    image, words = model.image, model.text
+    image, text_ = model.image, model.text
     widths = [
-        tower.width if wanted.tokens in ("raw", "normed") else tower.embed
-        for tower, wanted in zip((image, words), model.head.wanted, strict=True)
+        tower.width if request.tokens in ("raw", "normed") else tower.embed
+        for tower, request in zip((image, text_), model.head.requests, strict=True)
     ]
-    work = heads.Work(
+    sizes = heads.FlopInputs(
         patches=image.grid**2 + (image.pooling == "cls"),
-        length=getattr(words, "context_length", 1),  # of a vector there is one
+        length=getattr(text_, "context_length", 1),  # a vector counts as one token
         image=widths[0],
         text=widths[1],
         texts=texts,
         pairs=pairs,
-        is_fixed=("image" in frozen, "text" in frozen),
+        frozen=("image" in frozen, "text" in frozen),
     )
-    return model.head.flops(work)
+    return model.head.flops(sizes)
 
 
 def _blocks(tower: layers.Tower, length: int, reads_one: bool) -> int:

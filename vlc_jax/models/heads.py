@@ -1,10 +1,10 @@
-"""Heads: what makes scores of the features of two towers.
+"""Scoring heads: a head computes scores from the features of the two towers.
 
-models.HEADS lists them by name. The parameters of a head lie below "head", its scores are those
+models.HEADS lists them by name. The parameters of a head lie below "head"; its scores are those
 before logit_scale and logit_bias.
 
-is_training: what differs between training and evaluation, such as dropout, whose random numbers
-(the stream "dropout") the train step gives.
+is_training selects what differs between training and evaluation, such as dropout, whose random
+numbers (the stream "dropout") the train step provides.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,12 +18,12 @@ from jaxtyping import Array, Float
 from vlc_jax import types
 
 
-class Work(NamedTuple):
-    """What the operations of a head depend on, for one image of a batch.
+class FlopInputs(NamedTuple):
+    """Sizes that the FLOPs of a head depend on, for one image of a batch.
 
-    patches, length: tokens of an image and of a text.   image, text: widths of the features taken.
-    texts: of the image itself, its caption among them.   pairs: texts that it is scored with.
-    is_fixed: whether no gradient goes into the image tower, and into the text tower.
+    patches, length: tokens of an image and of a text.   image, text: widths of their features.
+    texts: texts of the image itself, its caption included.   pairs: texts it is scored with.
+    frozen: whether the image tower and the text tower are frozen (no gradient goes into them).
     """
 
     patches: int
@@ -32,41 +32,48 @@ class Work(NamedTuple):
     text: int
     texts: int
     pairs: int
-    is_fixed: tuple[bool, bool]
+    frozen: tuple[bool, bool]
 
 
 class Head(nn.Module):
-    """The dot product of pooled features, which have unit length: CLIP's and SigLIP's. Other heads
-    replace some of its methods."""
+    """The cosine similarity of CLIP and SigLIP: dot product of pooled features of unit length.
+
+    Other heads override some of its methods.
+    """
 
     @property
-    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
-        """What it takes of the image tower and of the text tower."""
-        return types.POOLED, types.POOLED
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
+        """The features it needs from the image tower and from the text tower."""
+        return types.POOLED_ONLY, types.POOLED_ONLY
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """Features of a tower -> what is scored; all work that needs no text."""
+        """Image features as they are scored: all work that needs no text."""
         del is_training
         return features
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """Features of a tower -> what is scored; all work that needs no image."""
+        """Text features as they are scored: all work that needs no image."""
         del is_training
         return features
 
-    def of_pairs(self, image: types.ImageFeatures, text: types.TextFeatures) -> types.ImageFeatures:
-        """In training: the images as all texts of the batch see them; row i of both is a pair."""
+    def condition_on_own_captions(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> types.ImageFeatures:
+        """Image features conditioned on their own caption, in training (PACL's own_caption).
+
+        Row i of both arguments is a pair.
+        """
         del text
         return image
 
     def all_scores(
         self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
     ) -> dict[str, tuple[Float[Array, "images _"], Float[Array, "images _"]]]:
-        """In training, for each kind of texts of the batch: `score` and `score_options`."""
+        """`score` and `score_options` for each kind of texts of a training batch."""
         return {
             kind: (
                 self.score(image, text, is_training=True),
@@ -76,51 +83,53 @@ class Head(nn.Module):
         }
 
     def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
-        """In training: further fields of types.Outputs; row i of both arguments is a pair."""
+        """Further fields of types.Outputs in training; row i of both arguments is a pair."""
         del image, text
         return {}
 
-    def flops(self, work: Work) -> int:
-        """Floating-point operations for one image of a training step, forward and backward, as
-        models/flops.py counts them; of the dot product none."""
-        del work
+    def flops(self, sizes: FlopInputs) -> int:
+        """FLOPs of one image of a training step, forward and backward, counted as models/flops.py
+        does; 0 for the dot product."""
+        del sizes
         return 0
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images texts"]:
-        """The score of every image with every text."""
+        """Scores of every image with every text."""
         del is_training
         return dot(image.pooled, text.pooled)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
-        """The score of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
+        """Scores of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         del is_training
         return dot_options(image.pooled, text.pooled)
 
-    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
-        """What evaluation's score of image i with text i reads of the image, place by place, for
-        the eye; {} where it reads no places. Patches are in raster order, behind the class token if
-        it is among them. Any of
+    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """Patch-level weights behind the evaluation score of image i with text i, for
+        visualisation; {} for scores of pooled features.
+
+        Patches are in raster order, behind the class token if it is among them. Any of
 
         weights     (pairs, patches), the weight of each patch for the text
         groups      (pairs, patches, length), its weight for each token of the text
-        similarity  (pairs, patches, length), what a network reads; and with it
-        columns     (pairs, length), what its columns are: the token at that place of the text, or
-                    below 0, -k, a vector that stands for the k-th marked word
+        similarity  (pairs, patches, length), the input of a network; and with it
+        columns     (pairs, length), what each column holds: the index of a token of the text, or
+                    -k for the vector of the k-th functional word
         """
         del image, text
         return {}
 
 
-def averaged(
+def update_running_moments(
     params: Mapping[str, Any], statistics: Mapping[str, Float[Array, ""]], steps: int = 1000
 ) -> dict[str, Any]:
-    """`params` with the statistics of a step taken into the averages in "head".
+    """`params` with the statistics of a step taken into the running moments in "head".
 
-    An average is the mean over the first `steps` training steps, then one that forgets slowly.
+    A running moment is the mean over the first `steps` training steps, then an exponential moving
+    average with a share of 1 / steps.
     """
     if not statistics:
         return dict(params)
@@ -134,7 +143,7 @@ def dot(
     image: Float[Array, "images embed"], text: Float[Array, "texts embed"]
 ) -> Float[Array, "images texts"]:
     """Dot product of every image with every text."""
-    # HIGHEST: accelerators would round float32 operands to bfloat16 or TF32
+    # highest: accelerators would round float32 operands to bfloat16 or TF32
     return jnp.einsum("ie,te->it", image, text, precision="highest")
 
 
@@ -147,43 +156,46 @@ def dot_options(
     return jnp.einsum("ie,ioe->io", image, options, precision="highest")
 
 
-def in_chunks(
+def map_chunks(
     score: Callable[[Any], Float[Array, "part *axes"]],
     rows: Any,
     chunk: int,
-    is_remade: bool = True,
+    remat: bool = True,
 ) -> Float[Array, "images *axes"]:
-    """`score` of all rows of a tree of arrays, about `chunk` of them at a time; the backward pass
-    makes each part again (is_remade). Rows are dealt out in turn: where they are split over
-    devices, every device has a share of a part.
+    """`score` of all rows of a tree of arrays: lax.map over chunks of about `chunk` rows.
+
+    remat: recompute each chunk in the backward pass, so that the activations of one chunk at a time
+    are in memory.
     """
     count = len(jax.tree.leaves(rows)[0])
-    parts = -(-count // chunk)
-    if parts == 1:
+    chunks = -(-count // chunk)
+    if chunks == 1:
         return score(rows)
-    padding = -count % parts
+    padding = -count % chunks
 
-    def deal(x: Array) -> Array:
-        if padding:  # by copies, no zeros: 0 / 0
+    def split(x: Array) -> Array:
+        if padding:  # copies of the last row: zeros, whose standard deviation is 0, give 0 / 0
             x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
-        return jnp.swapaxes(x.reshape(-1, parts, *x.shape[1:]), 0, 1)
+        # round-robin: row r goes to chunk r % chunks, so that where rows are sharded every device
+        # has a share of every chunk
+        return jnp.swapaxes(x.reshape(-1, chunks, *x.shape[1:]), 0, 1)
 
-    body = jax.checkpoint(score) if is_remade else score
-    scores = jax.lax.map(body, jax.tree.map(deal, rows))
+    body = jax.checkpoint(score) if remat else score
+    scores = jax.lax.map(body, jax.tree.map(split, rows))
     scores = jnp.swapaxes(scores, 0, 1)
     scores = scores.reshape(count + padding, *scores.shape[2:])
     return scores[:count] if padding else scores
 
 
-def in_blocks(
+def map_pairs_in_chunks(
     score: Callable[[Any, Any], Float[Array, "part texts"]], image: Any, text: Any, chunk: int
 ) -> Float[Array, "images texts"]:
-    """`score` of all images with all texts, rows of two trees of arrays, about `chunk` of each at a
-    time, as `in_chunks`."""
+    """`score` of all images with all texts, rows of two trees of arrays, in chunks of about `chunk`
+    images and `chunk` texts (`map_chunks`)."""
     texts = len(jax.tree.leaves(text)[0])
 
-    def row(part: Any) -> Array:
-        return in_chunks(lambda other: score(part, other).T, text, chunk).T
+    def of_images(part: Any) -> Array:
+        return map_chunks(lambda other: score(part, other).T, text, chunk).T
 
-    # made again once, by the innermost that has parts
-    return in_chunks(row, image, chunk, is_remade=texts <= chunk)
+    # remat once, in the innermost loop: nested checkpoints would compute the forward pass thrice
+    return map_chunks(of_images, image, chunk, remat=texts <= chunk)

@@ -1,4 +1,4 @@
-"""Transformer parts that both towers share: dense, attention, MLP, block, initialisers.
+"""Transformer layers of both towers: dense, attention, MLP, block, initialisers.
 
 Parameters are always float32; `dtype` is what matrix products and activations are computed in.
 Softmax and layer norms are computed in float32 whatever `dtype` is.
@@ -37,7 +37,7 @@ ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": exact_gelu, "gelu_tanh": tanh_g
 SWIGLU = "swiglu"  # of MLPs only, see MLP
 
 
-def unit_length(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
+def l2_normalize(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
     """`x` scaled to length 1 along the last axis, in float32; a zero vector stays zero."""
     x = x.astype(jnp.float32)
     return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
@@ -158,7 +158,7 @@ class Attention(nn.Module):
     """Multi-head attention of `queries` over `x`; softmax in float32.
 
     The queries may be of batch 1, then all examples share them. With `positions`, a query sees
-    only the tokens up to its example's position. `rotations` turn queries and keys.
+    only the tokens up to its example's position. `rotations`: of queries and of keys.
 
     key_bias: False for keys without a bias (EVA-02). Only rotated keys can tell: otherwise it adds
       the same to all scores of a query, which the softmax removes.
@@ -237,8 +237,8 @@ class Block(nn.Module):
         positions: Int[Array, "batch"] | None = None,
         rotation: rope.Rotation | None = None,
     ) -> Float[Array, "batch queries embed"]:
-        """All tokens, or with `positions` one of each example, (batch, 1, embed): as large a part
-        of the work as possible is then left out. `rotation` turns the queries and keys."""
+        """All tokens, or with `positions` one of each example, (batch, 1, embed), without the work
+        that only other tokens need. `rotation`: RoPE of queries and keys."""
         norm = self.epsilon if self.sub_norm else None
         attention = Attention(
             self.heads, self.initial, self.dtype, self.key_bias, norm, name="attention"
@@ -246,12 +246,13 @@ class Block(nn.Module):
         mlp = MLP(self.mlp_width, self.activation, self.initial, self.dtype, norm, name="mlp")
         y = layer_norm(self.epsilon, self.dtype, "attention_norm")(x)
         if positions is None:
-            turned = None if rotation is None else (rotation, rotation)
-            x = x + attention(y, y, is_causal=self.is_causal, rotations=turned)
+            rotations = None if rotation is None else (rotation, rotation)
+            x = x + attention(y, y, is_causal=self.is_causal, rotations=rotations)
         else:
-            turned = None if rotation is None else (rope.at(rotation, positions), rotation)
-            seen = positions if self.is_causal else None
-            z = attention(at(y, positions), y, positions=seen, rotations=turned)
+            rotations = None if rotation is None else (rope.at(rotation, positions), rotation)
+            # as key lengths: a causal mask would take the only query for the first token
+            last = positions if self.is_causal else None
+            z = attention(at(y, positions), y, positions=last, rotations=rotations)
             x = at(x, positions) + z
         x = x + mlp(layer_norm(self.epsilon, self.dtype, "mlp_norm")(x))
         return types.shard_batch(x)
@@ -265,12 +266,12 @@ def at(
 
 
 class Tower(nn.Module, kw_only=True):
-    """What the image and the text tower have in common: a stack of blocks and a projection.
+    """Base of the image and the text tower: a stack of transformer blocks and a projection.
 
     mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: of every layer norm.
     activation: of the MLPs, a name of ACTIVATIONS or swiglu.
-    key_bias, sub_norm: see Attention and Block; EVA-02 has no such bias, and these norms.
-    projection: width of the shared embedding; None leaves features as the last norm gives them.
+    key_bias, sub_norm: see Attention and Block; EVA-02 has no key bias, and has sub-LN.
+    projection: width of the shared embedding; None: features are the output of the last norm.
     initialisation: clip | big_vision, see `initialisers`.
     dtype: of activations and matrix products.   remat: recompute each block in the backward pass.
     """
@@ -302,9 +303,10 @@ class Tower(nn.Module, kw_only=True):
         positions: Int[Array, "batch"] | None = None,
         rotation: rope.Rotation | None = None,
     ) -> Float[Array, "batch queries embed"]:
-        """The stack of blocks; with `positions` the last one gives only those, (batch, 1, embed).
+        """The stack of blocks; with `positions` the last one computes only those tokens, (batch, 1,
+        embed).
 
-        A third of the FLOPs of the mini model, 7 % of B/32, is work on tokens nobody reads.
+        That saves a third of the FLOPs of the mini model and 7 % of B/32.
         """
         make = nn.remat(Block) if self.remat else Block
         init = initialisers(self.initialisation, self.width, self.depth)
@@ -326,11 +328,11 @@ class Tower(nn.Module, kw_only=True):
     def _norm(self, name: str) -> nn.LayerNorm:
         return layer_norm(self.epsilon, self.dtype, name)
 
-    def _projection(self, wanted: types.Wanted) -> Callable[[jax.Array], jax.Array]:
-        """Into the shared embedding, and to unit length where that is wanted; float32."""
+    def _projection(self, request: types.FeatureRequest) -> Callable[[jax.Array], jax.Array]:
+        """The projection into the shared embedding, float32, of unit length if requested."""
 
         def scaled(x: jax.Array) -> jax.Array:
-            return unit_length(x) if wanted.is_unit else x.astype(jnp.float32)
+            return l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
 
         if self.projection is None:
             return scaled
@@ -345,13 +347,13 @@ class Tower(nn.Module, kw_only=True):
 
 
 def tokens_of(
-    wanted: types.Wanted,
+    request: types.FeatureRequest,
     raw: Float[Array, "batch length embed"],
     normed: Float[Array, "batch length embed"],
     project: Callable[[jax.Array], jax.Array],
 ) -> Float[Array, "batch length _"] | None:
-    """The tokens of a tower as they are wanted, float32."""
-    if wanted.tokens == "projected":
+    """The requested tokens of a tower, float32; None if none are."""
+    if request.tokens == "projected":
         return project(normed)
-    tokens = {"none": None, "raw": raw, "normed": normed}[wanted.tokens]
+    tokens = {"none": None, "raw": raw, "normed": normed}[request.tokens]
     return None if tokens is None else tokens.astype(jnp.float32)

@@ -1,9 +1,9 @@
-"""LoRA (Hu et al. 2022) and DoRA (Liu et al. 2024) as data: small matrices beside frozen weights.
+"""LoRA (Hu et al. 2022) and DoRA (Liu et al. 2024): low-rank adapters as a tree of parameters.
 
-What is trained and saved is a tree of its own,
+The trained and saved tree is
   {"lora": {...: {"a": (inputs, rank), "b": (rank, outputs), "magnitude": (outputs,)}}, ...},
-at the places of the matrices that are adapted ("magnitude" with DoRA only), together with those
-parameters that are trained in full, at their own places. `merge` puts it onto the frozen ones.
+at the paths of the adapted matrices ("magnitude" with DoRA only), together with the parameters that
+are trained in full, at their own paths. `merge` adds it to the frozen parameters.
 """
 
 import itertools
@@ -41,24 +41,24 @@ class Columns(NamedTuple):
     stop: int
 
 
-class Place(NamedTuple):
-    """Where a matrix lies: columns of kernels, side by side.
+class Slot(NamedTuple):
+    """The location of a matrix in the parameters: columns of kernels, side by side.
 
-    patch: above 1 those of a patch embedding, whose matrix is the one that loralib makes of a
-    convolution: the numbers of (outputs, channels, patch, patch) in this order, read as
-    (outputs * patch, channels * patch), and here transposed.
+    patch: above 1 for a patch embedding adapted as loralib adapts a convolution: its weights
+    (outputs, channels, patch, patch) are reshaped to (outputs * patch, channels * patch), and here
+    transposed.
     """
 
     columns: tuple[Columns, ...]
     patch: int = 1
 
 
-def matrices(shapes: Mapping[str, Any]) -> dict[str, Place]:
-    """Every matrix that can have an adapter, by name, and where it lies in the parameters.
+def matrices(shapes: Mapping[str, Any]) -> dict[str, Slot]:
+    """Every matrix that can have an adapter: name -> location in the parameters.
 
-    The name is the parameter's path. Of an attention there are "query/kernel", "key/kernel" and
+    The name is the parameter's path. An attention layer has "query/kernel", "key/kernel" and
     "value/kernel", although keys and values share a parameter, and "query_key_value/kernel": the
-    three as one matrix, as an adapter of torch's packed in_proj sees them. A patch embedding is
+    three as one matrix, as in torch's packed in_proj. A patch embedding is
     "patch_embedding/kernel", a dense layer over pixels, and "patch_embedding/convolution/kernel",
     with factors of `patch` times the rank, as loralib adapts a convolution.
     """
@@ -68,10 +68,10 @@ def matrices(shapes: Mapping[str, Any]) -> dict[str, Place]:
             continue
         width = leaf.shape[-1]
         if not path.endswith("/key_value/kernel"):
-            found[path] = Place((Columns(path, 0, width),))
+            found[path] = Slot((Columns(path, 0, width),))
             if path.endswith("patch_embedding/kernel"):
                 patch = math.isqrt(leaf.shape[0] // 3)
-                found[path.replace("patch_embedding/kernel", CONVOLUTION)] = Place(
+                found[path.replace("patch_embedding/kernel", CONVOLUTION)] = Slot(
                     found[path].columns, patch
                 )
             continue
@@ -79,9 +79,9 @@ def matrices(shapes: Mapping[str, Any]) -> dict[str, Place]:
         query = f"{attention}query/kernel"
         key_value = (Columns(path, 0, width // 2), Columns(path, width // 2, width))
         found[f"{attention}key/kernel"], found[f"{attention}value/kernel"] = (
-            Place((half,)) for half in key_value
+            Slot((half,)) for half in key_value
         )
-        found[f"{attention}{PACKED}"] = Place(
+        found[f"{attention}{PACKED}"] = Slot(
             (Columns(query, 0, width // 2), Columns(path, 0, width))
         )
     return found
@@ -98,7 +98,7 @@ def init(
     b_initialisation: str = "zeros",
     full: str = "",
 ) -> dict[str, Any]:
-    """A trained tree that changes nothing yet.
+    """The initial trained tree; merged, it changes nothing unless b_initialisation is xavier.
 
     targets: regular expression of whole names in `matrices`.   rank: of every adapter.
     initialisation: of a; uniform | gaussian.   b_initialisation: zeros | xavier; with xavier a and
@@ -112,7 +112,7 @@ def init(
     flat = flatten_dict(dict(params), sep="/")
     chosen = _chosen(targets, matrices(params))
     trained = _matching(full, flat, "config.lora.full") if full else {}
-    touched = {columns.path for place in chosen.values() for columns in place.columns}
+    touched = {columns.path for slot in chosen.values() for columns in slot.columns}
     if both := sorted(touched & trained.keys()):
         raise UsageError(f"{both[0]} has an adapter and is in config.lora.full; choose one")
     is_xavier = {name: b_initialisation == "xavier" and name.endswith(PACKED) for name in chosen}
@@ -122,11 +122,11 @@ def init(
             f"{targets!r} has none of"
         )
     keys = jax.random.split(key, len(chosen))
-    for seed, (name, place) in zip(keys, chosen.items(), strict=True):
-        matrix = _read(flat, place)
+    for seed, (name, slot) in zip(keys, chosen.items(), strict=True):
+        matrix = _read(flat, slot)
         *layers, inputs, outputs = matrix.shape
-        _check(name, place, min(inputs, outputs), rank, dora)
-        inner = rank * place.patch
+        _check(name, slot, min(inputs, outputs), rank, dora)
+        inner = rank * slot.patch
         first, second = (*layers, inputs, inner), (*layers, inner, outputs)
         if is_xavier[name]:
             xavier = jax.nn.initializers.xavier_uniform()
@@ -139,35 +139,35 @@ def init(
     return unflatten_dict(trained, sep="/")
 
 
-def _check(name: str, place: Place, smaller_side: int, rank: int, dora: bool) -> None:
+def _check(name: str, slot: Slot, smaller_side: int, rank: int, dora: bool) -> None:
     if not 0 < rank <= smaller_side:
         raise UsageError(
             f"config.lora.rank must be from 1 to {smaller_side}, the smaller side of {name}; got "
             f"{rank}"
         )
-    if dora and place.patch > 1:
+    if dora and slot.patch > 1:
         raise UsageError(
             f"DoRA has no columns in {name}; name the patch embedding's own kernel instead"
         )
 
 
 def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -> dict[str, Any]:
-    """The parameters a model takes: `params` with what was trained put onto them.
+    """The parameters of the model: `params` plus the trained tree.
 
     LoRA: W + (alpha / rank) a b (equation 3).   DoRA: V = W + (alpha / rank) a b, its columns
     scaled to the length `magnitude`; no gradient flows through the lengths of V (section 4.3).
     """
     flat = flatten_dict(dict(params), sep="/")
-    where = matrices(params)
+    slots = matrices(params)
     flat |= flatten_dict({k: v for k, v in trained.items() if k != LORA}, sep="/")
     for name, adapter in adapters(trained).items():
-        matrix = _read(flat, where[name])
-        scale = alpha * where[name].patch / adapter["a"].shape[-1]
+        matrix = _read(flat, slots[name])
+        scale = alpha * slots[name].patch / adapter["a"].shape[-1]
         matrix += scale * jnp.matmul(adapter["a"], adapter["b"], precision="highest")
         if "magnitude" in adapter:
             length = jax.lax.stop_gradient(_norms(matrix))
             matrix *= (adapter["magnitude"] / length)[..., None, :]
-        flat |= _written(flat, where[name], matrix)
+        flat |= _written(flat, slots[name], matrix)
     return unflatten_dict(flat, sep="/")
 
 
@@ -181,9 +181,9 @@ def adapters(trained: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
     return found
 
 
-def _chosen(targets: str, where: Mapping[str, Place]) -> dict[str, Place]:
-    chosen = _matching(targets, where, "config.lora.targets")
-    taken = [(columns, name) for name, place in chosen.items() for columns in place.columns]
+def _chosen(targets: str, slots: Mapping[str, Slot]) -> dict[str, Slot]:
+    chosen = _matching(targets, slots, "config.lora.targets")
+    taken = [(columns, name) for name, slot in chosen.items() for columns in slot.columns]
     for (one, name), (other, second) in itertools.combinations(taken, 2):
         if one.path == other.path and one.start < other.stop and other.start < one.stop:
             raise UsageError(
@@ -204,9 +204,9 @@ def _matching(regex: str, names: Mapping[str, Any], field: str) -> dict[str, Any
     return found
 
 
-def _read(flat: Mapping[str, Array], place: Place) -> Float[Array, "*l inputs out"]:
-    parts = [flat[path][..., start:stop] for path, start, stop in place.columns]
-    matrix, patch = jnp.concatenate(parts, axis=-1), place.patch
+def _read(flat: Mapping[str, Array], slot: Slot) -> Float[Array, "*l inputs out"]:
+    parts = [flat[path][..., start:stop] for path, start, stop in slot.columns]
+    matrix, patch = jnp.concatenate(parts, axis=-1), slot.patch
     if patch == 1:
         return matrix
     kernel = matrix.reshape(patch, patch, -1, matrix.shape[-1])  # row, column, channel, output
@@ -214,15 +214,15 @@ def _read(flat: Mapping[str, Array], place: Place) -> Float[Array, "*l inputs ou
 
 
 def _written(
-    flat: Mapping[str, Array], place: Place, matrix: Float[Array, "*l inputs out"]
+    flat: Mapping[str, Array], slot: Slot, matrix: Float[Array, "*l inputs out"]
 ) -> dict[str, Array]:
-    """The parameters that `place` is in, with `matrix` there."""
-    if place.patch > 1:
-        patch, outputs = place.patch, matrix.shape[-1] // place.patch
+    """The parameters at `slot`, replaced by `matrix`."""
+    if slot.patch > 1:
+        patch, outputs = slot.patch, matrix.shape[-1] // slot.patch
         kernel = matrix.T.reshape(outputs, -1, patch, patch)
         matrix = kernel.transpose(2, 3, 1, 0).reshape(-1, outputs)
     written, at = {}, 0
-    for path, start, stop in place.columns:
+    for path, start, stop in slot.columns:
         part = matrix[..., at : at + stop - start]
         written[path] = flat[path].at[..., start:stop].set(part)
         at += stop - start

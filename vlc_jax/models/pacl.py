@@ -1,8 +1,8 @@
-"""PACL: a text weighs the patches of an image before it is compared with them.
+"""PACL: patch-aligned contrastive learning, patches pooled by their similarity to the text.
 
 Mukhoti et al. 2023 (arXiv:2212.04994), as the code of "Exploring How Generative MLLMs Perceive
-More Than CLIP with the Same Vision Encoder" (ACL 2025; lst627/CLIP-Embeds) has it: with e_p the
-embedded patches of an image, not scaled, and t the embedded text of unit length,
+More Than CLIP with the Same Vision Encoder" (ACL 2025; lst627/CLIP-Embeds) computes it: with
+the embedded patches e_p of an image, not normalised, and the embedded text t of unit length,
 
     s_p = cos(e_p, t),   w_p = sigmoid(10 s_p),   v = sum_p w_p e_p,   score = cos(v, t).
 """
@@ -22,7 +22,7 @@ EPSILON = 1e-12  # below any squared length that is not zero
 
 
 class PatchEmbedder(nn.Module):
-    """Patches to the shared embedding: norm, dropout, then a linear map plus a two-layer MLP."""
+    """Patch embedder: layer norm, dropout, then a linear map plus a two-layer MLP."""
 
     width: int
     dropout: float = 0.1
@@ -39,7 +39,7 @@ class PatchEmbedder(nn.Module):
 
 
 class TextEmbedder(nn.Module):
-    """Texts, or their tokens, to the shared embedding: norm, dropout, a linear map."""
+    """Text (or token) embedder: layer norm, dropout, a linear map."""
 
     width: int
     dropout: float = 0.1
@@ -58,13 +58,13 @@ def embed_patches(
     tokens: Float[Array, "images tokens width"],
     chunk: int,
     is_training: bool,
-    turn: Callable[[Array], Array],
+    rotate: Callable[[Array], Array],
 ) -> Float[Array, "images patches embed"]:
-    """`embedder` of `turn(tokens)`, about `chunk` images at a time on each device, for memory: what
-    it makes on the way is many times what it gives."""
+    """`embedder` of `rotate(tokens)`, about `chunk` images at a time on each device: its
+    activations are several times as large as its result."""
     if embedder.is_initializing():
-        return embedder(turn(tokens), is_training=is_training)
-    variables, alone = embedder.variables, embedder.clone(parent=None)
+        return embedder(rotate(tokens), is_training=is_training)
+    variables, unbound = embedder.variables, embedder.clone(parent=None)
     key = embedder.make_rng("dropout") if is_training and embedder.dropout else None
 
     def share(rows: tuple[Array, Array], whole: tuple) -> Array:
@@ -72,32 +72,33 @@ def embed_patches(
 
         def part(rows: tuple[Array, Array]) -> Array:
             if key is None:
-                return alone.apply(variables, turn(rows[0]), is_training=is_training)
-            return jax.vmap(dropping)(*rows)  # so that parts and devices change no draw
+                return unbound.apply(variables, rotate(rows[0]), is_training=is_training)
+            # a key per image, so that dropout does not depend on chunks and devices
+            return jax.vmap(with_dropout)(*rows)
 
-        def dropping(image: Array, number: Array) -> Array:
-            rngs = {"dropout": jax.random.fold_in(key, number)}
-            return alone.apply(variables, turn(image[None]), is_training=True, rngs=rngs)[0]
+        def with_dropout(image: Array, index: Array) -> Array:
+            rngs = {"dropout": jax.random.fold_in(key, index)}
+            return unbound.apply(variables, rotate(image[None]), is_training=True, rngs=rngs)[0]
 
-        return heads.in_chunks(part, rows, chunk)
+        return heads.map_chunks(part, rows, chunk)
 
     return types.map_sharded(share, (tokens, jnp.arange(len(tokens))), (variables, key))
 
 
 class PACL(heads.Head):
-    """Patch embedder, text embedder, and a score that pools the patches by the text.
+    """Patch embedder, text embedder, and cosine similarity with the patches pooled by the text.
 
-    width: of the shared embedding; the authors' is that of the towers' (768 for L/14).
-    pooling: in training. own_caption: every image is pooled by its own caption, and so compared
-      with all texts (as the authors train; the image then knows its caption, and no negative ever
-      weighs a patch); pairwise: by each text it is compared with, exactly the formula above;
+    width: of the shared embedding; the authors' is that of the towers (768 for L/14).
+    pooling: in training. own_caption: each image is pooled by its own caption and then compared
+      with all texts (as the authors train; the image features depend on the caption, and negatives
+      never weigh a patch); pairwise: by each text it is compared with, exactly the formula above;
       uniform: all weights 1, the authors' published code.
     eval_pooling: sigmoid (the formula) | uniform (as that code).
     stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
-    has_class_token: whether the tower's first token is one; it is left out.
-    rope: none | feature_1d | feature_2d: the tokens are turned by their place, in front of the
-      embedder, with `rope_base` and `rope_layout` (`rope.turn_features`; defaults: the authors').
-      rope_after: the embedded patches are turned instead, for s_p alone.
+    has_class_token: whether the tower's first token is a class token; it is left out.
+    rope: none | feature_1d | feature_2d: rotary embedding of the tokens, before the embedder, with
+      `rope_base` and `rope_layout` (`rope.rotate_features`; defaults: the authors').
+      rope_after: rotate the embedded patches instead, for s_p alone.
     sharpness: the 10 of the formula.
     chunk: images at a time on each device, for memory; changes no result.
     """
@@ -120,51 +121,53 @@ class PACL(heads.Head):
         self.text_embedder = TextEmbedder(self.width, self.dropout)
 
     @property
-    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
-        """Tokens of the image tower, and the text before it is scaled to unit length."""
-        return types.Wanted(self.stage), types.Wanted(is_unit=False)
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
+        """Tokens of the image tower, and the pooled text, not normalised."""
+        return types.FeatureRequest(self.stage), types.FeatureRequest(is_unit=False)
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: the embedded patches, not scaled; `pooled`: their sum, of unit length."""
+        """`tokens`: the embedded patches, not normalised; `pooled`: their sum, of unit length."""
 
-        def turned(tokens: Array) -> Array:
+        def rotate(tokens: Array) -> Array:
             tokens = tokens[:, 1:] if self.has_class_token else tokens
-            return tokens if self.rope == "none" or self.rope_after else self._turned(tokens)
+            return tokens if self.rope == "none" or self.rope_after else self._rotated(tokens)
 
         patches = embed_patches(
-            self.patch_embedder, features.tokens, self.chunk, is_training, turned
+            self.patch_embedder, features.tokens, self.chunk, is_training, rotate
         )
-        return types.ImageFeatures(layers.unit_length(patches.sum(axis=1)), patches)
+        return types.ImageFeatures(layers.l2_normalize(patches.sum(axis=1)), patches)
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
         """`pooled`: the embedded text, of unit length."""
         embedded = self.text_embedder(features.pooled, is_training=is_training)
-        return types.TextFeatures(layers.unit_length(embedded), None, features.mask)
+        return types.TextFeatures(layers.l2_normalize(embedded), None, features.mask)
 
-    def of_pairs(self, image: types.ImageFeatures, text: types.TextFeatures) -> types.ImageFeatures:
-        """The images pooled by their own captions, where that is how they are trained."""
+    def condition_on_own_captions(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> types.ImageFeatures:
+        """With own_caption and uniform: images pooled once, for all texts."""
         if self.pooling == "pairwise":
             return image
         if self.pooling == "uniform":
             return types.ImageFeatures(image.pooled)
         weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
         pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
-        return types.ImageFeatures(layers.unit_length(pooled))
+        return types.ImageFeatures(layers.l2_normalize(pooled))
 
-    def flops(self, work: heads.Work) -> int:
-        """Both embedders, and the pooling of the image by every text or by its own."""
-        patches, width = work.patches - self.has_class_token, self.width
-        embedders = patches * (2 * work.image + width) * width + work.texts * work.text * width
+    def flops(self, sizes: heads.FlopInputs) -> int:
+        """FLOPs of both embedders, and of pooling the image by every text or by its own."""
+        patches, width = sizes.patches - self.has_class_token, self.width
+        embedders = patches * (2 * sizes.image + width) * width + sizes.texts * sizes.text * width
         if self.pooling != "pairwise":
-            return 6 * (embedders + 2 * patches * width + work.pairs * width)
-        pairs = work.pairs * patches * width
-        if work.pairs <= patches:
+            return 6 * (embedders + 2 * patches * width + sizes.pairs * width)
+        pairs = sizes.pairs * patches * width
+        if sizes.pairs <= patches:
             return 6 * (embedders + 2 * pairs)
-        gram = 3 * patches**2 * width + 2 * work.pairs * patches**2  # see _quadratic
+        gram = 3 * patches**2 * width + 2 * sizes.pairs * patches**2  # see _quadratic
         return 6 * (embedders + pairs) + 2 * gram
 
     def score(
@@ -175,7 +178,7 @@ class PACL(heads.Head):
             return heads.dot(image.pooled, text.pooled)
 
         def share(patches: Array, texts: Array) -> Array:
-            return heads.in_chunks(lambda part: self._pairs(part, texts), patches, self.chunk)
+            return heads.map_chunks(lambda part: self._cosines(part, texts), patches, self.chunk)
 
         return types.map_sharded(share, image.tokens, text.pooled[None])
 
@@ -185,10 +188,10 @@ class PACL(heads.Head):
         """Cosine of image i, pooled by the text, with its own k texts."""
         if self._is_pooled(image, is_training):
             return heads.dot_options(image.pooled, text.pooled)
-        return self._pairs(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
+        return self._cosines(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
 
-    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
-        """weights: w_p; nothing where evaluation pools all patches alike."""
+    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """weights: w_p; {} with uniform pooling."""
         if self.eval_pooling == "uniform":
             return {}
         return {"weights": self.weights(image.tokens, text.pooled[:, None])[..., 0]}
@@ -206,32 +209,32 @@ class PACL(heads.Head):
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> tuple[Array, Array]:
-        """w_p and e_p t of every image and every text, or its own; the products, which are most of
-        the work, are made once."""
+        """w_p and e_p t of every image and every text, or its own; the products, which are most
+        of the work, are computed once."""
         products = _products(patches, text)
         if self.rope_after and self.rope != "none":
-            turned = self._turned(patches)
-            cosines = _products(turned, text) * _inverse_length(turned)
+            rotated = self._rotated(patches)
+            cosines = _products(rotated, text) * _inverse_length(rotated)
         else:
             cosines = products * _inverse_length(patches)
         return jax.nn.sigmoid(self.sharpness * cosines), products
 
-    def _turned(self, tokens: Float[Array, "images patches width"]) -> Array:
-        return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
+    def _rotated(self, tokens: Float[Array, "images patches width"]) -> Array:
+        return rope.rotate_features(tokens, self.rope, self.rope_base, self.rope_layout)
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
 
-    def _pairs(
+    def _cosines(
         self,
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images texts"]:
-        """v t = sum_p w_p e_p t, and |v| by `_squared_length`."""
+        """cos(v, t), without v: v t = sum_p w_p e_p t, and |v| by `_squared_length`."""
         weights, products = self._weigh(patches, text)
-        along = jnp.sum(weights * products, axis=1)
+        dot = jnp.sum(weights * products, axis=1)
         squared = _squared_length(patches, weights)
-        return along * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
+        return dot * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
 
 
 def _squared_length(
@@ -239,10 +242,10 @@ def _squared_length(
 ) -> Float[Array, "images texts"]:
     """|v|^2 of every image pooled for every text.
 
-    For more texts than patches without pooled vectors, images x texts x embed of them: it is w' G w
-    with the Gram matrix G of the image's patches.
+    For more texts than patches it is computed as w' G w with the Gram matrix G of the image's
+    patches, so that no array has images x texts x embed elements.
     """
-    if weights.shape[2] <= patches.shape[1]:  # to pool costs less than to make G
+    if weights.shape[2] <= patches.shape[1]:  # pooling costs less than G
         pooled = jnp.einsum("ipt,ipe->ite", weights, patches, precision="highest")
         return jnp.sum(pooled * pooled, axis=-1)
     gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
@@ -253,7 +256,7 @@ def _squared_length(
 def _quadratic(
     gram: Float[Array, "images patches patches"], weights: Float[Array, "images patches texts"]
 ) -> Float[Array, "images texts"]:
-    """w' G w for every text; G is symmetric, so that G w is also what the gradient needs."""
+    """w' G w for every text. The custom gradient reuses G w: G is symmetric, so it is 2 G w."""
     return _quadratic_forward(gram, weights)[0]
 
 
@@ -275,7 +278,7 @@ _quadratic.defvjp(_quadratic_forward, _quadratic_backward)
 
 
 def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "images patches 1"]:
-    """As `layers.unit_length` scales."""
+    """As `layers.l2_normalize` scales."""
     return jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
 
 

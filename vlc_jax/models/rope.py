@@ -1,8 +1,8 @@
 """Rotary position embedding (RoPE; Su et al. 2021, arXiv:2104.09864) of tokens on a grid.
 
-Features are turned in pairs by angles in proportion to the position of their token, so the product
-of two turned vectors knows only the difference of their positions. The tables are constants made
-with numpy; nothing is learned.
+Pairs of features are rotated by angles proportional to the position of their token, so that the dot
+product of two rotated vectors depends only on the difference of their positions. The tables are
+numpy constants; nothing is learned.
 """
 
 import math
@@ -19,12 +19,12 @@ LAYOUTS = ("interleaved", "halves", "split")
 
 @flax.struct.dataclass
 class Rotation:
-    """Cosine and sine of the angle by which each pair of features of each token is turned.
+    """Cosine and sine of the rotation angle of each pair of features of each token.
 
-    Float32, (batch, length, pairs); batch is 1 where all examples have the same positions.
+    Float32, (batch, length, pairs); batch is 1 if all examples have the same positions.
 
-    layout: which features are a pair. interleaved: 2i and 2i + 1; halves: i and i + pairs; split:
-      2i and 2i + 1, which become i and i + pairs.
+    layout: the features of pair i. interleaved: 2i and 2i + 1; halves: i and i + pairs; split:
+      2i and 2i + 1, whose results are stored at i and i + pairs.
     """
 
     cos: Float[Array, "batch length pairs"]
@@ -35,10 +35,10 @@ class Rotation:
 def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BASE) -> np.ndarray:
     """Angles in radians of a grid x grid image, (grid * grid, pairs), row by row.
 
-    The first half of the pairs turns with the row, the second with the column: pair i of a half by
-    base**(-2i / pairs) per unit. The grid is `span` units long, by default one per patch: with the
-    span of the pretraining grid, angles stay in the range seen there at any resolution (EVA-02;
-    Fang et al. 2023, arXiv:2303.11331).
+    The angle of the first half of the pairs is proportional to the row, that of the second half to
+    the column: base**(-2i / pairs) per unit for pair i of a half. The grid is `span` units long, by
+    default one per patch. With the span of the pretraining grid, angles stay in the range of
+    pretraining at any resolution (EVA-02; Fang et al. 2023, arXiv:2303.11331).
     """
     if pairs % 2:
         raise ValueError(f"rotary positions on a grid need an even number of pairs, got {pairs}")
@@ -49,16 +49,17 @@ def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BA
 
 
 def line_angles(tokens: int, pairs: int, base: float = BASE) -> np.ndarray:
-    """Angles in radians of tokens in reading order, (tokens, pairs): pair i of token p turns by
-    p base**(-i / pairs)."""
+    """Angles in radians of tokens in reading order, (tokens, pairs): p base**(-i / pairs) for pair
+    i of token p."""
     return np.arange(tokens)[:, None] * base ** (-np.arange(pairs) / pairs)
 
 
-def table(angles: np.ndarray, unturned: int = 0, layout: str = "interleaved") -> Rotation:
-    """The rotation by `angles` (tokens, pairs), after `unturned` tokens (class token) that stay."""
+def table(angles: np.ndarray, num_prefix_tokens: int = 0, layout: str = "interleaved") -> Rotation:
+    """The rotation by `angles` (tokens, pairs), behind prefix tokens (the class token) that are not
+    rotated."""
     if layout not in LAYOUTS:
         raise ValueError(f"the layout of rotary positions is one of {LAYOUTS}, got {layout!r}")
-    angles = np.concatenate([np.zeros((unturned, angles.shape[1])), angles])[None]
+    angles = np.concatenate([np.zeros((num_prefix_tokens, angles.shape[1])), angles])[None]
     return Rotation(*(jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin)), layout)
 
 
@@ -70,29 +71,31 @@ def at(rotation: Rotation, positions: Int[Array, "batch"]) -> Rotation:
 def rotate(
     x: Float[Array, "batch length *heads features"], rotation: Rotation
 ) -> Float[Array, "batch length *heads features"]:
-    """`x` with its pairs of features turned, all heads alike; in float32 whatever its dtype."""
+    """`x` with its pairs of features rotated, all heads alike; computed in float32."""
     is_halves, is_split = rotation.layout == "halves", rotation.layout == "split"
     parts = (2, -1) if is_halves else (-1, 2)
     axis = -2 if is_halves else -1
     first, second = jnp.moveaxis(x.astype(jnp.float32).reshape(*x.shape[:-1], *parts), axis, 0)
     heads = tuple(range(2, x.ndim - 1))
     cos, sin = (jnp.expand_dims(wave, heads) for wave in (rotation.cos, rotation.sin))
-    turned = first * cos - second * sin, first * sin + second * cos
-    turned = jnp.stack(turned, axis=-2 if is_halves or is_split else -1)
-    return turned.reshape(x.shape).astype(x.dtype)
+    rotated = first * cos - second * sin, first * sin + second * cos
+    rotated = jnp.stack(rotated, axis=-2 if is_halves or is_split else -1)
+    return rotated.reshape(x.shape).astype(x.dtype)
 
 
-def turn_features(
+def rotate_features(
     x: Float[Array, "batch length features"],
     positions: str,
     base: float = BASE,
     layout: str = "split",
 ) -> Float[Array, "batch length features"]:
-    """Features of a whole tower, turned by the place of their token; no class token among them.
+    """Patch features at the full width of a tower, rotated by the position of their patch; without
+    a class token.
 
     positions: feature_1d (`line_angles`) | feature_2d (`grid_angles`).
-    layout: see Rotation. feature_1d with base 10,000 and split is how lst627/CLIP-Embeds turns the
-      patch features of CLIP: at the first patch it still takes the features out of order.
+    layout: see Rotation. feature_1d with base 10,000 and split is what lst627/CLIP-Embeds does to
+      the patch features of CLIP: it permutes the features even at the first patch, where the angles
+      are 0.
     """
     length, pairs = x.shape[1], x.shape[2] // 2
     if positions == "feature_1d":

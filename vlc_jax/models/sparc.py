@@ -1,13 +1,13 @@
-"""SPARC: each token of a caption is compared with the patches that it picks.
+"""SPARC: fine-grained contrastive alignment of caption tokens with sparsely grouped patches.
 
 Bica et al. 2024 (arXiv:2401.09865), equations 1 to 7; the variant on frozen CLIP towers is that of
-lst627/CLIP-Embeds. With patches v_p and tokens t_l, neither scaled,
+lst627/CLIP-Embeds. With patches v_p and tokens t_l, neither normalised,
 
-    s_lp = t_l v_p,  scaled to 0 ... 1 over p, those below 1/P set to 0, divided by their sum: a_lp
-    c_l = sum_p a_lp v_p
+    s_lp = t_l v_p,  min-max scaled over p, those below 1/P set to 0, divided by their sum: a_lp
+    c_l = sum_p a_lp v_p     (language-grouped patch embedding)
 
-The local loss (losses/sparc.py) contrasts c_l with the tokens of its own caption; the global one is
-CLIP's on the means of patches and of tokens.
+The local loss (losses/sparc.py) contrasts c_l with the tokens of the same caption; the global loss
+is CLIP's, on the means of patches and of tokens.
 """
 
 from typing import Literal
@@ -20,19 +20,18 @@ from vlc_jax import types
 from vlc_jax.models import heads, layers, rope
 from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder, embed_patches
 
-EPSILON = 1e-8  # in both divisions, as the authors have it
+EPSILON = 1e-8  # of both divisions, as in the authors' code
 
 
 class SPARC(heads.Head):
     """Patch and token embedders, and a score from grouped patches.
 
     width: of the shared embedding.
-    scoring: local (cosine of the mean of c_l, which is made for the text, and of the mean of the
-      tokens) | global (cosine of the means of patches and of tokens). In training it is global:
-      what the global loss contrasts.
+    scoring: local (cosine of the mean of c_l and the mean of the tokens) | global (cosine of the
+      means of patches and of tokens). Training always uses global, for the global loss.
     mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
       average all positions.
-    text_stage: normed | projected tokens of the text tower; the authors' leave its projection out.
+    text_stage: normed | projected tokens of the text tower; the authors use no projection.
     stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time
       on each device, for memory.
     """
@@ -54,47 +53,49 @@ class SPARC(heads.Head):
         self.text_embedder = TextEmbedder(self.width, self.dropout)
 
     @property
-    def wanted(self) -> tuple[types.Wanted, types.Wanted]:
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
         """Tokens of both towers."""
-        return types.Wanted(self.stage), types.Wanted(self.text_stage, is_unit=False)
+        return types.FeatureRequest(self.stage), types.FeatureRequest(
+            self.text_stage, is_unit=False
+        )
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: the embedded patches, not scaled; `pooled`: their mean, of unit length."""
+        """`tokens`: the embedded patches, not normalised; `pooled`: their mean, of unit length."""
 
-        def turned(tokens: Array) -> Array:
+        def rotate(tokens: Array) -> Array:
             tokens = tokens[:, 1:] if self.has_class_token else tokens
             if self.rope == "none":
                 return tokens
-            return rope.turn_features(tokens, self.rope, self.rope_base, self.rope_layout)
+            return rope.rotate_features(tokens, self.rope, self.rope_base, self.rope_layout)
 
         patches = embed_patches(
-            self.patch_embedder, features.tokens, self.chunk, is_training, turned
+            self.patch_embedder, features.tokens, self.chunk, is_training, rotate
         )
-        return types.ImageFeatures(layers.unit_length(patches.mean(axis=1)), patches)
+        return types.ImageFeatures(layers.l2_normalize(patches.mean(axis=1)), patches)
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """`tokens`: embedded, not scaled; `pooled`: the mean of the scaled ones, of unit length."""
+        """`tokens`: embedded, not normalised; `pooled`: mean of the normalised ones, normalised."""
         tokens = self.text_embedder(features.tokens, is_training=is_training)
         counts = features.mask if self.mask_global_text else jnp.ones_like(features.mask)
-        pooled = _mean(layers.unit_length(tokens), counts)
-        return features._replace(pooled=layers.unit_length(pooled), tokens=tokens)
+        pooled = _mean(layers.l2_normalize(tokens), counts)
+        return features._replace(pooled=layers.l2_normalize(pooled), tokens=tokens)
 
     def outputs(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> dict[str, Float[Array, "texts length embed"]]:
-        """The patches grouped for each token of the own caption."""
+        """token_groups: c_l for each token of the own caption."""
         return {"token_groups": jax.vmap(grouped)(image.tokens, text.tokens)}
 
-    def flops(self, work: heads.Work) -> int:
-        """Both embedders, the groups of the own caption, and the local and the global loss."""
-        patches, width = work.patches - self.has_class_token, self.width
-        embedders = patches * (2 * work.image + width) + work.texts * work.length * work.text
-        groups = work.length * (2 * patches + work.length)
-        return 6 * width * (embedders + groups + work.pairs)
+    def flops(self, sizes: heads.FlopInputs) -> int:
+        """FLOPs of both embedders, the groups of the own caption, and the local and global loss."""
+        patches, width = sizes.patches - self.has_class_token, self.width
+        embedders = patches * (2 * sizes.image + width) + sizes.texts * sizes.length * sizes.text
+        groups = sizes.length * (2 * patches + sizes.length)
+        return 6 * width * (embedders + groups + sizes.pairs)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -102,13 +103,13 @@ class SPARC(heads.Head):
         """Cosine of every image with every text, global or local."""
         if is_training or self.scoring == "global":
             return heads.dot(image.pooled, text.pooled)
-        each = jax.vmap(self._local, in_axes=(None, 0, 0))
-        body = jax.vmap(each, in_axes=(0, None, None))
+        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
+        of_images = jax.vmap(of_image, in_axes=(0, None, None))
 
-        def share(patches: Array, texts: tuple[Array, Array]) -> Array:
-            return heads.in_chunks(lambda part: body(part, *texts), patches, self.chunk)
+        def local(patches: Array, texts: tuple[Array, Array]) -> Array:
+            return heads.map_chunks(lambda part: of_images(part, *texts), patches, self.chunk)
 
-        return types.map_sharded(share, image.tokens, (text.tokens, self._counts(text)))
+        return types.map_sharded(local, image.tokens, (text.tokens, self._counts(text)))
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -120,11 +121,11 @@ class SPARC(heads.Head):
         tokens, counts = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._counts(text))
         )
-        each = jax.vmap(self._local, in_axes=(None, 0, 0))
-        return jax.vmap(each)(image.tokens, tokens, counts)
+        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
+        return jax.vmap(of_image)(image.tokens, tokens, counts)
 
-    def maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
-        """groups: a_lp; nothing where evaluation compares means of patches and of tokens."""
+    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+        """groups: a_lp; {} with global scoring."""
         if self.scoring == "global":
             return {}
         weights = jax.vmap(token_weights)(image.tokens, text.tokens)
@@ -139,8 +140,8 @@ class SPARC(heads.Head):
         tokens: Float[Array, "length embed"],
         counts: Bool[Array, "length"],
     ) -> Float[Array, ""]:
-        groups = layers.unit_length(_mean(grouped(patches, tokens), counts))
-        return jnp.sum(groups * layers.unit_length(_mean(layers.unit_length(tokens), counts)))
+        groups = layers.l2_normalize(_mean(grouped(patches, tokens), counts))
+        return jnp.sum(groups * layers.l2_normalize(_mean(layers.l2_normalize(tokens), counts)))
 
 
 def grouped(
@@ -148,7 +149,7 @@ def grouped(
 ) -> Float[Array, "length embed"]:
     """c_l of one image and one text, of unit length; 0 where all patches are equally similar."""
     weights = token_weights(patches, tokens)
-    return layers.unit_length(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
+    return layers.l2_normalize(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
 
 
 def token_weights(

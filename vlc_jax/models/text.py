@@ -20,16 +20,16 @@ def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "ba
 
 
 def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "batch length"]:
-    """True up to and including the first `eos_id`: what follows is padding."""
+    """Padding mask: True up to and including the first `eos_id`."""
     return jnp.arange(text.shape[1])[None] <= end_of_text(text, eos_id)[:, None]
 
 
 class TextTower(layers.Tower, kw_only=True):
-    """Token ids to text features.
+    """Transformer over token ids.
 
     context_length: most tokens per text.   eos_id: the token that ends a text.
-    is_causal: each token sees only those before it (CLIP); else all, padding too (SigLIP).
-    pooling: eos (the features of the end token) | last (of the last position, SigLIP).
+    is_causal: each token attends to earlier ones only (CLIP); else to all, padding too (SigLIP).
+    pooling: eos (features of the end-of-text token) | last (of the last position, SigLIP).
     """
 
     vocab_size: int
@@ -40,15 +40,15 @@ class TextTower(layers.Tower, kw_only=True):
 
     @nn.compact
     def __call__(
-        self, text: Int[Array, "batch length"], wanted: types.Wanted = types.POOLED
+        self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
     ) -> types.TextFeatures:
-        """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, length, embed); `mask`
-        is True on real tokens.
+        """Pooled features (batch, embed) and, if requested, all tokens (batch, length, embed);
+        `mask` is True on real tokens.
 
-        Projected tokens go through the projection one by one, which is trained for the pooled one.
+        Projected tokens go through the projection that is trained on the pooled token only.
         """
         length = text.shape[1]
-        # what follows the end of a text changes nothing here, so texts may be cut to their length
+        # causal attention never reads the padding behind the end token, so it may be cut off
         takes_shorter = self.is_causal and self.pooling == "eos"
         if length > self.context_length or (length < self.context_length and not takes_shorter):
             raise errors.UsageError(
@@ -73,14 +73,14 @@ class TextTower(layers.Tower, kw_only=True):
             positions = end_of_text(text, self.eos_id)
         else:
             positions = jnp.full(len(text), length - 1)
-        is_pooled_only = wanted.tokens == "none"
+        is_pooled_only = request.tokens == "none"
         raw = self._blocks(
             types.shard_batch(x),
             is_causal=self.is_causal,
             positions=positions if is_pooled_only else None,
         )
         normed = self._norm("norm")(raw)
-        project = self._projection(wanted)
+        project = self._projection(request)
         pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
-        tokens = layers.tokens_of(wanted, raw, normed, project)
+        tokens = layers.tokens_of(request, raw, normed, project)
         return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

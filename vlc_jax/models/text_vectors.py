@@ -1,6 +1,6 @@
-"""Vectors of texts in place of a text tower: what a sentence encoder computed once, connected.
+"""Connectors for precomputed text vectors of a sentence encoder, in place of a text tower.
 
-The connectors of three works on stronger text encoders. With x the vector of a text:
+The connectors are those of three works on stronger text encoders. With x the vector of a text:
 
     linear       W x + b
     mlp2x_gelu   V gelu(W x + b) + c, the projector of LLaVA-1.5 (Liu et al. 2023,
@@ -30,7 +30,7 @@ EPSILON = 1e-5  # of layer norms, torch's default, which the authors leave
 
 
 class VectorTower(nn.Module, kw_only=True):
-    """Vectors of texts to text features.
+    """A connector: vectors of texts to text features.
 
     width: of the vectors.   projection: of the embedding; None: `width`.   connector: see above.
     blocks, expansion: of llm2clip: how many, and their hidden width in widths.
@@ -51,21 +51,21 @@ class VectorTower(nn.Module, kw_only=True):
 
     @nn.compact
     def __call__(
-        self, text: Float[Array, "batch width"], wanted: types.Wanted = types.POOLED
+        self, text: Float[Array, "batch width"], request: types.FeatureRequest = types.POOLED_ONLY
     ) -> types.TextFeatures:
-        """Pooled (batch, embed). Raises UsageError for vectors of another width, and where tokens
-        are wanted, which a vector has none of.
+        """Pooled features (batch, embed). Raises UsageError for vectors of another width, and for a
+        request of tokens, of which a vector has none.
         """
         if text.shape[-1] != self.width or not jnp.issubdtype(text.dtype, jnp.floating):
             raise errors.UsageError(
                 f"this text tower takes vectors of width {self.width}, got {text.dtype} "
                 f"{text.shape}; set config.text.tokenizer='vectors' and the file it was trained on"
             )
-        if wanted.tokens != "none":
+        if request.tokens != "none":
             raise errors.UsageError("tokens of texts are wanted, and a vector of a text has none")
         x = self._connected(text)
         return types.TextFeatures(
-            layers.unit_length(x) if wanted.is_unit else x.astype(jnp.float32)
+            layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
         )
 
     def _connected(self, x: Float[Array, "batch width"]) -> Float[Array, "batch embed"]:
@@ -74,7 +74,7 @@ class VectorTower(nn.Module, kw_only=True):
         if self.connector == "mlp2x_gelu":
             x = layers.exact_gelu(self._dense(self.embed, "up")(x))
         if self.connector == "llm2clip":
-            x = layers.unit_length(x)
+            x = layers.l2_normalize(x)
             for index in range(self.blocks):
                 x = x + self._residual(x, f"block_{index}")
             x = layers.layer_norm(EPSILON, self.dtype, "norm")(x)
@@ -90,5 +90,5 @@ class VectorTower(nn.Module, kw_only=True):
 
 
 def is_vectors(text: jax.Array) -> bool:
-    """Whether texts are given as vectors, not as token ids."""
+    """True if texts are vectors, False if they are token ids."""
     return jnp.issubdtype(text.dtype, jnp.floating)

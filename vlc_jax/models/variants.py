@@ -1,4 +1,4 @@
-"""The architectures by name: a family (what its members share) and a row of sizes.
+"""Architectures by name: a family of shared options, and the sizes of each variant.
 
 Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
 and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;

@@ -61,7 +61,7 @@ class AttentionPool(nn.Module):
 
 
 class ImageTower(layers.Tower, kw_only=True):
-    """Normalised pixels to image features.
+    """Vision transformer over normalised pixels.
 
     image_size: side of the square input, pixels.
     patch_size: side of a patch; None when `stem` is given.
@@ -70,9 +70,10 @@ class ImageTower(layers.Tower, kw_only=True):
       equal to `width`; each halves the image.
     pre_norm: a layer norm before the first block (CLIP's ln_pre).
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
-    positions: learned | sincos2d (a start; both are trained), the latter times `amplitude`.
-    rope: none | qk_1d | qk_2d: queries and keys of the patches are turned, in every block, by their
-      number in reading order, or by row and column; the class token never.
+    positions: learned | sincos2d: initial values of the position embedding, which is trained; of
+      sincos2d multiplied by `amplitude`.
+    rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
+      block, by index in reading order or by row and column; the class token is not rotated.
     rope_span: of qk_2d: units from one side of the image to the other; None: one per patch.
     rope_base, rope_layout: see models/rope.py; interleaved | halves.
     """
@@ -101,14 +102,14 @@ class ImageTower(layers.Tower, kw_only=True):
     def __call__(
         self,
         image: Float[Array, "batch height width channels"],
-        wanted: types.Wanted = types.POOLED,
+        request: types.FeatureRequest = types.POOLED_ONLY,
     ) -> types.ImageFeatures:
-        """Pooled (batch, embed) and, as far as `wanted`, all tokens (batch, patches, embed), the
+        """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
         class token first if there is one.
 
-        Where pooling is `map`, each projected token is what pooling makes of that token alone: its
-        value, output matrix and MLP, since attention over one token is that token (as MaskCLIP does
-        for CLIP; Zhou et al. 2022, arXiv:2112.01071). That is ours: SigLIP trains no such tokens.
+        With pooling `map`, a projected token is the result of pooling that token alone: its value,
+        output matrix and MLP, since attention over one token is its value (as MaskCLIP does for
+        CLIP; Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP trains no such tokens.
         """
         side = self.image_size
         if image.shape[1:] != (side, side, 3):
@@ -127,20 +128,20 @@ class ImageTower(layers.Tower, kw_only=True):
         x = x + positions.astype(x.dtype)[None]
         if self.pre_norm:
             x = self._norm("pre_norm")(x)
-        only_class_token = self.pooling == "cls" and wanted.tokens == "none"
+        only_class_token = self.pooling == "cls" and request.tokens == "none"
         first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
-        rotation = self._rotation(unturned=x.shape[1] - self.grid**2)
+        rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
         x = types.shard_batch(x)
         raw = self._blocks(x, is_causal=False, positions=first, rotation=rotation)
         normed = self._norm("norm")(raw)
-        project, pool = self._projection(wanted), self._pooling()
+        project, pool = self._projection(request), self._pooling()
 
         def project_each(tokens: jax.Array) -> jax.Array:
             if self.pooling == "map":
                 tokens = pool(tokens.reshape(-1, 1, self.width)).reshape(tokens.shape)
             return project(tokens)
 
-        tokens = layers.tokens_of(wanted, raw, normed, project_each)
+        tokens = layers.tokens_of(request, raw, normed, project_each)
         return types.ImageFeatures(project(pool(normed)), tokens)
 
     def _embed(
@@ -173,7 +174,9 @@ class ImageTower(layers.Tower, kw_only=True):
         class_token = np.zeros((shape[0] - len(waves), self.width), np.float32)
         return jnp.concatenate([class_token, waves])
 
-    def _rotation(self, unturned: int):  # -> rope.Rotation | None; a field has that name here
+    def _rotation(
+        self, num_prefix_tokens: int
+    ):  # -> rope.Rotation | None; a field has that name here
         if self.rope == "none":
             return None
         pairs = self.width // self.heads // 2
@@ -181,7 +184,7 @@ class ImageTower(layers.Tower, kw_only=True):
             angles = rope.line_angles(self.grid**2, pairs, self.rope_base)
         else:
             angles = rope.grid_angles(self.grid, pairs, self.rope_span, self.rope_base)
-        return rope.table(angles, unturned, self.rope_layout)
+        return rope.table(angles, num_prefix_tokens, self.rope_layout)
 
     def _pooling(
         self,

@@ -103,7 +103,7 @@ class Encoder:
         self._task, self._dtype = task, dtype
         self._transform = build.image_transform(config, is_training=False)
         self._reads_text = "text" in config.frozen
-        of_image, of_text = task.model.head.wanted
+        of_image, of_text = task.model.head.requests
 
         def tower(method: Callable[..., Any]) -> encode.Tower:
             return encode.Tower(task, params, method, config.eval.batch_size)
