@@ -99,7 +99,7 @@ def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, s
         names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
         return losses.total({name: {"weight": 1.0} for name in names}, outputs, rest)[0]
 
-    rest = {key: batch.pop(key) for key in ("text", "mask")}
+    rest = {key: batch.pop(key) for key in ("text", "text_marks", "mask") if key in batch}
     gradient = jax.value_and_grad(loss, argnums=0 if frozen else (0, 1))
     counted = jax.jit(gradient).lower(params, batch, rest).cost_analysis()["flops"]
     expected = size * flops.head(model, pairs=size, frozen=frozen)
@@ -109,7 +109,7 @@ def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, s
 
 
 def stored(model, batch):
-    """Shapes of `batch` rows of stored features, as `model.head` wants them."""
+    """Shapes of `batch` rows of stored features, as `model.head` requests them."""
     sizes = model.image.grid**2 + 1, model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), int)}
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)

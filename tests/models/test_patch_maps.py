@@ -53,7 +53,7 @@ def dcsm_maps(image, text, **options):
 
 def test_pacl_weighs_most_the_patch_that_is_the_text(pair):
     head = models.HEADS["pacl"](width=EMBED)
-    weights = run(head, "maps", *pair)["weights"]
+    weights = run(head, "patch_maps", *pair)["weights"]
     assert weights.shape == (PAIRS, PATCHES)
     assert weights.argmax(1).tolist() == PLACES.tolist()
     np.testing.assert_allclose(weights.max(1), 1 / (1 + np.exp(-10)), rtol=1e-6)
@@ -61,7 +61,7 @@ def test_pacl_weighs_most_the_patch_that_is_the_text(pair):
 
 def test_pacls_weights_make_its_score(pair):
     head = models.HEADS["pacl"](width=EMBED)
-    weights = run(head, "maps", *pair)["weights"]
+    weights = run(head, "patch_maps", *pair)["weights"]
     pooled = np.einsum("ip,ipe->ie", weights, pair[0].tokens)
     cosine = np.sum(pooled * pair[1].pooled, axis=1) / np.linalg.norm(pooled, axis=1)
     scores = run(head, "score_options", *pair)[:, 0]
@@ -69,7 +69,7 @@ def test_pacls_weights_make_its_score(pair):
 
 
 def test_sparc_groups_most_the_patch_that_is_the_token(pair):
-    groups = run(models.HEADS["sparc"](width=EMBED), "maps", *pair)["groups"]
+    groups = run(models.HEADS["sparc"](width=EMBED), "patch_maps", *pair)["groups"]
     assert groups.shape == (PAIRS, PATCHES, LENGTH)
     assert groups[:, :, TOKEN].argmax(1).tolist() == PLACES.tolist()
     np.testing.assert_allclose(groups.sum(1), 1, atol=1e-5)
@@ -77,7 +77,7 @@ def test_sparc_groups_most_the_patch_that_is_the_token(pair):
 
 def test_sparcs_groups_make_its_score(pair):
     head = models.HEADS["sparc"](width=EMBED)
-    groups = run(head, "maps", *pair)["groups"]
+    groups = run(head, "patch_maps", *pair)["groups"]
     grouped = np.einsum("ipl,ipe->ile", groups, pair[0].tokens)
     grouped /= np.linalg.norm(grouped, axis=-1, keepdims=True)
     one, other = grouped.mean(1), np.asarray(pair[1].tokens).mean(1)
@@ -112,4 +112,4 @@ def test_the_column_of_a_word_in_front_of_its_token_moves_the_others_on(pair):
 )
 def test_a_score_of_pooled_features_has_nothing_to_show(pair, name, options):
     width = {} if name == "clip" else {"width": EMBED}
-    assert run(models.HEADS[name](**width, **options), "maps", *pair) == {}
+    assert run(models.HEADS[name](**width, **options), "patch_maps", *pair) == {}

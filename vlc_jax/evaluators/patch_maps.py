@@ -1,12 +1,12 @@
-"""What a head sees of the cases that the report shows, from models.heads.Head.patch_maps to a file each.
+"""Patch-level maps of the cases that the report shows (Head.patch_maps), a file for each case.
 
 A file is a compressed .npz with the arrays
 
     step        of the parameters
     pixels      uint8 (images, height, width, 3), as the image tower gets them
     captions    str (captions,)
-    and what Head.patch_maps gives, its pairs being (images, captions, ...); if that is per token, then
-    float16 and with
+    and those of Head.patch_maps, (images, captions, ...) in place of pairs; if they are per token,
+    in float16 and with
     tokens      str (captions, length), the label of each column; "" for padding
     is_word     bool (captions, length), columns that are a word's own vector, whatever the image
 """
@@ -85,8 +85,7 @@ def readable(
     pieces: Callable[[], Mapping[str, Sequence[str]]],
     words: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """What Head.patch_maps gave for every image with every caption, the columns labelled by the pieces of
-    the caption or by marked words, without those of padding."""
+    """Maps of pairs as (images, captions, ...), their token columns labelled, without padding."""
     maps = {
         name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
         for name, x in found.items()
