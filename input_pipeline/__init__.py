@@ -1,4 +1,7 @@
-"""Bytes and strings -> batches of numpy arrays. This is the only door; jax stays outside.
+"""Input pipeline: from files and strings to batches of numpy arrays, without JAX.
+
+The names below are what training needs. Evaluation reads `input_pipeline.benchmarks`; contracts
+and helpers are imported from their modules (`batch`, `record`, `image`, `lookup`, ...).
 
 source = make_source("records", "train", path="captions.jsonl", image_folder="images")
 tokenizer = make_tokenizer("clip", 77, path="bpe_simple_vocab_16e6.txt.gz")
@@ -57,7 +60,7 @@ __all__ = [
 
 
 def make_source(name: str, split: str, **options: Any) -> Source:
-    """The source of this name (table `sources.SOURCES`) with its own options.
+    """A source of records by its name in `sources.SOURCES`, with its own options.
 
     Raises ValueError for an unknown name, an unknown option or a value that does not fit, DataError
     for data that cannot be used.

@@ -55,13 +55,13 @@ REQUIRED = ("text", "id", "mask")
 
 
 def hash_id(record_id: str) -> np.uint64:
-    """A stable 64-bit name for a record id: the same on every machine and in every run."""
+    """64-bit hash of a record id, the same on every machine and in every run (unlike `hash`)."""
     digest = hashlib.blake2b(record_id.encode(), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
 
 
 def split_ids(ids: np.ndarray) -> np.ndarray:
-    """uint64 (batch,) -> uint32 (batch, 2), low and high half, for devices without 64 bits."""
+    """Halves of ids, uint64 (batch,) -> uint32 (batch, 2), low first: JAX has 32 bits by default."""
     return np.stack([ids & np.uint64(0xFFFFFFFF), ids >> np.uint64(32)], 1).astype(np.uint32)
 
 

@@ -1,4 +1,4 @@
-"""Look at data before training on it: counts, caption lengths, four pictures, what is damaged.
+"""Data check before training: counts, caption lengths, four pictures, damaged records.
 
   python -m input_pipeline.check captions.jsonl --image-folder images --picture check.png
 
@@ -40,7 +40,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, list[str]]], path: Pat
             0, -0.04, text.replace("$", r"\$"), transform=axes.transAxes, fontsize=8, va="top"
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters the font lacks become boxes
+        warnings.simplefilter("ignore")  # of letters that the font lacks: they become boxes
         sheet.savefig(path, dpi=110, bbox_inches="tight")
 
 

@@ -40,7 +40,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def positive(text: str) -> int:
-    """An argument that counts something, for argparse."""
+    """Argparse type of an integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"an integer of at least 1 is needed; got {text!r}")
     return int(text)
@@ -48,7 +48,7 @@ def positive(text: str) -> int:
 
 @contextlib.contextmanager
 def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the number done so far. Silent where stderr is no terminal."""
+    """Progress bar: yields a function of the number done. Silent where stderr is no terminal."""
     from rich import console, progress
 
     columns = (

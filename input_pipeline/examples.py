@@ -1,11 +1,11 @@
-"""What every position of training's endless sequence holds: record, caption, pixels, hard texts.
+"""Training examples: the record, caption, pixels and hard texts at each position of the sequence.
 
 Main rows are the records in shuffled epochs. With h hard images each is followed by h further
 rows, whose records it names (`Record.hard_images`): position p belongs to main row p // (1 + h).
-What a position holds depends on the seed and the source alone.
+An example depends on the seed, its position and the source alone.
 
-A record that cannot be used gives its place to the next usable one of the source. So does a hard
-image that is missing: there are fewer, or they cannot be used; these rows are marked.
+A record that cannot be used is replaced by the next usable one of the source. So is a hard image
+that is missing, because there are fewer or they cannot be used; such rows are marked.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Findable, Record, Source
 
 _LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
-# of random numbers, per position
+# Random streams of a position; the index enters the key, so new ones go to the end.
 _STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
 
 
 class Cancelled(Exception):  # noqa: N818
-    """The loader was closed while it made a batch."""
+    """Raised in a loader's thread when the loader was closed while it made a batch."""
 
 
 class Example(NamedTuple):
@@ -43,9 +43,11 @@ class Example(NamedTuple):
 
 
 class Examples:
-    """`group(index)`: a main row and its hard images. See `loader.make_train` for the fields.
+    """Maker of examples: `group(number)` is a main row with its hard images.
 
-    limit: unusable records, of which more raise DataError. Pickles to worker processes.
+    See `loader.make_train` for the fields.
+
+    limit: number of unusable records above which DataError is raised. Pickles to workers.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Examples:
         self.seed = seed
         self.hard_images = hard_images
         self.negatives = negatives
-        self._of_one = dataclasses.replace(negatives, count=negatives.of_positives)  # positive
+        self._negatives_of_positive = dataclasses.replace(negatives, count=negatives.of_positives)
         self.positives = positives
         self.noun_phrases = noun_phrases
         self.limit = limit
@@ -75,39 +77,39 @@ class Examples:
         self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason), to decode them once
 
     def group(self, number: int, bad: dict[str, str]) -> list[Example]:
-        """The rows of main row `number` of the sequence, itself first.
+        """Main row `number` of the sequence and its hard images.
 
         Bad records passed over are added to `bad`. Raises DataError when they are too many.
         """
         position = number * (1 + self.hard_images)
-        index, main = self._usable(int(self._order[number]), position, bad)
+        index, main = self._next_usable(int(self._order[number]), position, bad)
         if not self.hard_images:
             return [main]
-        group = [main, *self._hard(main.record, position)]
+        group = [main, *self._hard_images(main.record, position)]
         while len(group) <= self.hard_images:
             taken = {example.record.id for example in group}
-            index, other = self._usable(index, position + len(group), bad, taken)
+            index, other = self._next_usable(index, position + len(group), bad, taken)
             group.append(other._replace(is_stand_in=True))
         return group
 
-    def _hard(self, main: Record, position: int) -> Iterator[Example]:
-        """The usable ones of the record's hard images, by chance, at most as many as wanted."""
+    def _hard_images(self, main: Record, position: int) -> Iterator[Example]:
+        """Usable hard images of the record in random order, at most `hard_images` of them."""
         assert isinstance(self.source, Findable)
         names = [name for name in dict.fromkeys(main.hard_images) if name != main.id]
         rng = self._generator(position, "hard_images")
-        found = 0
+        count = 0
         for choice in rng.permutation(len(names)):
             try:
                 self._refuse_known(names[choice])
                 record = self.source.find(names[choice])
-                yield self._example(record, position + found + 1)
+                yield self._example(record, position + count + 1)
             except DataError:  # whoever counts rows without their hard image is told; see `group`
                 continue
-            found += 1
-            if found == self.hard_images:
+            count += 1
+            if count == self.hard_images:
                 return
 
-    def _usable(
+    def _next_usable(
         self, index: int, position: int, bad: dict[str, str], taken: Collection[str] = ()
     ) -> tuple[int, Example]:
         """The first record from `index` on that can be used and is not `taken`, and its index."""
@@ -116,7 +118,7 @@ class Examples:
                 raise Cancelled
             name = f"record {index}"
             try:
-                if index in self._bad:
+                if index in self._bad:  # not decoded again, but counted in every batch it is in
                     name, reason = self._bad[index]
                     raise DataError(reason)
                 self._refuse_known(name)
@@ -162,21 +164,29 @@ class Examples:
         if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
-                more = sampling.draw(self._of_one, positive, (), (), rng["negatives"], scene)
-                negatives += [*more, *[""] * (self._of_one.count - len(more))]
+                more = sampling.draw(
+                    self._negatives_of_positive, positive, (), (), rng["negatives"], scene
+                )
+                negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
         return Example(record, text, pixels, negatives, positives)
 
     @functools.cached_property
     def _order(self) -> Sequence[int]:
         import grain  # imports jax where it can; readers and checks do without both
 
+        # An index shuffle without a table: order[i] costs nothing to store, and `repeat` shuffles
+        # every epoch anew. No order is promised across Grain's versions; test_loader.py pins it.
         return grain.MapDataset.range(len(self.source)).seed(self.seed).shuffle().repeat()
 
     def _generator(self, position: int, stream: str) -> np.random.Generator:
-        """Counter-based: streams of its own for every position, without warming up (8 us).
+        """Random numbers of one position and purpose, the same whoever draws them and when.
 
-        A record passed over before does not change the draws of the one that takes its place.
+        Philox is counter-based: a stream for every position without state to carry from step to
+        step, so a resumed run, another host and a record that takes another's place draw what an
+        unbroken run draws.
         """
+        # Draws count up in the first word of the counter; the position in the third leaves 2**128
+        # numbers to each, so streams never overlap.
         counter = np.array([0, 0, position, 0], np.uint64)
         key = np.array([self.seed, _STREAMS.index(stream)], np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))

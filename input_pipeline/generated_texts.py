@@ -1,4 +1,4 @@
-"""Hard texts made once, when data are prepared: a source whose records carry them."""
+"""Hard texts generated once, when data are prepared, and stored with the records."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.record import DataError, Record, Source
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
-_TRIED = 16  # records, until one can be used
-_TRIES = 4  # calls per text, of generators that are called for each text
+_MAX_TRIED = 16  # records, until one can be used
+_TRIES = 4  # calls per text of a generator that makes one at a time: it may repeat itself
 
 
 class GeneratedSource:
-    """The records of a source, with what generators make of each of their captions.
+    """A source whose records carry hard texts that generators made of each caption.
 
     generators: "negatives", "positives" -> name -> generator. A caption that has texts of that
     kind already gets no others. count: texts per caption and generator, at most. The draws depend
-    on the seed, the record's id, the caption's place and the generator's name.
+    on the seed, the record's id, the caption's index and the generator's name.
 
     `request` says all that decides the texts; versions are those of all texts that are stored, also
     of texts that the source holds. Records raise DataError where generators do. Raises ValueError
@@ -56,7 +56,7 @@ class GeneratedSource:
 
         Looks at the first records until one can be used.
         """
-        for index in range(min(len(self), _TRIED)):
+        for index in range(min(len(self), _MAX_TRIED)):
             try:
                 self[index]
             except DataError:
@@ -79,9 +79,9 @@ class GeneratedSource:
                 kinds[caption] += [sampling.UNKNOWN_KIND] * (
                     len(texts[caption]) - len(kinds[caption])
                 )
-                held = {*kinds[caption]}
+                present = {*kinds[caption]}
                 for name, generator in generators.items():
-                    if name not in held:
+                    if name not in present:
                         made = self._made(record, caption, side, name, generator)
                         texts[caption] += made
                         kinds[caption] += [name] * len(made)
@@ -91,6 +91,7 @@ class GeneratedSource:
     def _made(
         self, record: Record, caption: int, side: str, name: str, generator: Generator
     ) -> list[str]:
+        # Keyed by the record's id and not its index: texts stay when records are added or left out.
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
         text, scene = record.captions[caption], record.meta.get("scene")

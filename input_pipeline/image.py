@@ -1,4 +1,4 @@
-"""Encoded bytes, files or arrays -> uint8 RGB pixels of one size; the named normalisations.
+"""Image decoding and transforms: bytes, files or arrays -> uint8 RGB pixels of one size.
 
 Decoding is Pillow's, and so is the (antialiased) resampling: open_clip and the Hugging Face
 image processors use the same, so pixels agree with the published checkpoints. Normalisation happens
@@ -33,7 +33,7 @@ INTERPOLATIONS = {
 MAX_PIXELS = 89_478_485  # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
 
 _ORIENTATION_TAG = 0x0112
-_ORIENTATIONS = {  # EXIF value -> what brings the picture upright
+_ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -63,7 +63,7 @@ _DAMAGE = (
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of an image file; a file that is missing or not readable is a DataError.
+    """Reads an image file; one that is missing or not readable raises DataError.
 
     Other operating system errors (a disk or network that fails) are not about this file and pass.
     """
@@ -109,7 +109,7 @@ def open_rgb(image: ImageLike) -> Image.Image:
 
 
 def decode(image: ImageLike) -> np.ndarray:
-    """uint8 pixels (height, width, 3), RGB, upright. See `open_rgb`."""
+    """Decodes an image to uint8 pixels (height, width, 3), RGB, upright. See `open_rgb`."""
     if isinstance(image, np.ndarray):
         return _check_pixels(image)
     return np.asarray(open_rgb(image))
@@ -118,36 +118,39 @@ def decode(image: ImageLike) -> np.ndarray:
 def resize(
     picture: Image.Image, height: int, width: int, interpolation: str = "bicubic"
 ) -> Image.Image:
-    """Antialiased; a picture that already has the size comes back untouched."""
+    """Antialiased resize; a picture that already has the size comes back untouched."""
     if picture.size == (width, height):
         return picture
     return picture.resize((width, height), INTERPOLATIONS[interpolation])
 
 
 def short_side_size(height: int, width: int, size: int) -> tuple[int, int]:
-    """(height, width) whose shorter side is `size`; the longer is rounded down, as torchvision."""
+    """Size (height, width) whose shorter side is `size`; the longer is rounded down, as torchvision
+    does.
+    """
     if width <= height:
         return size * height // width, size
     return size, size * width // height
 
 
 def resize_short_side(picture: Image.Image, size: int) -> Image.Image:
-    """Keeps the aspect ratio; the shorter side becomes `size`."""
+    """Resize that keeps the aspect ratio and makes the shorter side `size`."""
     return resize(picture, *short_side_size(picture.height, picture.width, size))
 
 
 def resize_and_centre_crop(
     picture: Image.Image, size: int, interpolation: str = "bicubic"
 ) -> Image.Image:
-    """Short side to `size`, then the central square: bit for bit what transformers' CLIP image
-    processor on Pillow does. (torchvision puts an odd remainder on the other side.)
+    """CLIP's preprocessing: short side to `size`, then the central square.
 
-    Pillow resizes in width first, then in height, rounding to 8 bits between; so the sides of a
-    wide picture may go before the second pass.
+    Bit for bit what transformers' CLIP image processor on Pillow does. (torchvision puts an odd
+    remainder on the other side.)
     """
     height, width = short_side_size(picture.height, picture.width, size)
     top, left = (height - size) // 2, (width - size) // 2
     if width > size:
+        # Pillow resizes in width first, then in height, rounding to 8 bits between: the sides may
+        # be cut off before the second pass, with the same pixels for less work.
         picture = resize(picture, picture.height, width, interpolation)
         picture = picture.crop((left, 0, left + size, picture.height))
     return _crop(resize(picture, height, size, interpolation), 0, top, size)
@@ -161,7 +164,7 @@ def random_resized_crop(
     rng: np.random.Generator,
     interpolation: str = "bicubic",
 ) -> Image.Image:
-    """A random window of `scale` of the area and `ratio` (width / height), resized to a square.
+    """Random resized crop: a window of `scale` of the area and `ratio` (width / height), squared.
 
     As torchvision: area uniform, ratio log-uniform, ten tries, then the largest central window
     whose ratio is allowed. The resampling filter may look past the window's edge.
@@ -189,15 +192,17 @@ def random_resized_crop(
 def jitter(
     picture: Image.Image, brightness: float, hue: float, rng: np.random.Generator
 ) -> Image.Image:
-    """All pixels times a number of 1 - brightness ... 1 + brightness, and their hue turned by
-    -hue ... hue of the circle, in an order by chance, as torchvision's ColorJitter; an amount of 0
-    leaves it out. Pixels stay 8 bits between the two.
+    """Colour jitter as torchvision's ColorJitter, of brightness and hue, in random order.
+
+    Pixels are multiplied by a number of 1 - brightness ... 1 + brightness, their hue is turned by
+    -hue ... hue of the circle; an amount of 0 leaves it out. Pixels stay 8 bits between the two.
     """
+    # Both are drawn always: turning one off does not change what the other draws.
     factor, turn = rng.uniform(1 - brightness, 1 + brightness), rng.uniform(-hue, hue)
     steps = [lambda x: ImageEnhance.Brightness(x).enhance(factor)] if brightness else []
     steps += [lambda x: _with_hue(x, turn)] if hue else []
-    for place in rng.permutation(len(steps)):
-        picture = steps[place](picture)
+    for index in rng.permutation(len(steps)):
+        picture = steps[index](picture)
     return picture
 
 
@@ -210,12 +215,12 @@ def _with_hue(picture: Image.Image, turn: float) -> Image.Image:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """ImageLike -> uint8 (size, size, 3). An image that already has the size is not resampled.
+    """Image transform: ImageLike -> uint8 (size, size, 3). One of that size is not resampled.
 
     crop "centre": short side to `size`, then the central square (CLIP). "none": squashed to the
     square, whatever its shape (SigLIP). "random_resized": a random window of `scale` of the area
-    with a width / height in `ratio`; needs the generator, two numbers of which decide the window.
-    brightness, hue: as `jitter` has them; they need the generator, too.
+    with a width / height in `ratio`; needs the generator.
+    brightness, hue: of `jitter`; they need the generator, too.
     """
 
     size: int  # pixels

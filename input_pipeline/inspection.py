@@ -1,4 +1,4 @@
-"""What is in a source: counts, caption lengths, image sizes, samples, and what cannot be used."""
+"""Inspection of a source: counts, caption lengths, image sizes, samples, bad records."""
 
 import collections
 import itertools
@@ -26,7 +26,7 @@ _CUT_WARNING = 0.01  # share of captions longer than the context that is worth a
 
 @dataclass
 class Report:
-    """What a check found. `str(report)` is the text a person reads."""
+    """Result of an inspection; `str(report)` is the text for a person."""
 
     total: int  # records of the source
     looked_at: int = 0
@@ -50,9 +50,9 @@ class Report:
         sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
-        held = {"negatives": self.with_negatives, "positives": self.with_positives}
+        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
-            if texts.count and not texts.generators and self.looked_at and not held[side]:
+            if texts.count and not texts.generators and self.looked_at and not stored[side]:
                 raise DataError(
                     f"{side}: {texts.count} texts 'from_record' are asked for, but none of the "
                     f"{self.looked_at:,} records looked at holds any; name a generator in "
@@ -81,21 +81,21 @@ class Report:
         return "\n".join(lines)
 
     def warnings(self) -> list[str]:
-        """What is not wrong but probably not meant."""
-        found = []
+        """Warnings about data that can be used but are probably not as intended."""
+        lines = []
         if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
             share = self.unknown_tokens / self.tokens
-            found.append(f"warning: {share:.0%} of the words are unknown to the tokenizer")
+            lines.append(f"warning: {share:.0%} of the words are unknown to the tokenizer")
         if self.captions and self.full_captions > _CUT_WARNING * self.captions:
-            found.append(
+            lines.append(
                 f"warning: {self.full_captions / self.captions:.0%} of the captions reach the "
                 f"context length of {self.context_length} tokens and may be cut"
             )
-        return found
+        return lines
 
 
 def histogram(counts: collections.Counter[int], lines: int = 10) -> list[str]:
-    """Text bars of how often each length occurs; neighbouring lengths share a bar."""
+    """Histogram of lengths as text bars; neighbouring lengths share a bar."""
     low, high = min(counts), max(counts)
     width = max(1, math.ceil((high - low + 1) / lines))
     bars: collections.Counter[int] = collections.Counter()
@@ -126,7 +126,8 @@ def inspect(
     """
     report = Report(total=len(source), text_versions=sampling.stored_versions(source))
     number = len(source) if count is None else min(count, len(source))
-    wanted = {round(i * max(0, number - 1) / 3) for i in range(4)}
+    # Four samples, spread evenly; spare ones replace those of them that turn out bad.
+    sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[tuple[str, np.ndarray, list[str]]] = []
 
     def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
@@ -153,7 +154,7 @@ def inspect(
             continue
         texts = [record.captions[position] for position in captions]
         _count(report, record, pixels, texts, tokenizer)
-        if index in wanted:
+        if index in sampled:
             report.samples.append((name, pixels, texts))
         elif len(spare) < 4:
             spare.append((name, pixels, texts))
@@ -169,7 +170,7 @@ def preview(
     max_bad_share: float = 0.01,
     threads: int = 2,
 ) -> Report:
-    """The check of the first `count` records that training runs before it compiles anything.
+    """Inspects the first `count` records, which training does before it compiles anything.
 
     Raises DataError if more records are bad than `max_bad_share` of the source; or, where only a
     part was read, more than three standard deviations above that share of the part, so that an
@@ -184,7 +185,7 @@ def check_report(report: Report, max_bad_share: float) -> None:
     """Raises DataError if too many records are bad; see `preview`."""
     limit = max_bad_share * report.total
     if report.looked_at < report.total:
-        expected = max_bad_share * report.looked_at
+        expected = max_bad_share * report.looked_at  # mean and, nearly, variance of a binomial
         limit = min(limit, expected + 3 * math.sqrt(expected))
     record_validation.check_share(report.bad, limit, report.looked_at)
 

@@ -1,9 +1,9 @@
-"""Which images of the evaluations are among those of training.
+"""Train/eval contamination check: images of evaluation sets that training has, too.
 
   python -m input_pipeline.leaks --train coco/train_neg_clip.tsv --eval benchmarks --write leaks.txt
 
 Files are annotations: JSON, JSONL, CSV or TSV. Every text in them that ends like an image file's
-name counts as an image; of Karpathy's splits each is looked at by itself, and CREPE's tables name
+name counts as an image; each of Karpathy's splits is a set of its own, and CREPE's tables name
 images of Visual Genome by `image_id`. A folder stands for all such files below it. Images are the
 same when they have the same id of COCO or Visual Genome, or else the same file name.
 
@@ -25,19 +25,19 @@ from input_pipeline.sources.published import tail_paths
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
-_SHOWN = 3  # images named per set
+_SHOWN = 3  # images printed per set
 
 
 class Overlap(NamedTuple):
-    """A set of evaluation images, and those of them that training has."""
+    """Overlap of a set of evaluation images with those of training."""
 
     name: str
     identities: frozenset[str]  # its images
-    shared: dict[str, str]  # its name in training -> its name in the set
+    shared: dict[str, str]  # image name in training -> image name in the set
 
 
 def image_names(path: Path) -> dict[str, list[str]]:
-    """Split ("" where the file is not divided) -> the different image names of a file.
+    """Image names in an annotation file by split ("" where the file is not divided).
 
     Raises DataError for a file that cannot be read; {} where it names no image.
     """
@@ -48,11 +48,11 @@ def image_names(path: Path) -> dict[str, list[str]]:
             for row in json_annotations.karpathy_rows(path, document):
                 splits.setdefault(row["split"], []).append(row["image"])
             return splits
-        found = _names(document)
+        every = _names(document)
     else:
         table = tables.open_table(path)
-        found = (name for index in range(len(table)) for name in _of_row(table[index]))
-    names = [*dict.fromkeys(found)]
+        every = (name for index in range(len(table)) for name in _of_row(table[index]))
+    names = [*dict.fromkeys(every)]
     return {"": names} if names else {}
 
 
@@ -64,7 +64,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Every text in a document that names an image file."""
+    """Texts in a document, at any depth, that name an image file."""
     if isinstance(value, str):
         if value.lower().endswith(_SUFFIXES) and "://" not in value:
             yield value
@@ -77,7 +77,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 class Identities:
-    """`identities(name)`: everything that an image is known by.
+    """All identities of an image: `identities(name)` lists its canonical id, COCO id and sha256.
 
     coco_of: COCO's id of images of Visual Genome that are COCO's. images: a folder; files found
     there are known by their bytes, too, and `missing` counts those that are not.
@@ -88,17 +88,17 @@ class Identities:
         self.missing = 0
 
     def __call__(self, name: str) -> list[str]:
-        found = [image_identity(name)]
-        if found[0].startswith("vg:") and int(found[0][3:]) in self._coco_of:
-            found.append(f"coco:{self._coco_of[int(found[0][3:])]}")
+        same = [image_identity(name)]
+        if same[0].startswith("vg:") and int(same[0][3:]) in self._coco_of:
+            same.append(f"coco:{self._coco_of[int(same[0][3:])]}")
         if self._images is not None:
             path = next((path for path in tail_paths(self._images, name) if path.is_file()), None)
             if path is None:
                 self.missing += 1
             else:
                 with path.open("rb") as file:
-                    found.append(hashlib.file_digest(file, "sha256").hexdigest())
-        return found
+                    same.append(hashlib.file_digest(file, "sha256").hexdigest())
+        return same
 
 
 def compare(
@@ -107,16 +107,17 @@ def compare(
     of_train: Identities,
     of_sets: Identities,
 ) -> list[Overlap]:
-    """The overlap of every set of image names with those of training."""
-    known = {found: name for name in train for found in of_train(name)}
+    """Overlaps of sets of image names with those of training."""
+    in_training = {same: name for name in train for same in of_train(name)}
     overlaps = []
     for title, names in sets.items():
         different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
-            here = next((known[found] for found in of_sets(name) if found in known), None)
-            if here is not None:
-                shared[here] = name
+            keys = of_sets(name)
+            train_name = next((in_training[key] for key in keys if key in in_training), None)
+            if train_name is not None:
+                shared[train_name] = name
         overlaps.append(Overlap(title, frozenset(different), shared))
     return overlaps
 
@@ -146,8 +147,8 @@ def _run(options: argparse.Namespace) -> int:
     print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
-        for here, there in [*overlap.shared.items()][:_SHOWN]:
-            print(f"{'':>20}{there} is {here} of training")
+        for train_name, eval_name in [*overlap.shared.items()][:_SHOWN]:
+            print(f"{'':>20}{eval_name} is {train_name} of training")
     for title, identities in (("training", of_train), ("evaluations", of_sets)):
         if identities.missing:
             print(f"{identities.missing:,} images of {title} were not found, only named")
@@ -166,13 +167,13 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if shared else 0
 
 
-def _training(paths: Sequence[str], wanted: str) -> list[str]:
+def _training(paths: Sequence[str], train_split: str) -> list[str]:
     names: list[str] = []
     for path in map(Path, paths):
         splits = image_names(path)
-        used = [split for split in splits if split in ("", *wanted.split("+"))]
+        used = [split for split in splits if split in ("", *train_split.split("+"))]
         if not used:
-            raise ValueError(f"{path} names no image of split {wanted!r}; splits: {[*splits]}")
+            raise ValueError(f"{path} names no image of split {train_split!r}; splits: {[*splits]}")
         names += [name for split in used for name in splits[split]]
     return names
 

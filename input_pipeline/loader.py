@@ -1,8 +1,8 @@
-"""Training batches: the right examples in the right order, stacked, in advance.
+"""Loader of training batches, whose content is a function of (seed, step) alone.
 
-Row j of the global batch of step s is position s * batch_size + j of an endless sequence
-(`examples`), whatever hosts, workers and threads do; resuming needs the step number only. Host h
-of H makes the h-th of H equal runs of rows.
+Row j of the global batch of step s is position s * batch_size + j of an endless shuffled sequence
+(examples.py), whatever the number of hosts, workers and threads; resuming needs the step number
+only. Host h of H makes the h-th of H equal runs of rows.
 """
 
 import collections
@@ -28,14 +28,14 @@ from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 from input_pipeline.workers import WorkerStream
 
-_ENDLESS = 2**48  # steps; grain wants a length
+_NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
 _KNOWN = "was found unusable earlier"
 _CLOSE_PATIENCE_S = 30.0
 _NONE = HardTexts()
 
 
 class Batches:
-    """`batches[step]`: this host's share of a global batch, and the bad records met on the way.
+    """Random-access sequence of batches: `batches[step]` is this host's share of a global batch.
 
     Pickles to worker processes. See `make_train` for the meaning of the fields.
     """
@@ -56,12 +56,13 @@ class Batches:
         self.first_row = process_index * self.rows
 
     def __len__(self) -> int:
-        return _ENDLESS
+        return _NUM_STEPS
 
     def __getitem__(self, step: int) -> dict[str, Any]:
-        """{"batch": Batch, "bad": JSON of id -> reason, "stand_ins": rows without a hard image}.
+        """A batch and the bad records met while it was made.
 
-        Raises DataError, Cancelled.
+        Returns {"batch": Batch, "bad": JSON of id -> reason, "stand_ins": rows without a hard
+        image}. Raises DataError, Cancelled.
         """
         bad: dict[str, str] = {}
         first = step * self.batch_size + self.first_row
@@ -72,7 +73,7 @@ class Batches:
             **images,
             **tokenize(self.tokenizer, [example.caption for example in rows]),
             "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
-            "mask": np.ones(self.rows, np.bool_),
+            "mask": np.ones(self.rows, np.bool_),  # a training batch is always full
         }
         examples = self.examples
         slots = sampling.slots(examples.negatives, examples.positives)
@@ -87,7 +88,7 @@ class Batches:
         size = self.examples.image_transform.size
         images = np.empty((self.rows, size, size, 3), np.uint8)
         rows: list[Example] = []
-        for example in sequence:
+        for example in sequence:  # copied one by one, so that no image is held twice
             images[len(rows)] = example.pixels
             rows.append(example._replace(pixels=images[len(rows)]))
         return rows, {"image": images}
@@ -100,12 +101,12 @@ class Batches:
 
     def _stored_texts(self, rows: list[Example], negatives: int, positives: int) -> Batch:
         stored = [row.pixels for row in rows]
-        found = stored_features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
-        found = {name: array[:, 0] for name, array in found.items()}
+        arrays = stored_features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
+        arrays = {name: array[:, 0] for name, array in arrays.items()}
         texts = [row.negatives for row in rows]
-        found |= stored_features.batch_of(stored, texts, negatives, "negative_text")
+        arrays |= stored_features.batch_of(stored, texts, negatives, "negative_text")
         texts = [row.positives for row in rows]
-        return found | stored_features.batch_of(stored, texts, positives, "positive_text")
+        return arrays | stored_features.batch_of(stored, texts, positives, "positive_text")
 
     def sequence(self, first: int, count: int, bad: dict[str, str]) -> Iterator[Example]:
         """Positions first ... first + count, whole groups of them; bad records go to `bad`."""
@@ -142,7 +143,8 @@ class Loader:
         self._batches = batches
         self._workers = WorkerStream(batches, start_step, workers, threads) if workers else None
         self._make = self._workers or batches.__getitem__
-        # Workers deliver in order through one thread; threads take a batch each.
+        # Workers deliver in order through one thread; threads take a batch each. One batch more
+        # than threads lies ready, so that a thread that ends never waits for the consumer.
         pool_size, ahead = (1, 2) if workers else (threads, threads + 1)
         self._pool = futures.ThreadPoolExecutor(pool_size, thread_name_prefix="loader")
         self._pending: collections.deque[futures.Future] = collections.deque()
@@ -174,9 +176,10 @@ class Loader:
         result: Batch = made["batch"]
         for name, reason in json.loads(made["bad"]).items():
             self.bad.setdefault(name, reason)
+        # Examples checks the share of one batch; only here is the sum over batches known.
         examples = self._batches.examples
         record_validation.check_share(self.bad, examples.limit, len(examples.source))
-        if not self._checked:
+        if not self._checked:  # once: shapes and dtypes are the same at every step
             batches_contract.check(result)
             self._checked = True
         self._pending.popleft()
@@ -188,7 +191,7 @@ class Loader:
     def record_ids(self, step: int) -> list[str]:
         """Ids of the records in the global batch of a step, in order.
 
-        Found by making the examples again, which costs as much as loading the batch.
+        Makes the examples again, which costs as much as loading the batch.
         """
         size = self._batches.batch_size
         return [row.record.id for row in self._batches.sequence(step * size, size, {})]
@@ -198,6 +201,7 @@ class Loader:
         if self._closed:
             return
         self._closed = True
+        # First of all: a thread may be passing over one bad record after another.
         self._batches.examples.cancelled = True
         for future in self._pending:
             future.cancel()
@@ -242,12 +246,12 @@ def make_train(
     positives: HardTexts = _NONE,
     noun_phrases: NounPhrases | None = None,
 ) -> Loader:
-    """The loader of a training run; it begins to work at once.
+    """Makes the loader of a training run, which begins to work at once.
 
     batch_size: rows of the global batch; every host makes batch_size / process_count of them.
     start_step: the first batch is that of this step.
     workers: processes that make batches; 0 makes them in `threads` threads of this process, which
-      is enough where the work is decoding images (it runs outside the interpreter lock). Each
+      is enough where the work is decoding images (Pillow releases the interpreter lock). Each
       worker has `threads` threads, too.
     max_bad_share: of the records of the source; more unusable ones raise DataError.
     known_bad: ids (or ids and reasons) of records found unusable earlier, skipped and counted.
@@ -263,7 +267,7 @@ def make_train(
     for name, value, low, high in (
         ("process_index", process_index, 0, process_count),
         ("seed", seed, 0, 2**32),
-        ("start_step", start_step, 0, _ENDLESS),
+        ("start_step", start_step, 0, _NUM_STEPS),
         ("workers", workers, 0, 1024),
         ("threads", threads, 1, 1024),
     ):

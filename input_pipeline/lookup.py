@@ -1,4 +1,4 @@
-"""Things that are chosen by name, with options of their own; a wrong name says what is right."""
+"""Registry lookup with did-you-mean errors for names and options."""
 
 import difflib
 import inspect
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **options: Any) -> Any:
-    """What `table[name]` makes of the options.
+    """Calls `table[name]` with the options.
 
-    kind: what messages call it ("source"). Raises ValueError for an unknown name, an unknown
+    kind: its name in messages ("source"). Raises ValueError for an unknown name, an unknown
     option or one that is missing.
     """
     if name not in table:
@@ -36,19 +36,19 @@ def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **optio
 def check_types(
     kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]
 ) -> None:
-    """Raises ValueError for an option whose value is not of the type the factory's signature says.
+    """Raises ValueError for an option whose value has not the type of the factory's annotation.
 
-    Only the types of _VALUES are looked at, and what may also be None.
+    Only the types of _VALUES, and unions of them, are checked.
     """
     parameters = inspect.signature(factory).parameters
     for option, value in options.items():
         if option not in parameters:
             continue
         allowed = _types(parameters[option].annotation)
-        if allowed and not any(_VALUES[each][1](value) for each in allowed):
-            wanted = " or ".join(_VALUES[each][0] for each in allowed)
+        if allowed and not any(_VALUES[kind][1](value) for kind in allowed):
+            expected = " or ".join(_VALUES[kind][0] for kind in allowed)
             raise ValueError(
-                f"{kind} {name!r}: the option {option!r} is {wanted}; got {value!r}, "
+                f"{kind} {name!r}: the option {option!r} is {expected}; got {value!r}, "
                 f"{type(value).__name__}"
             )
 
@@ -58,14 +58,14 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool)  # bool is a subclass of int
 
 
 def _is_number(value: Any) -> bool:
     return _is_integer(value) or isinstance(value, float)
 
 
-# annotation -> what messages call it, and whether a value is such
+# annotation -> its name in messages, and a test of a value
 _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("a text", _is_text),
     int: ("an integer", _is_integer),
@@ -84,13 +84,13 @@ _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _types(annotation: Any) -> list[Any]:
-    """The keys of _VALUES that an annotation allows; none if it allows others as well."""
+    """Keys of _VALUES that an annotation allows; none if it allows other types as well."""
     is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
-    found = [*typing.get_args(annotation)] if is_union else [annotation]
-    return found if all(each in _VALUES for each in found) else []
+    allowed = [*typing.get_args(annotation)] if is_union else [annotation]
+    return allowed if all(one in _VALUES for one in allowed) else []
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """ " (did you mean 'x'?)", or nothing where no known word is near."""
+    """A hint for a message, " (did you mean 'x'?)", or "" where no known word is near."""
     near = difflib.get_close_matches(word, known, 1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,4 +1,4 @@
-"""A dataset -> array_record shards of resized images, with a manifest. Source `shards` reads them.
+"""Data preparation: a dataset -> array_record shards of resized images, for source `shards`.
 
   python -m input_pipeline.prepare coco --annotations dataset_coco.json --images coco \\
       --split train+restval --out prepared/coco
@@ -38,7 +38,7 @@ _SIZE = 256  # pixels, of the named datasets: enough for crops of 224
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A named dataset: the options that name its files, its splits, and a command."""
+    """Command line of a named dataset: the options that name its files, its splits, an example."""
 
     files: tuple[str, ...]
     splits: str  # what --split does

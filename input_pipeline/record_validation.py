@@ -1,4 +1,4 @@
-"""Which records can be used, and how many that cannot are too many: one rule for everybody."""
+"""Record validation and the limit of bad records, for training, preparation and checks alike."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ MAX_CAPTION = 100_000  # characters; a longer text is a damaged file, not a capt
 
 
 def captions(record: Record) -> list[int]:
-    """Positions of the captions that hold text. Raises DataError if there is none."""
+    """Positions of the usable captions: non-blank texts. Raises DataError if there is none."""
     usable = []
     for position, caption in enumerate(record.captions):
         if not isinstance(caption, str):

@@ -1,8 +1,7 @@
-"""Any source -> array_record shards of resized images, with a manifest; resumable.
+"""Writer of array_record shards of resized images, with a manifest; resumable.
 
-The manifest is the one place that says what was done: the request, the sha256 of the annotation
-file and of every shard, how many records, captions and different images there are, and which
-records were left out and why.
+The manifest records the request, the sha256 of the annotation file and of every shard, how many
+records, captions and different images there are, and which records were left out and why.
 """
 
 import fcntl
@@ -30,7 +29,7 @@ _BLOCK = 64  # records encoded at a time, so that few are held in memory
 
 
 class _Entry(NamedTuple):
-    """A record on its way into a shard; without data it is left out for the reason."""
+    """Encoded record for a shard; without data it is left out for the reason."""
 
     name: str
     data: bytes | None = None
@@ -56,7 +55,7 @@ def write(
     image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the bytes that
       the source gives, as they are.
     shard_size: records of the source per shard.
-    request: what was asked for; the folder of another request is refused.
+    request: options that decide the content; the folder of another request is refused.
     Raises ValueError for such a refusal, DataError when too many records cannot be used; the shard
     in which they became too many is written again when the run is continued.
     """
@@ -74,12 +73,14 @@ def write(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Raises ValueError where another process writes; an flock dies with its process."""
+    """Locks the folder. Raises ValueError where another process writes to it."""
+    # An flock and no lock file: the kernel drops it when its process dies, however it dies.
     path = out / "lock.partial"
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino  # else just removed
+            # The other process may have removed the file between our `open` and our `flock`.
+            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
         except OSError as error:
             raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
         if not is_ours:
@@ -110,6 +111,7 @@ def _write(
             first = number * shard_size
             indices = range(first, min(first + shard_size, len(source)))
             name = f"shard-{number:05d}-of-{shard_count:05d}.array_record"
+            # Whole shard, then manifest: what the manifest lists is always whole on the disk.
             shard, skipped, hashes = _write_shard(
                 pool, source, indices, out / name, request, advance
             )
@@ -144,7 +146,7 @@ def shrink(record: Record, size: int, image_format: str) -> bytes:
 def _whole_request(
     source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
 ) -> dict[str, Any]:
-    """All that decides what the shards hold. Raises ValueError for values that do not fit."""
+    """The request with every option that decides the shards' content. Raises ValueError."""
     if image_format not in ("auto", "jpeg", "png", shards.FEATURES):
         raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
     for name, value in (("size", size), ("shard_size", shard_size)):
@@ -152,9 +154,9 @@ def _whole_request(
             raise ValueError(f"{name} must be at least 1; got {value}")
     if image_format == "auto":
         image_format = "png" if size <= PNG_UP_TO else "jpeg"
-    asked = {"split": "all"} | request
-    asked |= {"size": size, "format": image_format, "shard_size": shard_size}
-    return asked | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
+    complete = {"split": "all"} | request
+    complete |= {"size": size, "format": image_format, "shard_size": shard_size}
+    return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
 def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +199,7 @@ def _write_shard(
     request: dict[str, Any],
     advance: Callable[[int], None],
 ) -> tuple[dict[str, Any], dict[str, str], np.ndarray]:
-    """Writes beside the shard's place and moves it there when it is whole.
+    """Writes a shard under a temporary name and moves it to `path` when it is whole.
 
     Returns its entry for the manifest, what was left out and the hashes of its images.
     """
@@ -242,12 +244,12 @@ def _write_shard(
     ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
-    os.replace(partial, path)
+    os.replace(partial, path)  # atomic: nobody sees half a shard
     return shard, skipped, np.array(hashes, np.uint64)
 
 
 def _sealed(path: Path) -> dict[str, Any]:
-    """Size and sha256 of a file, which is on the disk after this."""
+    """Size and sha256 of a file, after flushing it to the disk."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
@@ -269,7 +271,7 @@ def _check_share(
 
 
 def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
-    """uint64 (records,) for every whole shard: the hashes of its images."""
+    """Hashes of the images of every whole shard, uint64 (records,) each."""
     from array_record.python import array_record_data_source
 
     stored = [np.empty(0, np.uint64)]

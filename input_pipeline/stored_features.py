@@ -1,4 +1,4 @@
-"""Features of frozen towers in place of pixels: the bytes of a record's "image", and back.
+"""Precomputed features of frozen towers: packed into the bytes of a record's "image", and back.
 
 A record's features are those of its image and of every text it holds (captions, hard negatives,
 hard positives), in one safetensors blob: "image_pooled" (embed,), "image_tokens" (patches, width),
@@ -18,11 +18,12 @@ import safetensors.numpy
 from input_pipeline.record import DataError, Record
 
 DTYPES = ("float32", "float16", "bfloat16")
-_BITS = ":bfloat16"  # behind the name of an array of 16 bits
+_BITS = ":bfloat16"  # suffix of names: safetensors' numpy interface has no bfloat16, so its bits
+# are stored as uint16
 
 
 class Stored:
-    """The features of a record: `image` part -> array, `text` part -> array (texts, ...)."""
+    """Features of one record: `image` part -> array, `text` part -> array (texts, ...)."""
 
     def __init__(
         self, image: dict[str, np.ndarray], text: dict[str, np.ndarray], texts: Sequence[str]
@@ -32,11 +33,11 @@ class Stored:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the image's largest array."""
+        """Shape of the image's largest array."""
         return max(self.image.values(), key=np.size).shape
 
     def row(self, text: str) -> int:
-        """Where the features of a text are. Raises DataError for a text that was not stored."""
+        """Row of a text's features. Raises DataError for a text that was not stored."""
         if text not in self._rows:
             raise DataError(
                 f"no features of {text!r} are stored: they are of the texts that the records held; "
@@ -46,7 +47,7 @@ class Stored:
 
 
 class FeatureTransform:
-    """What reads an image for a batch, where features are stored: bytes -> Stored."""
+    """Replacement of ImageTransform where features are stored: bytes -> Stored."""
 
     def __call__(self, data: Any, rng: np.random.Generator | None) -> Stored:
         """Raises DataError for bytes that are no features."""
@@ -55,7 +56,7 @@ class FeatureTransform:
 
 
 def texts_of(record: Record) -> list[str]:
-    """The different texts of a record, in order."""
+    """Texts of a record without repetitions, in order."""
     lists = [record.captions, *record.negatives, *record.positives]
     return list(dict.fromkeys(text for texts in lists for text in texts))
 
@@ -79,7 +80,7 @@ def pack(
 
 
 def unpack(data: bytes) -> Stored:
-    """What `pack` packed. Raises DataError for other bytes."""
+    """The features that `pack` packed. Raises DataError for other bytes."""
     try:
         arrays = safetensors.numpy.load(data)
         texts = json.loads(arrays.pop("texts").tobytes())
@@ -100,12 +101,12 @@ def batch_of(
     """
     if not count:
         return {}
-    found = {}
+    arrays = {}
     for part, example in rows[0].text.items():
         array = np.zeros((len(rows), count, *example.shape[1:]), example.dtype)
-        for i, (row, of_row) in enumerate(zip(rows, texts, strict=True)):
-            for k, text in enumerate(of_row):
+        for i, (row, row_texts) in enumerate(zip(rows, texts, strict=True)):
+            for k, text in enumerate(row_texts):
                 if text:
                     array[i, k] = row.text[part][row.row(text)]
-        found[f"{name}_{part}"] = array
-    return found
+        arrays[f"{name}_{part}"] = array
+    return arrays

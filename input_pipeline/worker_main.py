@@ -1,7 +1,7 @@
-"""What a loader's worker process runs before anything else (see `workers.child_processes`).
+"""Main module of a loader's worker process (see `workers.child_processes`).
 
-It takes the place of the program's main module, which a spawned process would import again, and
-with it jax and whatever claims an accelerator. The words below act only in such a process.
+It replaces the program's main module, which a spawned process would import again, and with it jax
+and whatever claims an accelerator. Imported anywhere else it does nothing.
 """
 
 import logging
@@ -13,9 +13,11 @@ import time
 
 
 def prepare() -> None:
-    """No accelerator, no jax, no signals meant for the parent, no life after it."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    sys.modules["jax"] = None  # type: ignore[assignment]  # grain then uses `tree` instead
+    """Keeps accelerators, jax and the parent's signals away; ends the process with its parent."""
+    os.environ["JAX_PLATFORMS"] = "cpu"  # for what imports jax in spite of the next line
+    # None makes `import jax` raise ImportError; Grain then uses `tree` instead. Each worker would
+    # otherwise import jax, for nothing.
+    sys.modules["jax"] = None  # type: ignore[assignment]
     logging.getLogger("absl").setLevel(logging.ERROR)  # grain would report the missing jax
     # Ctrl-C and a scheduler's SIGTERM reach the whole process group; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -24,10 +26,10 @@ def prepare() -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A killed parent cannot close its workers, which would wait for it for ever."""
+    # A killed parent cannot close its workers, which would wait for it for ever.
     while os.getppid() == parent:
         time.sleep(1)
-    os._exit(1)
+    os._exit(1)  # sys.exit would end this thread only
 
 
 if __name__ == "__mp_main__":

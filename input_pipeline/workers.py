@@ -1,4 +1,4 @@
-"""Worker processes that make batches: grain's, but without the parent's main module and jax."""
+"""Worker processes that make batches: Grain's, without jax and the parent's main module."""
 
 import collections
 import contextlib
@@ -12,7 +12,9 @@ import numpy as np
 
 
 class WorkerStream:
-    """The batches of `steps[start_step:]` from worker processes, in order, for one thread.
+    """Stream of the batches of `steps[start_step:]` from worker processes, in order.
+
+    For one consuming thread.
 
     `steps` is a picklable sequence indexed by step of {"batch": arrays, "bad": ...}; worker i of n
     makes every n-th of them.
@@ -29,14 +31,14 @@ class WorkerStream:
         self._first: collections.deque[Any] = collections.deque()
 
     def __call__(self, step: int) -> dict[str, Any]:
-        """The batch of the next step, whatever its number: they come in order."""
+        """The next batch; `step` is ignored, since batches come in order."""
         if self._iterator is None:
             self._start()
         made = self._first.popleft() if self._first else self._next()
         if isinstance(made, Exception):
             raise made
-        # Out of shared memory at once: grain frees it when its own array goes, and may not do so
-        # any more when the interpreter ends.
+        # Copied out of shared memory at once: Grain frees it when its own array goes, and may not
+        # do so any more when the interpreter ends.
         return made | {"batch": {key: np.array(array) for key, array in made["batch"].items()}}
 
     def close(self) -> None:
@@ -53,6 +55,7 @@ class WorkerStream:
         if not flags.FLAGS.is_parsed():  # in a notebook; grain reads its own flags
             flags.FLAGS.mark_as_parsed()
         read = grain.ReadOptions(num_threads=self._threads, prefetch_buffer_size=self._threads)
+        # One batch per worker waits in shared memory: the loader's own queue holds the others.
         processes = grain.MultiprocessingOptions(
             num_workers=self._workers, per_worker_buffer_size=1
         )
@@ -65,7 +68,7 @@ class WorkerStream:
                     break
 
     def _next(self) -> dict[str, Any] | Exception:
-        """What comes next; an exception is handed on in its turn, by `__call__`."""
+        """The next batch or the exception in its place, which `__call__` raises in its turn."""
         try:
             return next(self._iterator)
         except Exception as error:
@@ -92,7 +95,7 @@ def child_processes() -> Iterator[None]:
     `__spec__`: for a training program that means jax and everything else, once per worker.
     """
     main = sys.modules["__main__"]
-    with _spawning:
+    with _spawning:  # `__spec__` is one for all threads, and two loaders may start at once
         spec = main.__spec__
         main.__spec__ = importlib.machinery.ModuleSpec("input_pipeline.worker_main", None)
         try:
