@@ -267,6 +267,17 @@ def test_left_and_right_on_siglip():
     assert coco("leftright").optimizer.multipliers == (("image/.*", 0.0),)
 
 
+def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
+    module = importlib.import_module("configs.scenes.leftright")
+    config = module.get_config("family=siglip,world=scenes-hues")
+    assert set(config.losses) == {"sigmoid_negatives"}
+    assert (config.pretrain.input.scenes.world, [*config.pretrain.losses]) == (
+        "scenes-hues",
+        ["sigmoid"],
+    )
+    assert config.model.to_dict() == config.pretrain.model.to_dict()
+
+
 def llava(name: str, argument: str | None = None) -> ConfigDict:
     return importlib.import_module(f"configs.llava.{name}").get_config(argument)
 

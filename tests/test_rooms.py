@@ -12,6 +12,7 @@ OURS = ("vlc_jax", "input_pipeline", "configs")
 # import itself. A room that is missing here has no rule, which the test refuses.
 ROOMS: dict[str, tuple[str, ...]] = {
     "configs": (),
+    "configs.common": ("configs.default",),
     "input_pipeline": (),
     "vlc_jax": (),
     "vlc_jax.errors": (),
@@ -132,6 +133,7 @@ def test_file_keeps_to_its_room(path):
         ("vlc_jax.train", "import orbax.checkpoint as ocp"),
         ("vlc_jax.report.pages", "from vlc_jax import metrics"),
         ("configs.default", "from vlc_jax import train"),
+        ("configs.common.heads", "def f():\n    from configs.scenes import negclip"),
     ],
 )
 def test_a_broken_rule_is_noticed(name, source):

@@ -1,4 +1,4 @@
-"""What the finetuning configs of the scenes share: where they start, how long they take, on what.
+"""Finetuning on the embedded scenes: pretrained model, steps, data, and the runs it starts from.
 
 Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
 trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
@@ -12,8 +12,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs import default
-from configs.common import arguments, pretrained
-from configs.scenes import clip
+from configs.common import arguments, pretrained, scenes
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
 CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
@@ -21,6 +20,7 @@ CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
 WORD_LIST = {"draw": "uniform_word_list"}
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
 BASES = ("clip", "relations")
+RELATION_STEPS = 800  # relations are learned all at once, after about 450 (hard_images.py)
 ARGUMENTS = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
 
 
@@ -32,11 +32,11 @@ def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
     return args
 
 
-def get_config(args: SimpleNamespace) -> ConfigDict:
+def make(args: SimpleNamespace) -> ConfigDict:
     """CLIP-FT: further training with CLIP's own loss."""
-    config = clip.get_config(f"world={args.world},split={args.split},pooling={args.pooling}")
+    config = scenes.make(world=args.world, split=args.split, pooling=args.pooling)
     with config.unlocked():
-        config.pretrain = pretrain(args.base, f"world={args.world},pooling={args.pooling}")
+        config.pretrain = pretrain(args.base, args.world, args.pooling)
         config.steps = args.steps
         config.batch_size = 128
         config.optimizer.warmup_steps = 30
@@ -45,22 +45,55 @@ def get_config(args: SimpleNamespace) -> ConfigDict:
     return config
 
 
-def pretrain(base: str, argument: str) -> ConfigDict:
-    """The run that comes first where no weights are given."""
+def pretrain(base: str, world: str, pooling: str) -> ConfigDict:
+    """The pretraining run, for want of config.init_from."""
     if base == "clip":
-        return clip.get_config(argument)
-    from configs.scenes import negclip  # which is itself a finetuning config
-
-    return negclip.get_config(f"hard_images,{argument}")
+        return scenes.make(world=world, pooling=pooling)
+    return relations(SimpleNamespace(**ARGUMENTS | {"world": world, "pooling": pooling}))
 
 
 def negclip(args: SimpleNamespace, **generators: float) -> ConfigDict:
     """NegCLIP's loss on the negatives of these generators."""
-    config = get_config(args)
+    config = make(args)
     with config.unlocked():
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0, duplicates="mask")})
         use_negatives(config, **generators)
     return config
+
+
+def swapped_captions(args: SimpleNamespace) -> ConfigDict:
+    """NegCLIP: two words or two objects of the caption exchanged."""
+    return negclip(args, scenes_swap=0.5, scenes_reverse=0.5)
+
+
+def relations(args: SimpleNamespace) -> ConfigDict:
+    """NegCLIP with hard images, after a run on nothing but pairs that differ in a relation."""
+    config = swapped_captions(args)
+    with config.unlocked():
+        use_hard_images(config, relation=0.7, attribute=0.3)
+        first = ARGUMENTS | {"steps": RELATION_STEPS, "world": args.world, "pooling": args.pooling}
+        config.pretrain = relation_pairs(SimpleNamespace(**first))
+        config.steps = max(args.steps, 400)
+    return config
+
+
+def relation_pairs(args: SimpleNamespace) -> ConfigDict:
+    """CLIP's loss on pairs of scenes that differ in one relation."""
+    config = make(args)
+    with config.unlocked():
+        use_hard_images(config, relation=1.0)
+        config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)  # two objects, no third one
+    return config
+
+
+def use_hard_images(config: ConfigDict, **kinds: float) -> None:
+    """Every second row is the hard image of the row before; one caption per picture, so that both
+    rows say of their pictures what differs.
+    """
+    config.input.hard_images = 1
+    config.input.scenes.hard_images = tuple(kinds.items())
+    config.input.scenes.captions = 1
+    config.input.scenes.count = 256_000
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> None:

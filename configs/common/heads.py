@@ -23,7 +23,6 @@ from ml_collections import ConfigDict
 
 from configs import default
 from configs.common import arguments, finetuning, pretrained
-from configs.scenes import hard_images
 
 ROPES = ("none", "feature_1d", "feature_2d", "qk_1d", "qk_2d")
 LOCKS = ("locked", "unlocked")
@@ -180,11 +179,11 @@ def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
 
 def on_scenes(args: SimpleNamespace) -> ConfigDict:
     """Towers and data, before a head is chosen."""
-    config = finetuning.get_config(SimpleNamespace(**vars(args) | {"pooling": args.tower_pooling}))
+    config = finetuning.make(SimpleNamespace(**vars(args) | {"pooling": args.tower_pooling}))
     with config.unlocked():
         config.optimizer.weight_decay = 0.0
         if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
-            hard_images.use(config, relation=0.4, attribute=0.3, negation=0.3)
+            finetuning.use_hard_images(config, relation=0.4, attribute=0.3, negation=0.3)
             config.input.scenes.count = args.pairs
         if getattr(args, "negatives", "none") == "leftright":
             config.input.scenes.caption_options.place = 0.5  # of captions that may say where

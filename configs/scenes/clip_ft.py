@@ -13,4 +13,4 @@ from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    return finetuning.get_config(finetuning.parse(argument))
+    return finetuning.make(finetuning.parse(argument))

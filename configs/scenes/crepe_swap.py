@@ -13,7 +13,7 @@ from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    config = finetuning.negclip(finetuning.parse(argument), scenes_swap=0.5, scenes_reverse=0.5)
+    config = finetuning.swapped_captions(finetuning.parse(argument))
     with config.unlocked():  # NegCLIP's, here, are swapped colours only
         config.input.negatives.options.scenes_swap = {"roles": ("colour", "size", "shape")}
     return config

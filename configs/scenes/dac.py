@@ -16,7 +16,7 @@ from configs.common import finetuning
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = finetuning.parse(argument, bag=4, lora=False)
-    config = finetuning.get_config(args)
+    config = finetuning.make(args)
     with config.unlocked():
         config.losses = ConfigDict(
             {

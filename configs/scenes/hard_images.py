@@ -1,4 +1,4 @@
-"""Pairs of scenes that differ in one exchange, and nothing else in the batch to tell them apart.
+"""CLIP's loss on pairs of scenes that differ in one relation: hard images, two objects each.
 
   python -m vlc_jax.main --config configs/scenes/hard_images.py --workdir runs/hard_images
 
@@ -16,19 +16,5 @@ from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = finetuning.parse(argument, steps=800)
-    config = finetuning.get_config(args)
-    with config.unlocked():
-        use(config, relation=1.0)
-        config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
-    return config
-
-
-def use(config: ConfigDict, **kinds: float) -> None:
-    """Every second row is the hard image of the row before; one caption per picture, so that both
-    rows say of their pictures what differs.
-    """
-    config.input.hard_images = 1
-    config.input.scenes.hard_images = tuple(kinds.items())
-    config.input.scenes.captions = 1
-    config.input.scenes.count = 256_000
+    args = finetuning.parse(argument, steps=finetuning.RELATION_STEPS)
+    return finetuning.relation_pairs(args)

@@ -25,7 +25,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def make(args: SimpleNamespace, hn_weight: float, positives: dict[str, float]) -> ConfigDict:
-    config = finetuning.get_config(args)
+    config = finetuning.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"infonce": default.loss(weight=1.0)})
         if hn_weight:

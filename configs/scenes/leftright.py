@@ -22,12 +22,13 @@ def get_config(argument: str | None = None) -> ConfigDict:
     args = leftright.check(
         finetuning.parse(argument, family="clip", image_tower="locked", negatives="leftright")
     )
-    config = finetuning.get_config(args)
+    config = finetuning.make(args)
     with config.unlocked():
         if args.family == "siglip":
-            config.pretrain = siglip.get_config(f"world={args.world}")
+            config.pretrain = siglip.make(world=args.world)
             config.logit_scale_max = config.pretrain.logit_scale_max
-            config.model.update(config.pretrain.model)
+            config.model.logit_scale_init = config.pretrain.model.logit_scale_init
+            config.model.logit_bias_init = config.pretrain.model.logit_bias_init
         config.losses = ConfigDict({leftright.loss(args): default.loss(weight=1.0)})
         config.input.scenes.caption_options.update({**finetuning.CAPTIONS, "place": 0.5})
         if args.negatives == "leftright":

@@ -13,15 +13,8 @@ not teach relations. The run with hard images has two stages, of which the first
 from ml_collections import ConfigDict
 
 from configs.common import finetuning
-from configs.scenes import hard_images
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = finetuning.parse(argument, hard_images=False)
-    config = finetuning.negclip(args, scenes_swap=0.5, scenes_reverse=0.5)
-    with config.unlocked():
-        if args.hard_images:
-            hard_images.use(config, relation=0.7, attribute=0.3)
-            config.pretrain = hard_images.get_config(f"world={args.world},pooling={args.pooling}")
-            config.steps = max(args.steps, 400)
-    return config
+    return finetuning.relations(args) if args.hard_images else finetuning.swapped_captions(args)

@@ -1,21 +1,24 @@
-"""SigLIP's sigmoid loss on the embedded scenes, on the same towers and data as clip.py.
+"""SigLIP (Zhai et al. 2023) on the embedded scenes: CLIP's towers and data, a sigmoid loss.
 
   python -m vlc_jax.main --config configs/scenes/siglip.py --workdir runs/siglip
 
-Arguments: steps=N; world as in clip.py. Scale and bias start as in Zhai et al. (2023), section 3:
-10 and -10.
+Arguments: steps=N; world as in clip.py. Scale and bias start as in section 3 of the paper: 10 and
+-10.
 """
 
 from ml_collections import ConfigDict
 
 from configs import default
-from configs.common import arguments
-from configs.scenes import clip
+from configs.common import arguments, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, steps=1000, world="scenes-mini")
-    config = clip.get_config(f"steps={args.steps},world={args.world}")
+    return make(args.steps, args.world)
+
+
+def make(steps: int = 1000, world: str = "scenes-mini") -> ConfigDict:
+    config = scenes.make(steps, world)
     with config.unlocked():
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.model.logit_scale_init = 10.0

@@ -22,7 +22,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
-    config = finetuning.get_config(args)
+    config = finetuning.make(args)
     with config.unlocked():
         contrastive = "negclip" if args.in_batch else "infonce"
         config.losses = ConfigDict(

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from configs import default
 from configs.coco import hp_hn
-from configs.scenes import clip
+from configs.common import scenes
 from input_pipeline import generated_texts, prepare
 from input_pipeline.hard_texts import sampling
 from input_pipeline.sources import shards
@@ -33,7 +33,7 @@ SHORT = (
     "--config.input.scenes.count=32",
     "--config.input.preview=4",
 )
-SCENES = (*SHORT, *(f"--config.evals.{name}.count=8" for name in clip.evaluations()))
+SCENES = (*SHORT, *(f"--config.evals.{name}.count=8" for name in scenes.evaluations()))
 SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/scenes": SCENES,
     # this one trains CLIP first

@@ -1,0 +1,51 @@
+"""CLIP on the embedded scenes, and the evaluation sets of the scenes."""
+
+from ml_collections import ConfigDict
+
+from configs import default
+
+
+def make(
+    steps: int = 1000,
+    world: str = "scenes-mini",
+    split: str = "validation",
+    pooling: str = "cls",
+) -> ConfigDict:
+    """CLIP trained on the scenes for `steps` steps; arguments as in configs/scenes/clip.py."""
+    config = default.get_config()
+    with config.unlocked():
+        config.steps = steps
+        config.eval.every = config.steps // 2
+        config.model.image.pooling = pooling
+        config.input.scenes.world = config.text.scenes.world = world
+        config.evals = ConfigDict(evaluations(split, world=world))
+    return config
+
+
+def evaluations(
+    split: str = "validation",
+    count: int = 2000,
+    candidates: int = 1000,
+    world: str = "scenes-mini",
+) -> dict:
+    """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`."""
+    retrieval = ("scenes_retrieval", "scenes_held_retrieval")
+    cases = (
+        "scenes_zero_shot_objects",
+        "scenes_zero_shot_colours",
+        "scenes_objects",
+        "scenes_attributes",
+        "scenes_attribute_swap",
+        "scenes_relation_swap",
+        "scenes_replace",
+        "scenes_replace_unseen",
+        "scenes_swap",
+        "scenes_swap_relation",
+        "scenes_order",
+        "scenes_whatsup",
+        "scenes_negation",
+        "scenes_held_attribute_swap",
+        "scenes_held_relation_swap",
+    )
+    counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys(cases, count)
+    return {name: {"split": split, "count": n, "world": world} for name, n in counts.items()}
