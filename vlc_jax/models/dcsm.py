@@ -155,7 +155,7 @@ class DCSM(heads.Head):
                 for count, is_frozen in zip(tokens, sizes.frozen, strict=True)
             )
         is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
-        shapes = dcsm_netsizes.parameters(
+        shapes = dcsm_network.parameters(
             self.network, self.layout, patches, self.length, self.hidden
         )
         for _, shape in shapes.values():
