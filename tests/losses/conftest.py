@@ -126,14 +126,14 @@ def weighted():
 
 @pytest.fixture
 def slopes_of_scores():
-    """slopes_of_scores(name, batch) -> Outputs of the sum's gradient by each of its arrays."""
+    """slopes_of_scores(name, batch, **options) -> Outputs of the sum's gradient by its arrays."""
 
-    def call(name, batch):
+    def call(name, batch, **options):
         pair_masks = masks.pair_masks(contract(batch))
         loss = losses.LOSSES[name]
 
         def value(outputs):
-            return loss.values("dense", outputs, pair_masks).sum()
+            return loss.values("dense", outputs, pair_masks, **options).sum()
 
         slopes = jax.grad(value, allow_int=True)  # the padding mask of tokens is bool
         return jit(slopes)(outputs(batch))

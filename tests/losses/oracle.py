@@ -85,6 +85,16 @@ class Oracle:
         row = [self.logit("image", i, "negative", i, k) for k in self.own("negative", i)]
         return log_sum([own, *row]) - own
 
+    def hn_focal(self, i, gamma=2.0, label_smoothing=0.02):
+        logits = [self.logit("image", i, "text", i)]
+        logits += [self.logit("image", i, "negative", i, k) for k in self.own("negative", i)]
+        value = 0.0
+        for c, logit in enumerate(logits):
+            log_p = logit - log_sum(logits)
+            label = (1 - label_smoothing) * (c == 0) + label_smoothing / len(logits)
+            value -= label * (1 - np.exp(log_p)) ** gamma * log_p
+        return value
+
     def _analogies(self, i, ways):
         """The mean over own hard positives k of the mean over `ways` (a, is_turned)."""
         found = []

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import dac, infonce, masks, sigmoid, sparc, svlc
+from vlc_jax.losses import dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
 
 Values = Callable[..., Float[Array, "batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -96,7 +96,7 @@ def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]
 
 
 # Whether hard negatives are also contrasted with all images of the batch is a choice between two
-# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative goes with either.
+# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative and hn_focal go with all.
 LOSSES: dict[str, Loss] = {
     "infonce": Loss(
         infonce.dense,
@@ -133,9 +133,22 @@ LOSSES: dict[str, Loss] = {
     "svlc_negative": Loss(
         svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_texts"
     ),
-    "analogy": Loss(svlc.analogy, _analogy, needs=("positive",), mean_over="examples_with_texts"),
+    "hn_focal": Loss(
+        hn_focal.hn_focal, _own_negatives, needs=("negative",), mean_over="examples_with_texts"
+    ),
+    "analogy": Loss(
+        svlc.analogy,
+        _analogy,
+        needs=("positive",),
+        mean_over="examples_with_texts",
+        contrasts_all=("positive",),
+    ),
     "analogy_symmetric": Loss(
-        svlc.analogy_symmetric, _analogy, needs=("positive",), mean_over="examples_with_texts"
+        svlc.analogy_symmetric,
+        _analogy,
+        needs=("positive",),
+        mean_over="examples_with_texts",
+        contrasts_all=("positive",),
     ),
     "dac_mil": Loss(
         dac.mil,
