@@ -100,6 +100,8 @@ def test_flops_count_the_head_on_stored_features_and_what_it_is_scored_with():
     assert build.flops_per_example(config, model) == flops.head(model, pairs=4, **fixed)
     assert 0 < build.flops_per_example(config, model) < towers_and_head
     config.input.negatives.count = 2
+    with config.unlocked():
+        config.losses.hn_focal = default.loss(0.5)
     own = build.flops_per_example(config, model)
     assert own == flops.head(model, pairs=4 + 2, texts=3, **fixed)
     with config.unlocked():

@@ -42,6 +42,7 @@ METHODS = {  # -> its recipe, and the arguments that name its data
     "svlc": ("svlc", "path={texts},in_batch"),
     "svlc_pos": ("svlc_pos", "path={dense}"),
     "dac": ("dac", "path={dense},negatives=rule,bag=3"),
+    "fsc_clip": ("fsc_clip", "path={texts},tagger=scenes:scenes-mini"),
     "leftright": ("leftright", "path={texts},variant=B/32,size=224"),
     "leftright_siglip": ("leftright", "path={llava},image_folder={images},family=siglip"),
 }
