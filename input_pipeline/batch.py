@@ -61,7 +61,7 @@ def hash_id(record_id: str) -> np.uint64:
 
 
 def split_ids(ids: np.ndarray) -> np.ndarray:
-    """Halves of ids, uint64 (batch,) -> uint32 (batch, 2), low first: JAX has 32 bits by default."""
+    """Halves of ids, uint64 (batch,) -> uint32 (batch, 2), low first: JAX defaults to 32 bits."""
     return np.stack([ids & np.uint64(0xFFFFFFFF), ids >> np.uint64(32)], 1).astype(np.uint32)
 
 

@@ -1,4 +1,4 @@
-"""Tables of downloaded images and captions, as for CC3M."""
+"""CC3M: tables of downloaded images and captions."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ class Cc3mSource(PublishedSource):
     """
 
     _kind = "cc3m"
-    _wanted = (
+    _expected_file = (
         "a table of image file names and captions: filepath and title, or two columns without "
         "header"
     )
@@ -44,14 +44,14 @@ class Cc3mSource(PublishedSource):
         delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
         names = [name.strip('"') for name in first.split(delimiter)]
         if "neg_caption" in names:
-            raise self._other(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
+            raise self._wrong_file(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
         image = next((name for name in self._IMAGE if name in names), None)
         caption = next((name for name in self._CAPTION if name in names), None)
         if image is not None and caption is not None:
             rows = tables.DelimitedTable(path, delimiter, quoting)
         elif len(names) != 2:
             shown = [name[:40] for name in names[:8]]
-            raise self._other(path, f"a table with the columns {shown}")
+            raise self._wrong_file(path, f"a table with the columns {shown}")
         else:
             rows = tables.DelimitedTable(path, delimiter, False, header=("first", "second"))
             image, caption = self._which(rows)
@@ -77,4 +77,4 @@ class Cc3mSource(PublishedSource):
             is_image = [self._SUFFIX.search(field) is not None for field in fields]
             if any(is_image):
                 return ("first", "second") if is_image[0] else ("second", "first")
-        raise self._other(rows.path, f"a table whose first rows name no image file: {fields}")
+        raise self._wrong_file(rows.path, f"a table whose first rows name no image file: {fields}")

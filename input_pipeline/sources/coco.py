@@ -10,7 +10,7 @@ from input_pipeline.record import DataError
 from input_pipeline.sources import json_annotations, tables
 from input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
 
-_NO_TEXT = "None"  # what a line says where a caption has no such text
+_NO_TEXT = "None"  # line of a caption that has no such text, in the published files
 
 
 class CocoSource(PublishedSource):
@@ -27,7 +27,7 @@ class CocoSource(PublishedSource):
     """
 
     _kind = "coco"
-    _wanted = (
+    _expected_file = (
         f"Karpathy's dataset_coco.json ({KARPATHY}) or captions_train2014.json, "
         "captions_val2017.json, ... (https://cocodataset.org/#download, CC BY 4.0)"
     )
@@ -71,12 +71,12 @@ class CocoSource(PublishedSource):
                 )
             return tables.MemoryTable(path, json_annotations.karpathy_rows(path, document))
         if not json_annotations.is_coco_captions(document):
-            raise self._other(path, json_annotations.describe(document))
+            raise self._wrong_file(path, json_annotations.describe(document))
         rows = json_annotations.coco_rows(path, document)
         folders = json_annotations.coco_folders(path, document)
         strange = next((row for row in rows if row["id"] not in folders), None)
         if strange is not None:
-            raise self._other(
+            raise self._wrong_file(
                 path,
                 f"in the form of COCO captions, but {strange['image']!r} is no image of "
                 "train2014, val2014, train2017 or val2017 (input_pipeline.prepare --source "
@@ -90,7 +90,7 @@ class CocoSource(PublishedSource):
             self.digests |= _attach_texts(rows, document["annotations"], side, files)
         return tables.MemoryTable(path, rows)
 
-    def _places(self, image: str) -> list[Path]:
+    def _candidate_paths(self, image: str) -> list[Path]:
         return tail_paths(self._folder, image)
 
 
@@ -111,21 +111,22 @@ def _attach_texts(
     texts: dict[str, list[list[str]]] = collections.defaultdict(list)
     kinds: dict[str, list[list[str]]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
-        held = {kind: column[number] for kind, column in lines.items() if column[number]}
-        texts[str(annotation["image_id"])].append([*held.values()])
-        kinds[str(annotation["image_id"])].append([*held])
+        present = {kind: column[number] for kind, column in lines.items() if column[number]}
+        texts[str(annotation["image_id"])].append([*present.values()])
+        kinds[str(annotation["image_id"])].append([*present])
     for row in rows:
         row |= {side: texts[row["id"]], f"{side}_kinds": kinds[row["id"]]}
     return {str(path): tables.sha256(Path(path)) for path in files.values()}
 
 
 def _read_lines(path: Path, count: int) -> list[str]:
-    """The texts of a file, "" where there is none; `count` of them."""
+    """Reads the `count` texts of a file, "" where there is none."""
     if not path.is_file():
         raise ValueError(f"no file {path}")
     content = path.read_bytes()
     if not content.strip():
         raise DataError(f"{path} is empty; a row for each of {count:,} captions is needed")
+    # Split as bytes: str.splitlines would also split at U+2028, which a text may hold.
     lines = content.removesuffix(b"\n").split(b"\n")
     if len(lines) != count:
         raise DataError(

@@ -25,7 +25,7 @@ class CrepeSource(PublishedSource):
 
     _kind = "crepe"
     _only_lists = True
-    _wanted = (
+    _expected_file = (
         "a .csv with the columns image_id, caption and hard_negs, such as CREPE's "
         "prod_vg_hard_negs_swap_complexity_4.csv (github.com/RAIVNLab/CREPE)"
     )
@@ -52,17 +52,17 @@ class CrepeSource(PublishedSource):
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         rows = tables.DelimitedTable(path, ",", quoting)
-        seen = rows.columns()
-        missing = [name for name in ("image_id", "caption", self._column) if name not in seen]
-        part = [name for name in self._BOX if name in seen]
-        if len(part) in (1, 2, 3):
-            missing += [name for name in self._BOX if name not in seen]
+        columns = rows.columns()
+        missing = [name for name in ("image_id", "caption", self._column) if name not in columns]
+        box = [name for name in self._BOX if name in columns]
+        if 0 < len(box) < len(self._BOX):
+            missing += [name for name in self._BOX if name not in columns]
         if missing:
-            shown = [name[:40] for name in seen[:8]]
-            raise self._other(path, f"a table without the columns {missing}; it has {shown}")
+            shown = [name[:40] for name in columns[:8]]
+            raise self._wrong_file(path, f"a table without the columns {missing}; it has {shown}")
         if not len(rows):
             raise DataError(f"{path} holds no rows")
-        self._has_box = bool(part)
+        self._has_box = bool(box)
         return rows
 
     def __getitem__(self, index: int) -> Record:
@@ -93,5 +93,5 @@ class CrepeSource(PublishedSource):
     def _identity(self, row: dict[str, Any]) -> str:
         return image_identity(f"VG_100K/{str(row.get('image_id')).removesuffix('.jpg')}.jpg")
 
-    def _places(self, image: str) -> list[Path]:
+    def _candidate_paths(self, image: str) -> list[Path]:
         return [self._folder / part / image for part in ("VG_100K", "VG_100K_2", "")]

@@ -18,7 +18,7 @@ class Flickr30kSource(PublishedSource):
     """
 
     _kind = "flickr30k"
-    _wanted = (
+    _expected_file = (
         f"Karpathy's dataset_flickr30k.json ({KARPATHY}), or results_20130124.token or "
         "results.csv of the dataset (https://shannon.cs.illinois.edu/DenotationGraph, by a form, "
         "for research)"
@@ -43,7 +43,7 @@ class Flickr30kSource(PublishedSource):
             return tables.MemoryTable(path, self._token_rows(path))
         document = self._load(path)
         if not json_annotations.is_karpathy(document) or document.get("dataset") != "flickr30k":
-            raise self._other(path, json_annotations.describe(document))
+            raise self._wrong_file(path, json_annotations.describe(document))
         return tables.MemoryTable(path, json_annotations.karpathy_rows(path, document))
 
     def _token_rows(self, path: Path) -> list[dict[str, Any]]:
@@ -54,8 +54,8 @@ class Flickr30kSource(PublishedSource):
                 continue
             match = self._LINE.fullmatch(line.strip())
             if match is None:
-                found = f"a text whose line {number} is {line[:80]!r}, no NAME.jpg#0 CAPTION"
-                raise self._other(path, found)
+                content = f"a text whose line {number} is {line[:80]!r}, no NAME.jpg#0 CAPTION"
+                raise self._wrong_file(path, content)
             captions.setdefault(match[1], []).append(match[2])
         if self._split != "all":
             raise ValueError(

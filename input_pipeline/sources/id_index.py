@@ -1,4 +1,4 @@
-"""Record ids -> their places in a source, in 16 bytes an id."""
+"""Index from record ids to positions in a source, in 16 bytes an id."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from input_pipeline import batch
 
 
 class IdIndex:
-    """`places[id]`: where in a source a record of this id may be, by 64 bits of its hash.
+    """Index by 64-bit hashes: `index[id]` lists the positions where a record of this id may be.
 
-    Two ids may share their hash, so whoever asks looks at the record's own id.
+    Two ids may share their hash, so the caller compares the id of the record at each position.
     """
 
     def __init__(self, hashes: np.ndarray) -> None:
@@ -19,12 +19,12 @@ class IdIndex:
         self._hashes = hashes[self._order]
 
     def __getitem__(self, record_id: str) -> list[int]:
-        wanted = batch.hash_id(record_id)
-        first = np.searchsorted(self._hashes, wanted, "left")
-        last = np.searchsorted(self._hashes, wanted, "right")
-        return [int(place) for place in self._order[first:last]]
+        key = batch.hash_id(record_id)
+        first = np.searchsorted(self._hashes, key, "left")
+        last = np.searchsorted(self._hashes, key, "right")
+        return [int(position) for position in self._order[first:last]]
 
 
 def hash_ids(record_ids: Iterable[str]) -> np.ndarray:
-    """uint64 (records,)."""
+    """64-bit hashes of record ids, uint64 (records,)."""
     return np.fromiter((batch.hash_id(record_id) for record_id in record_ids), np.uint64)

@@ -18,16 +18,16 @@ _KINDS = ("coco:", "vg:", "file:")
 def image_identity(name: str) -> str:
     """The identity of the image that a file name, with or without folders, stands for."""
     name = name.replace("\\", "/")
-    if found := _VISUAL_GENOME.search(name):
-        return f"vg:{int(found[1])}"
+    if match := _VISUAL_GENOME.search(name):
+        return f"vg:{int(match[1])}"
     last = PurePosixPath(name).name
-    if found := _COCO.fullmatch(last):
-        return f"coco:{int(found[1])}"
+    if match := _COCO.fullmatch(last):
+        return f"coco:{int(match[1])}"
     return f"file:{last}"
 
 
 def read_image_list(path: Path) -> frozenset[str]:
-    """The images of a text file with one per line: identities, or file names.
+    """Reads a list of images, one per line: identities, or file names.
 
     Raises ValueError for a missing file, DataError for one that is no UTF-8 text.
     """

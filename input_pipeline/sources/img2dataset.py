@@ -1,4 +1,4 @@
-"""What img2dataset downloads: tar files of KEY.jpg, KEY.txt, KEY.json, read where they are."""
+"""img2dataset's downloads: tar files of KEY.jpg, KEY.txt, KEY.json, read in place."""
 
 import hashlib
 import json
@@ -50,8 +50,8 @@ class Img2datasetSource:
                     failed += 1
                     continue
                 keys.append(key)
-                found = [parts.get(kind, (0, 0)) for kind in ("image", _TEXT, _JSON)]
-                spans.append((number, *(value for part in found for value in part)))
+                files = [parts.get(kind, (0, 0)) for kind in ("image", _TEXT, _JSON)]
+                spans.append((number, *(value for offset_size in files for value in offset_size)))
         self._keys = np.array(keys, np.str_)
         self._spans = np.array(spans, np.int64).reshape(-1, 7)
         self._mention(failed, tars)
@@ -62,13 +62,13 @@ class Img2datasetSource:
 
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming tar and sample, where it has no caption."""
-        number, *places = (int(value) for value in self._spans[index])
+        number, *offsets_sizes = (int(value) for value in self._spans[index])
         path = self._paths[number]
         record_id = f"{path.stem}/{self._keys[index]}"
         try:
-            image, text, document = _read(path, places)
+            image, text, document = _read(path, offsets_sizes)
             meta = json.loads(document) if document else {}
-            caption = text.decode("utf-8") if places[2] else meta.get("caption")
+            caption = text.decode("utf-8") if offsets_sizes[2] else meta.get("caption")
         except (OSError, ValueError, AttributeError) as error:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):
@@ -100,11 +100,11 @@ def _tar_files(tars: str | Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise ValueError(f"no folder {path}; {advice}")
-    found = sorted(path.glob("*.tar"))
-    if not found:
+    tar_files = sorted(path.glob("*.tar"))
+    if not tar_files:
         there = sorted(entry.name for entry in path.iterdir())[:8]
         raise ValueError(f"{path} holds no .tar but {there}; {advice}")
-    return found
+    return tar_files
 
 
 def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int, int]], str]]:
@@ -140,20 +140,20 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
 
 
 def _status(document: bytes) -> str:
-    """What img2dataset says of a sample; a JSON that says nothing, or is damaged, is a success."""
+    """Status of a sample in its JSON; one that says nothing, or is damaged, is a success."""
     try:
         return json.loads(document).get("status", "success")
     except (ValueError, AttributeError):
         return "success"  # the record says so when it is read
 
 
-def _read(path: Path, places: list[int]) -> list[bytes]:
-    """The bytes at (offset, size, offset, size, ...)."""
+def _read(path: Path, offsets_sizes: list[int]) -> list[bytes]:
+    """Reads the bytes at (offset, size, offset, size, ...)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return [
             os.pread(descriptor, size, offset)
-            for offset, size in zip(places[::2], places[1::2], strict=True)
+            for offset, size in zip(offsets_sizes[::2], offsets_sizes[1::2], strict=True)
         ]
     finally:
         os.close(descriptor)

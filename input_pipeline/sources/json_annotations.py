@@ -1,4 +1,4 @@
-"""Annotation files that are one JSON document: COCO captions, Karpathy's splits, and all others.
+"""JSON annotation files: COCO captions, Karpathy's splits, and descriptions of all others.
 
 A row is a dict with `id`, `image` (a file name), `caption` (a list) and, where the document has
 it, `split`.
@@ -19,7 +19,7 @@ _SHOWN = 8  # names listed in a message
 
 
 def load(path: Path) -> Any:
-    """The document. Raises ValueError where it is no JSON at all, DataError where it is damaged."""
+    """Loads a JSON document. Raises ValueError for other files, DataError for a damaged one."""
     with path.open("rb") as file:
         start = file.readline(200).removeprefix(b"\xef\xbb\xbf").strip()
     if start and start[:1] not in (b"[", b"{"):
@@ -34,7 +34,7 @@ def load(path: Path) -> Any:
 
 
 def describe(document: Any) -> str:
-    """What a document looks like and, where it is known, what reads it."""
+    """Description of a document for messages, with the source that reads it where there is one."""
     if isinstance(document, list):
         first = document[0] if document else None
         if not isinstance(first, dict):
@@ -61,19 +61,19 @@ def describe(document: Any) -> str:
 
 
 def is_coco_captions(document: Any) -> bool:
-    """COCO captions: `images` and `annotations`, the annotations with captions."""
+    """Whether a document is COCO captions: `images` and `annotations` that are no boxes."""
     if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
         return False
     return not document["annotations"] or "bbox" not in _first(document["annotations"])
 
 
 def is_karpathy(document: Any) -> bool:
-    """Karpathy's JSON: `images`, each with its `sentences`."""
+    """Whether a document is Karpathy's JSON: `images`, each with its `sentences`."""
     return isinstance(document, dict) and "sentences" in _first(document.get("images"))
 
 
 def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row per image that has captions, with all of them. Raises DataError."""
+    """Rows of COCO captions, one per image that has any, with all of them. Raises DataError."""
     captions: dict[Any, list[str]] = collections.defaultdict(list)
     try:
         for annotation in document["annotations"]:
@@ -98,21 +98,22 @@ def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def coco_folders(path: Path, document: dict[str, Any]) -> dict[str, str]:
-    """Image id -> train2014, val2014, train2017 or val2017; no entry where nothing says it.
+    """COCO's image folders: image id -> train2014, val2014, train2017 or val2017.
 
-    Said by the image's file name, its address, or the name of the annotation file.
+    Read off the image's file name, its address, or the name of the annotation file; images without
+    any of these have no entry.
     """
     folders = {}
     for image in document["images"]:
         for text in (image.get("file_name"), image.get("coco_url"), path.name):
-            if found := _FOLDER.search(str(text)):
-                folders[str(image["id"])] = found.group()
+            if match := _FOLDER.search(str(text)):
+                folders[str(image["id"])] = match.group()
                 break
     return folders
 
 
 def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row per image; the id is COCO's, elsewhere the file name without suffix."""
+    """Rows of Karpathy's JSON: one per image, with COCO's id or the file name without suffix."""
     try:
         return [
             {
@@ -128,7 +129,7 @@ def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def mention(path: Path, left_out: int, total: int, reason: str) -> None:
-    """Says on the log how many entries of a file make no record."""
+    """Logs how many entries of a file make no record."""
     if left_out:
         logging.getLogger(__name__).warning(
             "%s: %d of %d %s and are left out", path, left_out, total, reason

@@ -1,4 +1,4 @@
-"""LLaVA's files: pictures and conversations about them, read as pictures and captions."""
+"""LLaVA's files: images and conversations about them, whose answers are the captions."""
 
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ class LlavaSource(PublishedSource):
     answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
       reading; joined, one caption of all of them.
     `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
-    place in the lists.
+    number in the lists.
     """
 
     _kind = "llava"
-    _wanted = (
+    _expected_file = (
         "a list of {id, image, conversations}, such as llava_instruct_150k.json or "
         "llava_v1_5_mix665k.json (https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, "
         "CC BY 4.0) or blip_laion_cc_sbu_558k.json (.../liuhaotian/LLaVA-Pretrain), or several of "
@@ -59,12 +59,12 @@ class LlavaSource(PublishedSource):
         )
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
-        found = [self._conversations(path)]
+        parts = [self._conversations(path)]
         for other in map(Path, self._more_files):
             self._check_file(other)
-            found.append(self._conversations(other))
-            self.digests[str(other)] = found[-1].digest
-        return found[0] if len(found) == 1 else tables.JoinedTable(found)
+            parts.append(self._conversations(other))
+            self.digests[str(other)] = parts[-1].digest
+        return parts[0] if len(parts) == 1 else tables.JoinedTable(parts)
 
     def _conversations(self, path: Path) -> tables.MemoryTable:
         document = self._load(path)
@@ -72,15 +72,15 @@ class LlavaSource(PublishedSource):
             [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
         )
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
-            raise self._other(path, json_annotations.describe(document))
+            raise self._wrong_file(path, json_annotations.describe(document))
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
         json_annotations.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
         if not numbers:
-            raise self._other(path, "a list of conversations none of which has an image")
+            raise self._wrong_file(path, "a list of conversations none of which has an image")
         used = [rows[number - 1] for number in numbers]
         return tables.MemoryTable(path, used, numbers)
 
-    def _places(self, image: str) -> list[Path]:
+    def _candidate_paths(self, image: str) -> list[Path]:
         return [folder / image for folder in self._folders]
 
     def _fingerprint(self, *further: Any) -> str:
@@ -101,5 +101,5 @@ class LlavaSource(PublishedSource):
 
 
 def _parts(names: str | Path) -> list[str]:
-    """What "+" joins; a name of which there is a file or folder is one, whatever is in it."""
+    """Names joined by "+"; a name of an existing file or folder is one, whatever is in it."""
     return [str(names)] if Path(names).exists() else str(names).split("+")

@@ -24,7 +24,7 @@ class NegclipSource(PublishedSource):
 
     _kind = "negclip"
     _only_lists = True
-    _wanted = (
+    _expected_file = (
         "train_neg_clip.tsv or valid_neg_clip.tsv with the columns title, filepath, neg_caption "
         "and neg_image (temp_data of github.com/mertyg/vision-language-models-are-bows, MIT)"
     )
@@ -50,14 +50,14 @@ class NegclipSource(PublishedSource):
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         rows = tables.DelimitedTable(path, "\t", quoting)
-        seen = rows.columns()
-        missing = [name for name in ("title", "filepath", "neg_caption") if name not in seen]
+        columns = rows.columns()
+        missing = [name for name in ("title", "filepath", "neg_caption") if name not in columns]
         if missing:
-            shown = [name[:40] for name in seen[:8]]
-            raise self._other(path, f"a table without the columns {missing}; it has {shown}")
+            shown = [name[:40] for name in columns[:8]]
+            raise self._wrong_file(path, f"a table without the columns {missing}; it has {shown}")
         if not len(rows):
             raise DataError(f"{path} holds no rows")
-        self._hard_images = "neg_image" if "neg_image" in seen else None
+        self._hard_images = "neg_image" if "neg_image" in columns else None
         return rows
 
     def __getitem__(self, index: int) -> Record:
@@ -84,5 +84,5 @@ class NegclipSource(PublishedSource):
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         return str(row_index)
 
-    def _places(self, image: str) -> list[Path]:
+    def _candidate_paths(self, image: str) -> list[Path]:
         return tail_paths(self._folder, image)

@@ -13,7 +13,7 @@ KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/d
 class PublishedSource(RecordsSource):
     """Base class of data sets: a published annotation file and a folder of images.
 
-    Subclasses say what the file is (`_wanted`) and how it becomes a table (`_open`).
+    Subclasses say what the file is (`_expected_file`) and how it becomes a table (`_open`).
 
     annotations: the published file. images: the folder in which its image names start. exclude: as
     `RecordsSource` takes it. Raises ValueError for a missing file or folder and for a file of
@@ -22,7 +22,7 @@ class PublishedSource(RecordsSource):
 
     _folder_option = "images"
     _split_advice = "the file is not divided; take 'train' or 'all', which are the whole file"
-    _wanted: ClassVar[str]  # the annotation file and where it comes from
+    _expected_file: ClassVar[str]  # the annotation file and where it comes from
 
     def __init__(
         self, split: str, annotations: str | Path, images: str | Path, **columns: Any
@@ -35,11 +35,14 @@ class PublishedSource(RecordsSource):
 
     def _check_file(self, path: Path) -> None:
         if not path.is_file():
-            found = "a folder" if path.is_dir() else "no file"
-            raise ValueError(f"{path} is {found}; {self._advice()}")
+            kind = "a folder" if path.is_dir() else "no file"
+            raise ValueError(f"{path} is {kind}; {self._advice()}")
 
     def _advice(self) -> str:
-        return f"annotations is {self._wanted}; images is the folder where its image names start"
+        return (
+            f"annotations is {self._expected_file}; "
+            "images is the folder where its image names start"
+        )
 
     def _load(self, path: Path) -> Any:
         try:
@@ -47,8 +50,8 @@ class PublishedSource(RecordsSource):
         except ValueError as error:
             raise ValueError(f"{error}; {self._advice()}") from error
 
-    def _other(self, path: Path, found: str) -> ValueError:
-        return ValueError(f"{path} is {found}; {self._advice()}")
+    def _wrong_file(self, path: Path, content: str) -> ValueError:
+        return ValueError(f"{path} is {content}; {self._advice()}")
 
 
 def tail_paths(folder: Path, image: str) -> list[Path]:

@@ -1,10 +1,11 @@
-"""Your own images: a table of image names and captions, and the folder the images are in."""
+"""Records from a table of image names and captions and a folder of images."""
 
 import ast
 import collections
 import difflib
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ import numpy as np
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import id_index, image_identity, json_annotations, tables
 
-_LOOKED_AT = 100  # images, spread over the source, whose existence is checked before a run starts
-_MANY = 5  # missing images of one folder, of those looked at, with none there: a missing folder
+_CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
+_MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
 
 
 class RecordsSource:
@@ -108,10 +109,10 @@ class RecordsSource:
         row_index = int(self._index[index])
         row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
-        negatives, negative_kinds = self._hard(
+        negatives, negative_kinds = self._hard_texts(
             row, self._negatives, self._negative_kinds, len(captions), name
         )
-        positives, positive_kinds = self._hard(
+        positives, positive_kinds = self._hard_texts(
             row, self._positives, self._positive_kinds, len(captions), name
         )
         return Record(
@@ -122,29 +123,29 @@ class RecordsSource:
             positives=positives,
             negative_kinds=negative_kinds,
             positive_kinds=positive_kinds,
-            hard_images=[str(other) for other in self._list(row, self._hard_images, name)],
+            hard_images=[str(other) for other in self._list_cell(row, self._hard_images, name)],
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
         )
 
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
-        for place in self._places_of_ids[record_id]:
-            record = self[place]
+        for index in self._id_index[record_id]:
+            record = self[index]
             if record.id == record_id:
                 return record
         raise DataError(f"{self._table.path} has no record {record_id!r} in split {self._split!r}")
 
     @functools.cached_property
-    def _places_of_ids(self) -> id_index.IdIndex:
-        """Reads every row, once, when the first record is looked for."""
-        found = []
+    def _id_index(self) -> id_index.IdIndex:
+        # Reads every row, once, when the first record is looked for.
+        record_ids = []
         for row_index in self._index:
             try:
-                found.append(self._record_id(self._table[int(row_index)], int(row_index)))
+                record_ids.append(self._record_id(self._table[int(row_index)], int(row_index)))
             except DataError:
-                found.append("")  # cannot be read, so it cannot be found
-        return id_index.IdIndex(id_index.hash_ids(found))
+                record_ids.append("")  # an unreadable row cannot be found, but keeps its position
+        return id_index.IdIndex(id_index.hash_ids(record_ids))
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         """The rows; columns that depend on the file are set here."""
@@ -153,16 +154,16 @@ class RecordsSource:
             self._id = "id" if "id" in rows.columns() else None
         return rows
 
-    def _places(self, image: str) -> list[Path]:
-        """Where a named image may lie, the likeliest first."""
+    def _candidate_paths(self, image: str) -> list[Path]:
+        """Paths where a named image may be, the likeliest first."""
         return [self._folder / image]
 
     def _locate(self, image: str) -> Path:
-        """Its first place that exists; the likeliest if none does."""
-        first, *others = self._places(image)
+        """The first candidate path that exists; the likeliest if none does."""
+        first, *others = self._candidate_paths(image)
         if not others or first.exists():
             return first
-        return next((place for place in others if place.exists()), first)
+        return next((path for path in others if path.exists()), first)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
         captions: list[str] = []
@@ -191,7 +192,7 @@ class RecordsSource:
         return str(row[self._id])
 
     def _check_columns(self) -> None:
-        seen = self._table.columns()
+        known = self._table.columns()
         named = {"image_column": [self._image], "caption_column": self._captions}
         for option in (
             *("id", "negatives", "positives", "negative_kinds", "positive_kinds"),
@@ -202,18 +203,18 @@ class RecordsSource:
         named["meta_columns"] = self._meta
         for option, columns in named.items():
             for column in columns:
-                if column is not None and column not in seen:
-                    near = difflib.get_close_matches(column, seen, 1, cutoff=0.3)
+                if column is not None and column not in known:
+                    near = difflib.get_close_matches(column, known, 1, cutoff=0.3)
                     hint = f"; did you mean {option}={near[0]!r}?" if near else ""
-                    if len(seen) == 1 and ";" in seen[0]:
+                    if len(known) == 1 and ";" in known[0]:
                         hint = "; columns of a .csv are separated by commas, not by ';'"
                     raise ValueError(
                         f"{self._table.path} has no column {column!r} ({option}); "
-                        f"columns: {seen}{hint}"
+                        f"columns: {known}{hint}"
                     )
 
     def _select(self, excluded: frozenset[str]) -> np.ndarray:
-        """int64 (records,): the rows that belong to the split. Checks that ids are unique."""
+        """Indices of the rows of the split, int64 (records,). Checks that ids are unique."""
         if not 0 <= self._holdout < 1:
             raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
         everything = self._split == "all"
@@ -223,7 +224,7 @@ class RecordsSource:
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         left_out = 0
         if by_split or excluded or self._id is not None:
-            seen: set[int] = set()
+            id_hashes: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
             for index in range(len(self._table)):
                 try:
@@ -237,7 +238,7 @@ class RecordsSource:
                     chosen[index] = False
                     left_out += 1
                 if self._id is not None and chosen[index]:
-                    self._check_unique(row, index, seen)
+                    self._check_unique(row, index, id_hashes)
             if left_out and not chosen.any():
                 raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
             self._check_split(chosen, splits)
@@ -249,12 +250,12 @@ class RecordsSource:
 
     def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
         if self._split_column is not None:
-            found = str(row.get(self._split_column))
-            splits[found] += 1
-            return found == self._split or found in self._split.split("+")
+            split = str(row.get(self._split_column))
+            splits[split] += 1
+            return split == self._split or split in self._split.split("+")
         digest = hashlib.blake2b(str(row.get(self._image)).encode(), digest_size=8).digest()
-        held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
-        return held_out != (self._split == "train")
+        is_held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
+        return is_held_out != (self._split == "train")
 
     def _check_split(self, chosen: np.ndarray, splits: collections.Counter[str]) -> None:
         wanted = {self._split} if self._split in splits else {*self._split.split("+")}
@@ -267,14 +268,14 @@ class RecordsSource:
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
-    def _check_unique(self, row: dict[str, Any], index: int, seen: set[int]) -> None:
-        key = hash(str(row.get(self._id)))
-        if key in seen and row.get(self._id) is not None:
+    def _check_unique(self, row: dict[str, Any], index: int, id_hashes: set[int]) -> None:
+        key = hash(str(row.get(self._id)))  # 8 bytes an id instead of the text
+        if key in id_hashes and row.get(self._id) is not None:
             raise DataError(
                 f"{self._table.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
             )
-        seen.add(key)
+        id_hashes.add(key)
 
     def _fingerprint(self, *further: Any) -> str:
         """further: options of a subclass that decide what its records are."""
@@ -287,35 +288,35 @@ class RecordsSource:
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def _check_first_images(self) -> None:
-        """If none of the images looked at in a folder exists, it is wrong: better said now."""
+        """Raises DataError if none of the checked images of a folder exists: a wrong folder."""
         there: set[Path] = set()
         missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
         damage: DataError | None = None
-        for index in range(0, len(self), max(1, len(self) // _LOOKED_AT)):
+        for index in range(0, len(self), max(1, len(self) // _CHECKED_IMAGES)):
             row_index = int(self._index[index])
             try:
                 image = self._image_name(self._table[row_index], self._table.name(row_index))
             except DataError as error:
                 damage = damage or error
                 continue
-            places = self._places(image)
-            if any(place.exists() for place in places):
-                there.add(places[0].parent)
+            paths = self._candidate_paths(image)
+            if any(path.exists() for path in paths):
+                there.add(paths[0].parent)
             else:
-                missing[places[0].parent].append(places)
+                missing[paths[0].parent].append(paths)
         if damage and not (there or missing):
             raise DataError(f"none of the rows looked at names an image: {damage}") from damage
         for folder, images in missing.items():
-            if folder not in there and (len(images) >= _MANY or not there):
+            if folder not in there and (len(images) >= _MISSING_FOLDER or not there):
                 raise DataError(
                     f"none of {len(images)} image files looked at in {folder} is there; the first "
                     f"was looked for as {' or '.join(map(str, images[0]))}; set "
                     f"{self._folder_option} to where the image names start"
                 )
 
-    def _list(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
-        """A list-valued cell; where the format allows it, one value stands for a list of one."""
-        value = _literal(row, column, name)
+    def _list_cell(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
+        """A cell as a list; where the format allows it, one value stands for a list of one."""
+        value = _cell(row, column, name)
         if value is None or value == "":
             return []
         if isinstance(value, list):
@@ -324,7 +325,7 @@ class RecordsSource:
             raise DataError(f"{name}: {column!r} is a list such as ['a', 'b']; got {value!r:.80}")
         return [value]
 
-    def _hard(
+    def _hard_texts(
         self,
         row: dict[str, Any],
         column: str | None,
@@ -333,12 +334,12 @@ class RecordsSource:
         name: str,
     ) -> tuple[list[list[str]], list[list[str]]]:
         """One list of texts per caption, and one of their kinds; blank texts are left out."""
-        texts = _per_caption(self._list(row, column, name), column, captions, name)
-        cell = _literal(row, kinds_column, name)
+        texts = _per_caption(self._list_cell(row, column, name), column, captions, name)
+        cell = _cell(row, kinds_column, name)
         if cell in (None, "", []):
-            return [[text for text in own if text.strip()] for own in texts], []
+            return [[text for text in of_caption if text.strip()] for of_caption in texts], []
         if isinstance(cell, str):
-            kinds = [[cell] * len(own) for own in texts]
+            kinds = [[cell] * len(of_caption) for of_caption in texts]
         else:
             value = cell if isinstance(cell, list) else [cell]
             kinds = _per_caption(value, kinds_column, captions, name)
@@ -346,15 +347,15 @@ class RecordsSource:
             raise DataError(
                 f"{name}: {kinds_column!r} holds a kind for every text of {column!r}; got {cell!r}"
             )
-        kept = [[place for place, text in enumerate(own) if text.strip()] for own in texts]
+        kept = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
         return (
-            [[own[place] for place in places] for own, places in zip(texts, kept, strict=True)],
-            [[own[place] for place in places] for own, places in zip(kinds, kept, strict=True)],
+            [[*itertools.compress(*pair)] for pair in zip(texts, kept, strict=True)],
+            [[*itertools.compress(*pair)] for pair in zip(kinds, kept, strict=True)],
         )
 
 
-def _literal(row: dict[str, Any], column: str | None, name: str) -> Any:
-    """A cell; in CSV and TSV a list is the text of one (JSON or Python)."""
+def _cell(row: dict[str, Any], column: str | None, name: str) -> Any:
+    """A cell's value; in CSV and TSV a list is written as text, in JSON or Python."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -368,7 +369,7 @@ def _literal(row: dict[str, Any], column: str | None, name: str) -> Any:
 
 
 def _per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
-    """A list for each caption; a flat one holds for all of them."""
+    """A list of texts for each caption; a flat list belongs to all of them."""
     if all(isinstance(text, str) for text in value):
         return [value] * captions if value else []
     if len(value) != captions or not all(isinstance(texts, list) for texts in value):

@@ -1,4 +1,4 @@
-"""The embedded world as a source: every picture is sampled, drawn and described when asked for."""
+"""The embedded world as a source: pictures are sampled, drawn and described on the fly."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What `python -m input_pipeline.prepare` writes: array_record shards and their manifest.
+"""Shards that `python -m input_pipeline.prepare` writes: array_record files and a manifest.
 
 One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
 header (every field of the record but the image) and the encoded image. The manifest says how many
@@ -26,7 +26,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def encode(record: Record, image: bytes) -> bytes:
-    """One shard entry. Raises TypeError where `group` or `meta` is not JSON."""
+    """Encodes a record as a shard entry. Raises TypeError where `group` or `meta` is not JSON."""
     header = {
         "id": record.id,
         "captions": list(record.captions),
@@ -43,7 +43,7 @@ def encode(record: Record, image: bytes) -> bytes:
 
 
 def decode(entry: bytes) -> Record:
-    """The record of a shard entry; its image is encoded bytes. Raises ValueError if damaged."""
+    """Decodes a shard entry; the image stays encoded bytes. Raises ValueError if damaged."""
     if len(entry) < _LENGTH.size:
         raise ValueError(f"an entry of {len(entry)} bytes")
     end = _LENGTH.size + _LENGTH.unpack_from(entry)[0]
@@ -51,7 +51,7 @@ def decode(entry: bytes) -> Record:
 
 
 def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
-    """Raises ValueError where there is none, DataError for one that is damaged or unfinished."""
+    """Reads a manifest. Raises ValueError without one, DataError if damaged or unfinished."""
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"{folder} holds no {MANIFEST}; {written_by} writes one")
@@ -78,7 +78,7 @@ def check_version(path: Path, version: int) -> None:
 
 
 def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
-    """Shard name -> what is wrong with it, by the sha256 of the manifest. Reads every byte."""
+    """Damaged files of a folder with the reason, by the manifest's sha256. Reads every byte."""
     wrong = {}
     files = [file for shard in manifest["shards"] for file in (shard, shard["ids"])]
     for file in files:
@@ -94,7 +94,7 @@ def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
 
 
 class ShardsSource:
-    """The records of a prepared folder, in the order of the source they were made from.
+    """Records of a prepared folder, in the order of the source they were made from.
 
     A folder holds one split, named in its manifest: `split` must be that one or "all"; a folder
     of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
@@ -142,8 +142,8 @@ class ShardsSource:
     def _check_format(self, folder: Path, manifest: dict[str, Any]) -> None:
         has_features = manifest["request"]["format"] == FEATURES
         if has_features != self.holds_features:
-            held, right = ("features", "features") if has_features else ("pictures", "shards")
-            raise ValueError(f"{folder} holds {held}: read it with the source {right!r}")
+            content, right = ("features", "features") if has_features else ("pictures", "shards")
+            raise ValueError(f"{folder} holds {content}: read it with the source {right!r}")
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -156,14 +156,14 @@ class ShardsSource:
 
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
-        for place in self._places[record_id]:
-            record = self[place]
+        for index in self._id_index[record_id]:
+            record = self[index]
             if record.id == record_id:
                 return record
         raise DataError(f"{self._folder} holds no record {record_id!r}")
 
     @functools.cached_property
-    def _places(self) -> id_index.IdIndex:
+    def _id_index(self) -> id_index.IdIndex:
         names = [shard["ids"]["name"] for shard in self.manifest["shards"]]
         stored = [np.fromfile(self._folder / name, "<u8") for name in names]
         return id_index.IdIndex(np.concatenate(stored).astype(np.uint64))
@@ -179,8 +179,8 @@ def _check_size(folder: Path, entry: dict[str, Any]) -> None:
     path = folder / entry["name"]
     size = path.stat().st_size if path.is_file() else None
     if size != entry["bytes"]:
-        found = "is missing" if size is None else f"has {size} bytes"
-        raise DataError(f"shard {path} {found}, the manifest says {entry['bytes']} bytes")
+        actual = "is missing" if size is None else f"has {size} bytes"
+        raise DataError(f"shard {path} {actual}, the manifest says {entry['bytes']} bytes")
 
 
 def _digest(manifest: dict[str, Any]) -> str:

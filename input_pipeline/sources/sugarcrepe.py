@@ -15,7 +15,7 @@ class SugarcrepeSource(PublishedSource):
     """
 
     _kind = "sugarcrepe"
-    _wanted = (
+    _expected_file = (
         "an object {index: {filename, caption, negative_caption}}, in the form of SugarCrepe's "
         "(github.com/RAIVNLab/sugar-crepe)"
     )
@@ -44,7 +44,7 @@ class SugarcrepeSource(PublishedSource):
         entries = document if isinstance(document, dict) else {}
         first = next(iter(entries.values()), None)
         if not isinstance(first, dict) or not {*self._FIELDS} & first.keys():
-            raise self._other(path, json_annotations.describe(document))
+            raise self._wrong_file(path, json_annotations.describe(document))
         rows = []
         for key, entry in entries.items():
             for field in self._FIELDS:
@@ -55,5 +55,5 @@ class SugarcrepeSource(PublishedSource):
             rows.append({"id": key} | {field: entry[field] for field in self._FIELDS})
         return tables.MemoryTable(path, rows)
 
-    def _places(self, image: str) -> list[Path]:
+    def _candidate_paths(self, image: str) -> list[Path]:
         return tail_paths(self._folder, image)

@@ -1,4 +1,4 @@
-"""Tables on disk as random-access rows: JSONL, CSV and TSV files, JSON lists, COCO captions JSON.
+"""Random-access tables on disk: JSONL, CSV and TSV files, JSON lists, COCO captions JSON.
 
 Only the position of each row is kept in memory (16 bytes a row), so that a table of millions of
 rows is cheap to hold and quick to pickle to a worker process; a row is parsed when it is asked for.
@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"  # Excel and some Windows editors begin UTF-8 files with 
 
 
 class Table:
-    """`rows[i]` is the i-th row of the table as a dict. Raises DataError for a row that is damaged.
+    """Random-access table: `table[i]` is row i as a dict. Raises DataError for a damaged row.
 
     `digest` is the sha256 of the file. Parsing is left to the subclasses' `parse`.
     """
@@ -53,22 +53,22 @@ class Table:
         raise NotImplementedError
 
     def number(self, index: int) -> int:
-        """Its place in the file: rows are counted from 1, without a header."""
+        """Number of a row in the file, counted from 1 without the header."""
         return index + 1
 
     def name(self, index: int) -> str:
-        """How messages call the row."""
+        """Name of a row in messages."""
         return f"row {self.number(index)} of {self.path}"
 
-    def columns(self, looked_at: int = 100) -> list[str]:
-        """The columns met in the first rows, in order."""
-        seen: dict[str, None] = {}
-        for index in range(min(looked_at, len(self))):
+    def columns(self, num_rows: int = 100) -> list[str]:
+        """Columns of the first rows, in order of appearance."""
+        names: dict[str, None] = {}
+        for index in range(min(num_rows, len(self))):
             try:
-                seen |= dict.fromkeys(self[index])
+                names |= dict.fromkeys(self[index])
             except DataError:
                 continue
-        return list(seen)
+        return list(names)
 
     def _bytes(self, index: int) -> bytes:
         if self._file is None:
@@ -137,7 +137,7 @@ class DelimitedTable(Table):
             except StopIteration:
                 return np.array(spans, np.int64).reshape(-1, 2)
             except (csv.Error, UnicodeDecodeError):
-                fields = ["damaged"]  # keeps its place; whoever asks for it is told
+                fields = ["damaged"]  # keeps its index; reading it raises
             if fields:  # a blank line has none
                 spans.append((start, lines.position))
 
@@ -150,7 +150,7 @@ class DelimitedTable(Table):
             )
         return dict(zip(self._header, fields, strict=True))
 
-    def columns(self, looked_at: int = 100) -> list[str]:
+    def columns(self, num_rows: int = 100) -> list[str]:
         return list(self._header)
 
     def _fields(self, line: bytes) -> list[str]:
@@ -161,9 +161,9 @@ class DelimitedTable(Table):
 
 
 class MemoryTable(Table):
-    """Table that were in one document, kept as JSON text in memory.
+    """Table of rows from one document, kept as JSON text in memory.
 
-    `numbers` are their places in the document where some of its entries are left out.
+    `numbers` are their positions in the document where some of its entries are left out.
     """
 
     def __init__(
@@ -187,35 +187,35 @@ class MemoryTable(Table):
 
 
 class JoinedTable(Table):
-    """The rows of several tables, one after the other; `path` and `digest` are the first one's."""
+    """Several tables, one after the other; `path` and `digest` are those of the first."""
 
     def __init__(self, parts: Sequence[Table]) -> None:
         self._parts = list(parts)
         self.path, self.digest = parts[0].path, parts[0].digest
         self._stops = np.cumsum([len(part) for part in parts])
-        numbers = [part.number(len(part) - 1) for part in parts]  # the last ones
-        self._numbers = np.cumsum([0, *numbers])
+        last = [part.number(len(part) - 1) for part in parts]
+        self._numbers = np.cumsum([0, *last])
 
     def __len__(self) -> int:
         return int(self._stops[-1])
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        part, place = self._place(index)
-        return self._parts[part][place]
+        part, row = self._part_and_row(index)
+        return self._parts[part][row]
 
     def number(self, index: int) -> int:
-        """Counted on from table to table, so that no two rows have the same."""
-        part, place = self._place(index)
-        return int(self._numbers[part]) + self._parts[part].number(place)
+        """Row number, counted on from table to table, so that no two rows have the same."""
+        part, row = self._part_and_row(index)
+        return int(self._numbers[part]) + self._parts[part].number(row)
 
     def name(self, index: int) -> str:
-        part, place = self._place(index)
-        return self._parts[part].name(place)
+        part, row = self._part_and_row(index)
+        return self._parts[part].name(row)
 
-    def columns(self, looked_at: int = 100) -> list[str]:
-        return list(dict.fromkeys(name for part in self._parts for name in part.columns(looked_at)))
+    def columns(self, num_rows: int = 100) -> list[str]:
+        return list(dict.fromkeys(name for part in self._parts for name in part.columns(num_rows)))
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _part_and_row(self, index: int) -> tuple[int, int]:
         part = int(np.searchsorted(self._stops, index, side="right"))
         return part, index - (int(self._stops[part - 1]) if part else 0)
 
@@ -224,7 +224,7 @@ class JoinedTable(Table):
 
 
 def open_table(path: Path, quoting: bool = True) -> Table:
-    """The rows of a table, by the suffix of its name.
+    """Opens a table, whose format is the suffix of its name.
 
     Raises ValueError for a missing file or an unknown suffix, DataError for one without rows.
     """
@@ -245,7 +245,7 @@ def open_table(path: Path, quoting: bool = True) -> Table:
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
-    """A JSON list of objects as it is; COCO captions as rows of id, image, caption (a list)."""
+    """Rows of a JSON file: a list of objects as it is, COCO captions as id, image, caption."""
     document = json_annotations.load(path)
     if isinstance(document, list) and all(isinstance(row, dict) for row in document):
         return document
@@ -258,7 +258,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 
 
 class _CountedLines:
-    """The lines of a binary file as text, and the position after the last one handed out."""
+    """Iterator over the lines of a binary file as text, with the position after the last one."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
@@ -274,7 +274,7 @@ class _CountedLines:
 
 
 def _line_ends(path: Path) -> np.ndarray:
-    """int64 (lines,): the position after each line's end; a last line may lack one."""
+    """Positions after each line's end, int64 (lines,); the last line may lack an end."""
     ends, position = [], 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -285,6 +285,6 @@ def _line_ends(path: Path) -> np.ndarray:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's content, in hexadecimal digits."""
+    """sha256 of a file's content in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
