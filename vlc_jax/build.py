@@ -73,7 +73,7 @@ def tokenizer(config: ConfigDict) -> input_pipeline.Tokenizer | input_pipeline.T
         raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
     with usage_errors():
         plain = input_pipeline.make_tokenizer(
-            name, config.text.context_length, **_options(config.text, name)
+            name, config.text.context_length, **tokenizer_options(config)
         )
         if not functional.words:
             return plain
@@ -104,7 +104,12 @@ def source(config: ConfigDict, split: str) -> Source:
 def source_options(config: ConfigDict) -> dict[str, Any]:
     """The configured source's name and its own options."""
     name = config.input.source
-    return {"source": name, **_options(config.input, name)}
+    return {"source": name, **_options(config.input, name, config.input.source_options)}
+
+
+def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
+    """The options of the configured tokenizer."""
+    return _options(config.text, config.text.tokenizer, config.text.tokenizer_options)
 
 
 def image_transform(
@@ -347,8 +352,8 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def _options(group: ConfigDict, name: str) -> dict[str, Any]:
-    """What is set of the sub-dict of a chosen source or tokenizer; its own table knows names."""
-    if name not in group:
-        return {}
-    return {key: value for key, value in group[name].to_dict().items() if value is not None}
+def _options(group: ConfigDict, name: str, further: ConfigDict) -> dict[str, Any]:
+    """The fields of a source or tokenizer in the config, and further options; None is unset."""
+    listed = group[name].to_dict() if name in group else {}
+    options = {**listed, **further.to_dict()}
+    return {key: value for key, value in options.items() if value is not None}

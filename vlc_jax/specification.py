@@ -138,7 +138,8 @@ def reads_vectors(model: nn.Module) -> bool:
 def _field(config: ConfigDict, fact: str) -> str:
     """Where a fact is set; of a tokenizer without that option, the choice of another one."""
     field, name = weights.metadata.FIELDS[fact], config.text.tokenizer
-    if "{}" in field and field.rpartition(".")[2] not in config.text[name]:
+    is_listed = name in config.text and field.rpartition(".")[2] in config.text[name]
+    if "{}" in field and not is_listed:
         return "config.text.tokenizer"
     return field.format(name)
 

@@ -210,9 +210,8 @@ def write(
         for name, content in made_by.files().items():
             (out / name).write_text(content, "utf-8")
         return
-    tokenizer = config.text[config.text.tokenizer]
-    if "path" in tokenizer and tokenizer.path:
-        for file in input_pipeline.tokenizer_files(tokenizer.path):
+    if path := build.tokenizer_options(config).get("path"):
+        for file in input_pipeline.tokenizer_files(path):
             shutil.copy(file, out / file.name)
 
 

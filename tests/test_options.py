@@ -1,0 +1,76 @@
+"""Sources and tokenizers that configs/default.py does not list get their options from a config."""
+
+import pytest
+
+import input_pipeline
+from configs import default
+from input_pipeline.record import Record
+from input_pipeline.tokenizers.byte_level import BytesTokenizer
+from vlc_jax import build
+from vlc_jax.errors import UsageError
+
+
+class Letters:
+    """A source of two records."""
+
+    fingerprint = "letters"
+
+    def __init__(self, split: str, path: str, size: int = 1) -> None:
+        self.options = (split, path, size)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Record:
+        raise NotImplementedError
+
+
+class Prefixed(BytesTokenizer):
+    """Bytes, all texts beginning alike."""
+
+    def __init__(self, context_length: int, prefix: str = "") -> None:
+        super().__init__(context_length)
+        self.prefix = prefix
+
+
+@pytest.fixture
+def config(monkeypatch):
+    monkeypatch.setitem(input_pipeline.SOURCES, "letters", Letters)
+    monkeypatch.setitem(input_pipeline.TOKENIZERS, "prefixed", Prefixed)
+    config = default.get_config()
+    config.input.source, config.text.tokenizer = "letters", "prefixed"
+    return config
+
+
+def test_a_source_that_is_not_listed_gets_its_options(config):
+    config.input.source_options = {"path": "x", "size": 3}
+    assert build.source_options(config) == {"source": "letters", "path": "x", "size": 3}
+    assert build.source(config, "train").options == ("train", "x", 3)
+
+
+def test_a_tokenizer_that_is_not_listed_gets_its_options(config):
+    config.text.tokenizer_options = {"prefix": "a "}
+    assert build.tokenizer(config).prefix == "a "
+    config.text.tokenizer_options = {}
+    assert build.tokenizer(config).prefix == ""
+
+
+def test_options_of_a_listed_source_are_added_to_its_fields():
+    config = default.get_config()
+    config.input.source, config.input.records.path = "records", "a.jsonl"
+    config.input.source_options = {"split_column": "part", "holdout": 0.5}
+    options = build.source_options(config)
+    assert (options["path"], options["split_column"], options["holdout"]) == (
+        "a.jsonl",
+        "part",
+        0.5,
+    )
+
+
+def test_an_option_that_the_source_or_tokenizer_has_not_is_refused(config):
+    config.input.source_options = {"path": "x", "sise": 3}
+    with pytest.raises(UsageError, match=r"no option 'sise'.*did you mean 'size'"):
+        build.source(config, "train")
+    config.text.tokenizer_options = {"prefx": "a"}
+    with pytest.raises(UsageError, match=r"no option 'prefx'.*did you mean 'prefix'"):
+        build.tokenizer(config)
