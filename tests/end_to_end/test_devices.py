@@ -3,12 +3,13 @@
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
-from tests.support import helpers
+from tests.support import forks, helpers
 
 pytestmark = pytest.mark.slow
 
@@ -55,15 +56,25 @@ def start_pair(workdir, *flags):
     ]
 
 
-def finish(jobs: list[subprocess.Popen]) -> list[str]:
+def finish(jobs: list[forks.Job]) -> None:
     errors = [job.communicate(timeout=300)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], errors
-    return errors
 
 
 def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
+    """Each an interpreter with a hash seed of its own."""
     workdir = tmp_path / "run"
-    finish(start_pair(workdir))
+    words = ("launch/local.sh", "2", "4", *helpers.words(STEPS, workdir)[2:])
+    done = subprocess.run(
+        words,
+        cwd=helpers.ROOT,
+        env={**helpers.environment(), "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     assert_same_losses(workdir, trained)
     for name in ("scenes_retrieval", "scenes_attribute_swap"):
         path = f"evals/{name}/6.scores.jsonl"

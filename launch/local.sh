@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# One run as several processes on this machine, each with simulated CPU devices: what a cluster does,
+# in small.
+#
+#   launch/local.sh PROCESSES DEVICES --config FILE --workdir DIR [flags of vlc_jax.main]
+#
+# Shows what process 0 prints; the others print to DIR/logs/process_N.txt. SIGTERM and SIGINT are
+# passed on to all, once each. Exits as the first process that fails, having ended the others, or
+# with 0. PYTHON names another interpreter than .venv/bin/python.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+refuse() {
+  echo "launch/local.sh: $1" >&2
+  echo "usage: launch/local.sh PROCESSES DEVICES --config FILE --workdir DIR [flags]" >&2
+  exit 2
+}
+
+[[ ${1:-} =~ ^[1-9][0-9]*$ ]] || refuse "the number of processes must be at least 1, not '${1:-}'"
+[[ ${2:-} =~ ^[1-9][0-9]*$ ]] || refuse "the devices of a process must be at least 1, not '${2:-}'"
+processes=$1 devices=$2
+shift 2
+flags=("$@")
+
+workdir=
+while (($#)); do
+  case $1 in
+    --workdir=*) workdir=${1#*=} ;;
+    --workdir) workdir=${2:-} ;;
+    --coordinator* | --num_processes* | --process_id*) refuse "$1 is set here, for every process" ;;
+  esac
+  shift
+done
+[[ $workdir ]] || refuse "--workdir DIR is missing"
+
+python=${PYTHON:-.venv/bin/python}
+[[ -x $(command -v "$python") ]] || refuse "there is no $python; name an interpreter in PYTHON"
+mkdir -p "$workdir/logs" || refuse "cannot write to $workdir"
+free_port='import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+port=$("$python" -c "$free_port") || exit
+
+export JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=$devices
+
+start() { # INDEX
+  # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and passed on, and
+  # the second signal ends a run at once.
+  exec setsid "$python" -m vlc_jax.main "${flags[@]}" \
+    --coordinator="127.0.0.1:$port" --num_processes="$processes" --process_id="$1"
+}
+
+pids=()
+pass_on() { kill -s "$1" "${pids[@]}" 2>/dev/null; }
+trap 'pass_on TERM' TERM INT # a background job ignores SIGINT
+
+start 0 &
+pids+=($!)
+for ((i = 1; i < processes; i++)); do
+  start "$i" >"$workdir/logs/process_$i.txt" 2>&1 &
+  pids+=($!)
+done
+
+failed=0 killer=
+while ((${#pids[@]})); do
+  wait -n -p ended "${pids[@]}"
+  code=$?
+  [[ ${ended:-} ]] || continue # a signal came first
+  for i in "${!pids[@]}"; do
+    [[ ${pids[i]} == "$ended" ]] || continue
+    unset "pids[i]"
+    if ((code && !failed)); then
+      failed=$code
+      echo "process $i of $processes ended with $code" >&2
+      ((i)) && tail -n 20 "$workdir/logs/process_$i.txt" >&2
+      ((code == 75)) && continue # they all save their state and stop by themselves
+      pass_on TERM
+      (sleep 10 && pass_on KILL) >/dev/null 2>&1 &
+      killer=$!
+    fi
+  done
+done
+[[ $killer ]] && kill "$killer" 2>/dev/null
+exit "$failed"
