@@ -1,19 +1,19 @@
-"""What the heads cost: forward and gradient of their training loss, from stored features.
+"""Speed and memory of the heads: forward and gradient of their training loss on stored features.
 
   python speed/heads.py --torch-python .venv-parity/bin/python
   python speed/heads.py --heads dcsm --models B/16 --batches 16
 
-Beside ours stand the formula as one would write it in JAX (`naive`), for PACL also with the sum
-over patches as a matrix product (`pooled`), and the authors' formulation in torch (`torch`): for
-PACL what `naive` computes, for `pacl_own`, which pools every image by its own caption only, what
-they train. Towers are frozen: the gradient is that of the head.
+Ours is compared with the plain formula in JAX (`naive`), for PACL also with the sum over patches as
+a matrix product (`pooled`), and with the authors' formulation in torch (`torch`). For PACL that is
+the formula of `naive`; `pacl_own`, which pools every image by its own caption only, is what they
+train. Towers are frozen: the gradient is that of the head.
 
-Each side lives in a process of its own and waits while the others work; each round takes one step
-of each. Printed: seconds of a step (median over rounds), CPU seconds of all cores, the most memory
-that a step added, temporaries as XLA plans them (of torch the tensors that hold something of every
-pair), and the ratio to ours round by round. What plans more than --limit-gb, or whose step has more
-operations than --limit-tflop, is not run. Where other programs run, torch loses more than its share
-to threads that wait for each other: `taskset -c 0` gives all sides one core.
+Each side is a process of its own; a round takes one step of each. Printed: seconds of a step
+(median over rounds), CPU seconds of all cores, peak memory that a step added, temporaries as XLA
+plans them (of torch the tensors with values for every pair), and the ratio to ours, by round. A
+side that plans more than --limit-gb, or a step of more operations than --limit-tflop, is not run.
+On a busy machine torch loses more than its share to threads that wait for each other: `taskset -c
+0` gives all sides one core.
 """
 
 import argparse
@@ -22,23 +22,38 @@ import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from speed.worker import Worker  # noqa: E402
+
 SIDES = {
     "dcsm": ("ours", "naive", "torch"),
     "pacl": ("ours", "pooled", "naive", "torch"),
     "pacl_own": ("ours", "torch"),
     "sparc": ("ours", "torch"),
 }
-LENGTH = {"dcsm": 30}  # text tokens; the variant's otherwise
+LENGTH = {"dcsm": 30}  # text tokens, as its authors have; of other heads the variant's
 GIB = 2**30
 Step = Callable[[], None] | None  # None: too large to run here
+
+
+class Sizes(NamedTuple):
+    """Sizes of a case, which the JAX side tells the torch side."""
+
+    batch: int
+    patches: int
+    width: int
+    embed: int
+    text_width: int
+    length: int
+    operations: int
 
 
 def main() -> None:
@@ -67,16 +82,21 @@ def main() -> None:
 
 
 def compare(args: argparse.Namespace, head: str, model: str, batch: int) -> None:
+    """Measures all sides of one case, interleaved, and prints a line for each."""
     names = [name for name in SIDES[head] if name != "torch" or not args.no_torch]
     workers, sizes = {}, []
+    limits = ("--limit-gb", str(args.limit_gb), "--limit-tflop", str(args.limit_tflop))
     for name in names:
-        workers[name] = Worker(args, name, [head, model, str(batch), *sizes])
+        python = args.torch_python if name == "torch" else sys.executable
+        case = (name, head, model, str(batch), *sizes)
+        command = (python, __file__, "--worker", *case, *limits)
+        workers[name] = Worker(name, command, JAX_PLATFORMS="cpu")
         sizes = sizes or [str(size) for size in workers[name].facts["sizes"]]
     running = {name: worker for name, worker in workers.items() if worker.facts["can_run"]}
     answers = {name: [] for name in running}
     for _ in range(args.rounds):
         for name, worker in running.items():
-            answers[name].append(worker.ask())
+            answers[name].append(worker.ask("step"))
     for name, worker in workers.items():
         planned = worker.facts["planned"]
         line = f"{head:9}{model:10}{batch:6d} {name:8}"
@@ -98,53 +118,20 @@ def compare(args: argparse.Namespace, head: str, model: str, batch: int) -> None
         worker.close()
 
 
-class Worker:
-    """A process that builds its step, then takes one each time it is asked."""
-
-    def __init__(self, args: argparse.Namespace, side: str, case: list[str]):
-        python = args.torch_python if side == "torch" else sys.executable
-        command = [python, __file__, "--worker", side, *case]
-        command += ["--limit-gb", str(args.limit_gb), "--limit-tflop", str(args.limit_tflop)]
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
-            text=True,
-        )
-        self.facts = self._read()
-
-    def ask(self) -> dict:
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"the {self.process.args[3]} side ended; its error is above")
-        return json.loads(line)
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def work(args: argparse.Namespace) -> None:
-    """Answers each line of stdin with a line of JSON; whatever libraries print goes to stderr."""
+    """Answers each line of stdin with a line of JSON; output of libraries goes to stderr."""
     answers, sys.stdout = sys.stdout, sys.stderr
     side, head, model, batch, *sizes = args.worker
     if side == "torch":
-        facts, step = build_torch(args, head, int(batch), *map(int, sizes))
+        facts, step = build_torch(args, head, Sizes(*map(int, sizes)))
     else:
         facts, step = build_jax(args, side, head, model, int(batch))
     if step:
-        step()  # the first touches memory
+        step()  # the first step allocates memory
     print(json.dumps({**facts, "can_run": bool(step)}), file=answers, flush=True)
     for _ in sys.stdin:
         before = memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak, to VmRSS
         start, cpu = time.perf_counter(), time.process_time()
         step()
         answer = {"s": time.perf_counter() - start, "cpu": time.process_time() - cpu}
@@ -152,7 +139,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def memory(name: str) -> int:
-    """Bytes of this process, from Linux."""
+    """Memory of this process in bytes, by its name in Linux's /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
@@ -160,12 +147,60 @@ def memory(name: str) -> int:
 def build_jax(
     args: argparse.Namespace, side: str, head: str, variant: str, batch: int
 ) -> tuple[dict, Step]:
+    """Facts and step of one side in JAX; no step if it is too large for the limits."""
+    import jax
+
+    from vlc_jax import losses, models
+    from vlc_jax.models import flops
+
+    name, _, is_own_caption = head.partition("_")
+    options = {"pooling": "own_caption"} if is_own_caption else {}
+    length = {"context_length": LENGTH[name]} if name in LENGTH else {}
+    model = models.build(name, variant, head=options, **length)
+    if side != "ours":
+        fields = {key: getattr(model.head, key) for key in models._fields(type(model.head))}
+        model = model.clone(head=naive_head(name, side)(**fields | {"chunk": batch}))
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = {part: shapes[part] for part in ("head", "logit_scale")}
+    names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
+
+    def loss(params, batch, key):
+        outputs = model.apply({"params": params}, batch, rngs={"dropout": key})
+        return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
+
+    features = stored(model, batch)
+    key = jax.random.key(0)
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, features, key).compile()
+    image, text = model.image, model.text
+    embed = image.projection or image.width
+    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"))
+    facts = {
+        "planned": compiled.memory_analysis().temp_size_in_bytes,
+        "sizes": Sizes(
+            batch, image.grid**2, image.width, embed, text.width, text.context_length, operations
+        ),
+    }
+    if facts["planned"] > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
+        return facts, None
+    params, features = random(params), random(features)
+    features["text"] = features["text"].at[:, -1].set(text.eos_id)
+
+    def step() -> None:
+        jax.block_until_ready(compiled(params, features, key))
+
+    return facts, step
+
+
+def naive_head(name: str, side: str) -> type:
+    """Class of a head whose scores are the formula as printed, for all pairs at once.
+
+    side: "pooled" writes PACL's sum over patches as a matrix product.
+    """
     import jax
     import jax.numpy as jnp
     from jaxtyping import Array
 
-    from vlc_jax import losses, models
-    from vlc_jax.models import dcsm, flops, pacl
+    from vlc_jax.models import dcsm, pacl
 
     class NaiveDCSM(dcsm.DCSM):
         def score(self, image, text, *, is_training: bool = False, scaling: Any = None) -> Array:
@@ -189,52 +224,18 @@ def build_jax(
             pooled *= jax.lax.rsqrt(jnp.sum(pooled**2, axis=-1, keepdims=True) + 1e-12)
             return jnp.einsum("ite,te->it", pooled, text.pooled)
 
-    naive = {"dcsm": NaiveDCSM, "pacl": NaivePACL}
-    name, _, is_own = head.partition("_")
-    options = {"pooling": "own_caption"} if is_own else {}
-    length = {"context_length": LENGTH[name]} if name in LENGTH else {}
-    model = models.build(name, variant, head=options, **length)
-    if side != "ours":
-        own = {key: getattr(model.head, key) for key in models._fields(type(model.head))}
-        model = model.clone(head=naive[name](**own | {"chunk": batch}))
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = {part: shapes[part] for part in ("head", "logit_scale")}
-    names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
-
-    def loss(params, batch, key):
-        outputs = model.apply({"params": params}, batch, rngs={"dropout": key})
-        return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
-
-    features = stored(model, batch)
-    key = jax.random.key(0)
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, features, key).compile()
-    image, text = model.image, model.text
-    embed = image.projection or image.width
-    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"))
-    facts = {
-        "planned": compiled.memory_analysis().temp_size_in_bytes,
-        "sizes": (image.grid**2, image.width, embed, text.width, text.context_length, operations),
-    }
-    if facts["planned"] > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
-        return facts, None
-    params, features = random(params), random(features)
-    features["text"] = features["text"].at[:, -1].set(text.eos_id)
-
-    def step() -> None:
-        jax.block_until_ready(compiled(params, features, key))
-
-    return facts, step
+    return {"dcsm": NaiveDCSM, "pacl": NaivePACL}[name]
 
 
 def stored(model, batch: int) -> dict:
-    """Shapes of stored features, as `model.head` requests them."""
+    """Shapes of the stored features that `model.head` requests."""
     import jax
 
     sizes = model.image.grid**2 + (model.image.pooling == "cls"), model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), "int32")}
-    rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
     if getattr(model.head, "num_functional_words", 0):
         rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
+    rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
     towers = {"image": model.image, "text": model.text}
     for (part, tower), request, count in zip(
         towers.items(), model.head.requests, sizes, strict=True
@@ -248,6 +249,7 @@ def stored(model, batch: int) -> dict:
 
 
 def random(shapes):
+    """Arrays of the given shapes: true, token ids, or normal with rows of length about 1."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -255,10 +257,10 @@ def random(shapes):
     rng = np.random.default_rng(0)
 
     def draw(leaf):
+        if leaf.dtype == jnp.int8:  # marks: the first functional word, in the fourth column
+            return jnp.zeros(leaf.shape, jnp.int8).at[:, 3].set(1)
         if leaf.dtype == bool:
             return jnp.ones(leaf.shape, bool)
-        if leaf.dtype == jnp.int8:  # no functional word
-            return jnp.zeros(leaf.shape, jnp.int8)
         if leaf.dtype == jnp.int32:
             return jnp.asarray(rng.integers(3, 60, leaf.shape), jnp.int32)
         x = rng.standard_normal(leaf.shape, np.float32)
@@ -267,111 +269,15 @@ def random(shapes):
     return jax.tree.map(draw, shapes)
 
 
-def build_torch(
-    args: argparse.Namespace,
-    head: str,
-    batch: int,
-    patches: int,
-    width: int,
-    embed: int,
-    text_width: int,
-    length: int,
-    operations: int,
-) -> tuple[dict, Step]:
-    """What is planned is here the size of the tensors that hold something of every pair."""
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
+def build_torch(args: argparse.Namespace, head: str, sizes: Sizes) -> tuple[dict, Step]:
+    """Facts and step of the torch side; "planned" counts tensors with values for every pair."""
+    from speed import torch_heads  # torch, from the interpreter of --torch-python
 
-    pairs = {"dcsm": (patches + 1) * length * (3 + 4 * 4), "pacl": patches * embed}.get(head, 0)
-    facts = {"planned": 4 * batch**2 * pairs or None}
-    if 4 * batch**2 * pairs > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
+    planned = 4 * sizes.batch**2 * torch_heads.floats_per_pair(head, sizes)
+    facts = {"planned": planned or None}
+    if planned > args.limit_gb * GIB or sizes.operations > args.limit_tflop * 1e12:
         return facts, None
-    torch.manual_seed(0)
-    targets = torch.arange(batch)
-
-    class Patches(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm, self.drop = nn.LayerNorm(width), nn.Dropout(0.1)
-            self.linear = nn.Linear(width, embed)
-            self.mlp = nn.Sequential(nn.Linear(width, embed), nn.GELU(), nn.Linear(embed, embed))
-
-        def forward(self, x):
-            x = self.drop(self.norm(x))
-            return self.linear(x) + self.mlp(x)
-
-    def symmetric(logits):
-        return F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)
-
-    def words(inputs):
-        return nn.Sequential(nn.LayerNorm(inputs), nn.Dropout(0.1), nn.Linear(inputs, embed))
-
-    def dcsm():
-        rows, columns = patches + 1, length
-        image = F.normalize(torch.randn(batch, rows, embed), dim=-1)
-        text = F.normalize(torch.randn(batch, columns, embed), dim=-1)
-        table = (F.normalize(torch.randn(11, rows), dim=-1) + 1) / 3
-        convolutions = nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
-        dense = nn.Linear(4 * rows * columns, 128), nn.ReLU(), nn.Linear(128, 1)
-        net = nn.Sequential(*convolutions, nn.ReLU(), nn.Flatten(), *dense)
-
-        def loss():
-            maps = torch.einsum("npd,mtd->nmpt", image, text)
-            found = []
-            for j in range(batch):  # a functional word in every caption
-                k, column = 3 + j % 5, table[j % 11][None, :, None].expand(batch, rows, 1)
-                found.append(torch.cat([maps[:, j, :, :k], column, maps[:, j, :, k + 1 :]], -1))
-            maps = torch.stack(found, 1)
-            maps = (maps - maps.mean()) / maps.std()
-            return symmetric(net(maps.reshape(-1, 1, rows, columns)).reshape(batch, batch))
-
-        return net, loss
-
-    def pacl():
-        image, text = torch.randn(batch, patches, width), torch.randn(batch, embed)
-        net = nn.ModuleDict({"image": Patches(), "text": words(embed)})
-
-        def loss():
-            e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
-            if head == "pacl_own":
-                weights = torch.sigmoid(10 * torch.einsum("ipd,id->ip", F.normalize(e, dim=-1), t))
-                v = F.normalize((weights[..., None] * e).sum(1), dim=-1)
-                return symmetric(10 * v @ t.T) / 2
-            weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", F.normalize(e, dim=-1), t))
-            v = F.normalize((weights[..., None] * e[:, None]).sum(2), dim=-1)
-            return symmetric(10 * (v * t[None]).sum(-1)) / 2
-
-        return net, loss
-
-    def sparc():
-        image, text = torch.randn(batch, patches, width), torch.randn(batch, length, text_width)
-        net = nn.ModuleDict({"image": Patches(), "text": words(text_width)})
-
-        def loss():
-            v, t = net["image"](image), net["text"](text)
-            s = torch.einsum("bld,bpd->blp", t, v)
-            low, high = s.amin(-1, keepdim=True), s.amax(-1, keepdim=True)
-            s = (s - low) / (high - low + 1e-8)
-            s = torch.where(s < 1 / patches, torch.zeros_like(s), s)
-            s = s / (s.sum(-1, keepdim=True) + 1e-8)
-            groups = F.normalize(torch.einsum("blp,bpd->bld", s, v), dim=-1)
-            t = F.normalize(t, dim=-1)
-            logits = 10 * torch.einsum("bld,bkd->blk", groups, t)
-            own = torch.arange(length).expand(batch, length)
-            local = F.cross_entropy(logits, own) + F.cross_entropy(logits.mT, own)
-            pooled = [F.normalize(x.mean(1), dim=-1) for x in (v, t)]
-            return local + symmetric(10 * pooled[0] @ pooled[1].T) / 2
-
-        return net, loss
-
-    net, loss = {"dcsm": dcsm, "pacl": pacl, "pacl_own": pacl, "sparc": sparc}[head]()
-
-    def step() -> None:
-        net.zero_grad()
-        loss().backward()
-
-    return facts, step
+    return facts, torch_heads.make_step(head, sizes)
 
 
 if __name__ == "__main__":

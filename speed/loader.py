@@ -1,12 +1,12 @@
-"""Images per second and core, from JPEG bytes and from the embedded world, without a model.
+"""Images per second and core: JPEG files, the embedded scenes, and whole training loaders.
 
   python speed/loader.py
 
-One thread, CPU seconds of this process (so a busy neighbour counts less), rounds interleaved, the
-median over rounds. Beside our JPEG path stands the plain Pillow pipeline that open_clip's and
-Hugging Face's preprocessing amount to: decode, RGB, bicubic resize of the short side, centre crop.
-The last lines are whole training loaders: records in shuffled order, captions drawn and tokenized,
-batches stacked.
+One thread, CPU seconds of this process (other processes disturb them less than wall time), rounds
+interleaved, median over rounds. Our JPEG path is compared with plain Pillow as in open_clip's and
+Hugging Face's preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The last
+lines are whole training loaders: records in shuffled order, captions drawn and tokenized, batches
+stacked.
 """
 
 import argparse
@@ -36,14 +36,14 @@ def main() -> None:
     scenes = input_pipeline.make_source("scenes", "train")
     stored = [shard_writer.shrink(Record("", data, [""]), 256, "jpeg") for data in files]
     rows: dict[str, tuple[Callable[[], None], int]] = {
-        "JPEG 500x375 -> 224, ours": (lambda: each(transform, files), args.images),
-        "JPEG 500x375 -> 224, plain Pillow": (lambda: each(plain_pillow, files), args.images),
+        "JPEG 500x375 -> 224, ours": (lambda: apply(transform, files), args.images),
+        "JPEG 500x375 -> 224, plain Pillow": (lambda: apply(plain_pillow, files), args.images),
         "JPEG 341x256 -> 224, ours (what input_pipeline.prepare --size 256 stores)": (
-            lambda: each(transform, stored),
+            lambda: apply(transform, stored),
             args.images,
         ),
         "scenes-mini record (sample, draw, 4 captions)": (
-            lambda: each(scenes.__getitem__, range(args.scenes)),
+            lambda: apply(scenes.__getitem__, range(args.scenes)),
             args.scenes,
         ),
     }
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measure(rows: dict[str, tuple[Callable[[], None], int]], rounds: int) -> dict[str, list[float]]:
-    """Images per CPU second of each row, per round; a first round warms up and is dropped."""
+    """Images per CPU second of each row, by round, without a first round to warm up."""
     rates: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(rounds + 1):
         for name, (work, count) in rows.items():
@@ -72,13 +72,13 @@ def measure(rows: dict[str, tuple[Callable[[], None], int]], rounds: int) -> dic
     return {name: values[1:] for name, values in rates.items()}
 
 
-def each(function: Callable, items: object) -> None:
+def apply(function: Callable, items: object) -> None:
     for item in items:
         function(item)
 
 
 def plain_pillow(data: bytes) -> np.ndarray:
-    """What a user would write: bicubic resize of the short side to 224, central square."""
+    """Pixels by plain Pillow: bicubic resize of the short side to 224, central square."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     scale = 224 / min(image.size)
     width, height = (max(224, round(side * scale)) for side in image.size)

@@ -1,10 +1,10 @@
-"""What hard negatives and hard positives cost: a training step with more texts, and the generators.
+"""Speed of hard negatives and hard positives: training steps with more texts, and generators.
 
   python speed/negatives.py --model mini --batch 128
 
-Steps of one image with 1, 2 and 3 texts each are compiled in one process and timed in turn, round
-by round; beside the ratio to plain CLIP stands the ratio of their FLOPs. The generators make texts
-of captions of the embedded scenes on one core, in a table of captions per second.
+Steps with 1, 2 and 3 texts per image are compiled in one process and timed in turn, round by round;
+printed with the ratio to plain CLIP is the ratio of their FLOPs. The generators run on captions of
+the embedded scenes, on one core.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from input_pipeline.hard_texts import sampling  # noqa: E402
 from input_pipeline.sources.scenes import ScenesSource  # noqa: E402
 from vlc_jax import build, models, sharding, train_step  # noqa: E402
 
-STEPS = {  # what is timed -> hard negatives, hard positives, losses
+STEPS = {  # step -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),
     "NegCLIP, 1 negative": (1, 0, ("negclip",)),
     "SVLC, 1 negative": (1, 0, ("infonce", "svlc_negative")),
@@ -83,20 +83,20 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
 
 
 def time_steps(args: argparse.Namespace) -> None:
-    made = {name: make_step(args, name) for name in STEPS}
+    steps = {name: make_step(args, name) for name in STEPS}
     seconds: dict[str, list[float]] = {name: [] for name in STEPS}
     for round_ in range(args.rounds + 1):
-        for name, (step, _) in made.items():
-            step()  # what ran before left its own data in the caches
-            taken = min(step() for _ in range(args.steps))
-            if round_:  # the first touches memory
-                seconds[name].append(taken)
-    plain, plain_flops = seconds["CLIP"], made["CLIP"][1]
+        for name, (step, _) in steps.items():
+            step()  # the step before left its own data in the caches
+            best = min(step() for _ in range(args.steps))
+            if round_:  # the first round allocates memory
+                seconds[name].append(best)
+    plain, plain_flops = seconds["CLIP"], steps["CLIP"][1]
     print(
         f"{args.model}, batch {args.batch}, jax {jax.__version__}, {jax.devices()[0].device_kind}"
     )
     print(f"{'step':32}{'ms':>8}{'x CLIP':>9}{'range':>14}{'x FLOPs':>9}{'measured / FLOPs':>18}")
-    for name, (_, flops) in made.items():
+    for name, (_, flops) in steps.items():
         ratios = [mine / other for mine, other in zip(seconds[name], plain, strict=True)]
         ratio, of_flops = statistics.median(ratios), flops / plain_flops
         span = f"{min(ratios):.2f} to {max(ratios):.2f}"
@@ -114,16 +114,17 @@ def time_generators(args: argparse.Namespace) -> None:
     for side in ("negatives", "positives"):
         for name, make in sampling.generator_table(side).items():
             if name == "svlc_fill_mask":
-                continue  # it is as fast as its language model
+                continue  # as fast as its language model
             generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
             rates = list(_rates(generator, captions, args.rounds))
-            share = sum(rate[1] for rate in rates) / len(rates)
-            print(f"{name:40}{statistics.median(rate[0] for rate in rates):12,.0f}{share:13.0%}")
+            fraction = sum(rate[1] for rate in rates) / len(rates)
+            print(f"{name:40}{statistics.median(rate[0] for rate in rates):12,.0f}{fraction:13.0%}")
 
 
 def _rates(
     generator: Callable, captions: Sequence[tuple[str, dict]], rounds: int
 ) -> Iterator[tuple[float, float]]:
+    """Yields (captions per second, fraction of captions with a text) of every round."""
     for seed in range(rounds):
         rng = np.random.default_rng(seed)
         start = time.perf_counter()

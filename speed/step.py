@@ -1,17 +1,16 @@
-"""Training steps per second, ours and open_clip's in torch, interleaved in one run.
+"""Training steps per second, ours and open_clip's in torch, measured in one run.
 
   python speed/step.py --model B/32 --batch 16
   python speed/step.py --model B/32 --batch 16 --context 32
   python speed/step.py --model mini --batch 256 --no-torch
 
-Each side lives in a process of its own and waits while the other one works, so both meet the same
-machine; each round times one step of each, and a matrix product for the peak. Printed: examples/s
-(median over rounds), the ratio and its range over rounds, MFU against the peak measured in the same
-run, compile time and peak memory.
+Each side is a process of its own; a round times one step of each, and a matrix product for the
+peak. Printed: examples/s (median over rounds), the ratio and its range over rounds, MFU against the
+peak measured in the same run, compile time and peak memory.
 
---context is our context length: captions that fit into 32 tokens have the same embedding with 32
-as with 77, so a user may cut it; open_clip pads them to 77. torch and open_clip are in the
-environment that `make parity` builds; --torch-python names its interpreter.
+--context is our context length: captions of up to 32 tokens have the same embedding with 32 as with
+77, so a user may shorten it; open_clip pads them to 77. torch and open_clip are in the environment
+that `make parity` builds; --torch-python names its interpreter.
 """
 
 import argparse
@@ -21,13 +20,16 @@ import os
 import platform
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from speed.worker import Worker  # noqa: E402
+
 OPEN_CLIP = {"S/16": "ViT-S-16", "B/32": "ViT-B-32-quickgelu", "B/16": "ViT-B-16-quickgelu"}
 
 
@@ -44,8 +46,10 @@ def main() -> None:
     if args.worker:
         work(WORKERS[args.worker], args)
         return
-    ours = Worker(sys.executable, "jax", args)
-    theirs = None if args.no_torch else Worker(args.torch_python, "torch", args)
+    ours = Worker("jax", command(sys.executable, "jax", args))
+    theirs = None
+    if not args.no_torch:
+        theirs = Worker("torch", command(args.torch_python, "torch", args))
     peaks, our_seconds, their_seconds = [], [], []
     for _ in range(args.rounds):
         peaks.append(ours.ask("peak")["flops"])
@@ -66,6 +70,13 @@ def main() -> None:
     ours.close()
 
 
+def command(python: str, name: str, args: argparse.Namespace) -> list[str]:
+    """Command line of the worker `name`."""
+    context = ["--context", str(args.context)] if args.context else []
+    case = ["--worker", name, "--model", args.model, "--batch", str(args.batch)]
+    return [python, __file__, *case, *context]
+
+
 def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: list[float]) -> None:
     rate, peak = args.batch / statistics.median(seconds), max(peaks)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -80,52 +91,19 @@ def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: l
     )
 
 
-class Worker:
-    """A process that builds its step, then takes one step each time it is asked."""
-
-    def __init__(self, python: str, name: str, args: argparse.Namespace):
-        command = [python, __file__, "--worker", name, "--model", args.model]
-        if args.context:
-            command += ["--context", str(args.context)]
-        self.process = subprocess.Popen(
-            [*command, "--batch", str(args.batch)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            text=True,
-        )
-        self.facts = self._read()
-
-    def ask(self, question: str) -> dict:
-        self.process.stdin.write(question + "\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"the {self.process.args[3]} side ended; its error is above")
-        return json.loads(line)
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-
-
 Build = Callable[[str, int, int | None], tuple[dict, Callable, Callable]]
 
 
 def work(build: Build, args: argparse.Namespace) -> None:
-    """Answers questions from stdin with JSON lines; whatever libraries print goes to stderr."""
+    """Answers each line of stdin with a line of JSON; output of libraries goes to stderr."""
     answers, sys.stdout = sys.stdout, sys.stderr
     facts, step, peak = build(args.model, args.batch, args.context)
-    step()  # the first touches memory
+    step()  # the first step allocates memory
     print(json.dumps(facts), file=answers, flush=True)
     for question in sys.stdin:
         start = time.perf_counter()
         if question.strip() == "step":
-            step()  # after a wait the first one finds cold caches; training never waits
+            step()  # after a wait the first step finds cold caches; training never waits
             start = time.perf_counter()
             step()
             answer = {"seconds": time.perf_counter() - start}

@@ -1,0 +1,140 @@
+"""The heads' training losses in torch, as their authors write them, for speed/heads.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from speed.heads import Sizes
+
+Loss = Callable[[], torch.Tensor]
+
+
+def floats_per_pair(head: str, sizes: Sizes) -> int:
+    """Numbers that a formulation holds for every image-text pair; 0 if none grows with pairs."""
+    if head == "dcsm":  # three maps; 4 channels after each convolution and ReLU
+        return (sizes.patches + 1) * sizes.length * (3 + 4 * 4)
+    return sizes.patches * sizes.embed if head == "pacl" else 0
+
+
+def make_step(head: str, sizes: Sizes) -> Callable[[], None]:
+    """A function that computes the loss of a head on random features, and its gradient."""
+    torch.manual_seed(0)
+    build = {"dcsm": dcsm, "pacl": pacl, "pacl_own": pacl_own, "sparc": sparc}[head]
+    net, loss = build(sizes)
+
+    def step() -> None:
+        net.zero_grad()
+        loss().backward()
+
+    return step
+
+
+class PatchConnector(nn.Module):
+    """PACL's connector of patch tokens: a linear layer beside an MLP."""
+
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        width, embed = sizes.width, sizes.embed
+        self.norm, self.drop = nn.LayerNorm(width), nn.Dropout(0.1)
+        self.linear = nn.Linear(width, embed)
+        self.mlp = nn.Sequential(nn.Linear(width, embed), nn.GELU(), nn.Linear(embed, embed))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.drop(self.norm(x))
+        return self.linear(x) + self.mlp(x)
+
+
+def connectors(sizes: Sizes, text_width: int) -> nn.ModuleDict:
+    """Connectors of image and text."""
+    layers = nn.LayerNorm(text_width), nn.Dropout(0.1), nn.Linear(text_width, sizes.embed)
+    return nn.ModuleDict({"image": PatchConnector(sizes), "text": nn.Sequential(*layers)})
+
+
+def infonce(logits: torch.Tensor) -> torch.Tensor:
+    """Sum of the cross-entropies of both directions."""
+    targets = torch.arange(len(logits))
+    return F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)
+
+
+def dcsm(sizes: Sizes) -> tuple[nn.Module, Loss]:
+    """CNN over the maps of all pairs; a functional word in every caption."""
+    batch, rows, columns = sizes.batch, sizes.patches + 1, sizes.length
+    image = F.normalize(torch.randn(batch, rows, sizes.embed), dim=-1)
+    text = F.normalize(torch.randn(batch, columns, sizes.embed), dim=-1)
+    table = (F.normalize(torch.randn(11, rows), dim=-1) + 1) / 3
+    convolutions = nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
+    dense = nn.Linear(4 * rows * columns, 128), nn.ReLU(), nn.Linear(128, 1)
+    net = nn.Sequential(*convolutions, nn.ReLU(), nn.Flatten(), *dense)
+
+    def loss() -> torch.Tensor:
+        maps = torch.einsum("npd,mtd->nmpt", image, text)
+        replaced = []
+        for j in range(batch):  # caption by caption, as the authors' code does
+            k, column = 3 + j % 5, table[j % 11][None, :, None].expand(batch, rows, 1)
+            replaced.append(torch.cat([maps[:, j, :, :k], column, maps[:, j, :, k + 1 :]], -1))
+        maps = torch.stack(replaced, 1)
+        maps = (maps - maps.mean()) / maps.std()
+        return infonce(net(maps.reshape(-1, 1, rows, columns)).reshape(batch, batch))
+
+    return net, loss
+
+
+def pacl(sizes: Sizes) -> tuple[nn.Module, Loss]:
+    """Patches weighted and pooled for every text."""
+    net = connectors(sizes, sizes.embed)
+    image = torch.randn(sizes.batch, sizes.patches, sizes.width)
+    text = torch.randn(sizes.batch, sizes.embed)
+
+    def loss() -> torch.Tensor:
+        e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
+        weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", F.normalize(e, dim=-1), t))
+        v = F.normalize((weights[..., None] * e[:, None]).sum(2), dim=-1)
+        return infonce(10 * (v * t[None]).sum(-1)) / 2
+
+    return net, loss
+
+
+def pacl_own(sizes: Sizes) -> tuple[nn.Module, Loss]:
+    """Patches weighted and pooled by the image's own caption only, for all texts."""
+    net = connectors(sizes, sizes.embed)
+    image = torch.randn(sizes.batch, sizes.patches, sizes.width)
+    text = torch.randn(sizes.batch, sizes.embed)
+
+    def loss() -> torch.Tensor:
+        e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
+        weights = torch.sigmoid(10 * torch.einsum("ipd,id->ip", F.normalize(e, dim=-1), t))
+        v = F.normalize((weights[..., None] * e).sum(1), dim=-1)
+        return infonce(10 * v @ t.T) / 2
+
+    return net, loss
+
+
+def sparc(sizes: Sizes) -> tuple[nn.Module, Loss]:
+    """Sparse alignment of tokens with groups of patches, beside InfoNCE of pooled features."""
+    net = connectors(sizes, sizes.text_width)
+    batch, length = sizes.batch, sizes.length
+    image = torch.randn(batch, sizes.patches, sizes.width)
+    text = torch.randn(batch, length, sizes.text_width)
+
+    def loss() -> torch.Tensor:
+        v, t = net["image"](image), net["text"](text)
+        s = torch.einsum("bld,bpd->blp", t, v)
+        low, high = s.amin(-1, keepdim=True), s.amax(-1, keepdim=True)
+        s = (s - low) / (high - low + 1e-8)
+        s = torch.where(s < 1 / sizes.patches, torch.zeros_like(s), s)
+        s = s / (s.sum(-1, keepdim=True) + 1e-8)
+        groups = F.normalize(torch.einsum("blp,bpd->bld", s, v), dim=-1)
+        t = F.normalize(t, dim=-1)
+        logits = 10 * torch.einsum("bld,bkd->blk", groups, t)
+        targets = torch.arange(length).expand(batch, length)
+        local = F.cross_entropy(logits, targets) + F.cross_entropy(logits.mT, targets)
+        pooled = [F.normalize(x.mean(1), dim=-1) for x in (v, t)]
+        return local + infonce(10 * pooled[0] @ pooled[1].T) / 2
+
+    return net, loss
