@@ -14,7 +14,7 @@ from configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    config = finetuning.get_config(finetuning.parse(argument))
+    config = finetuning.make(finetuning.parse(argument))
     with config.unlocked():
         config.losses.hn_focal = default.loss(weight=0.5, gamma=2.0, label_smoothing=0.02)
         finetuning.use_negatives(
