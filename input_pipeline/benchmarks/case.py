@@ -1,4 +1,4 @@
-"""THE case contract: one question of a benchmark, the correct caption first; and a set of them."""
+"""THE case contract: one question of an evaluation set, the correct caption first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,8 @@ from input_pipeline.record import ImageLike
 
 @dataclass(frozen=True)
 class Case:
-    """One question.
+    """One question of a benchmark. The meaning of its fields depends on the protocol:
 
-    What the fields hold depends on the protocol that answers it:
       choice      one image; `captions[0]` is correct, the others are wrong
       triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
       pairs       two images; `captions[k]` belongs to `images[k]`
@@ -30,7 +29,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named set of cases, always the same for the same `version`.
+    """Evaluation set: a named list of cases, always the same for the same `version`.
 
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
     `str.format` replaces by the class name.
@@ -44,13 +43,13 @@ class Benchmark:
 
     @property
     def prompts(self) -> list[str]:
-        """Every class in every template, those of a class side by side."""
+        """Zero-shot prompts: every class in every template, those of a class side by side."""
         templates = self.templates or ("{}",)
         return [template.format(name) for name in self.classes for template in templates]
 
     @property
     def texts(self) -> list[str]:
-        """All texts that a model is asked about, each once."""
+        """All texts of the benchmark, without repetitions."""
         of_cases = (
             text
             for case in self.cases

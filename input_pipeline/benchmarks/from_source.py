@@ -1,4 +1,4 @@
-"""Benchmarks made of a training-style source: retrieval on your own captions, digits zero-shot."""
+"""Benchmarks from a training-style source: retrieval on your own captions, zero-shot digits."""
 
 import re
 from typing import Any

@@ -85,18 +85,18 @@ def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) ->
 
 
 def protocol_options(name: str) -> tuple[str, ...]:
-    """The options of a benchmark's protocol; all others are its reader's."""
+    """Options of a benchmark's protocol; all others are its reader's."""
     parameters = inspect.signature(PROTOCOLS[protocol(name)]).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
 def headline(name: str) -> str:
-    """The one metric that stands for a benchmark in plots, cards and TensorBoard."""
+    """Main metric of a benchmark, for plots, cards and TensorBoard."""
     return summary(name)[0]
 
 
 def summary(name: str) -> tuple[str, ...]:
-    """The metrics of a benchmark that a result table shows, the headline first."""
+    """Metrics of a benchmark in result tables, the headline first."""
     return SUMMARIES[protocol(name)]
 
 
@@ -109,7 +109,7 @@ def to_json(
     options: dict[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
-    """What evals/<name>/<step>.json holds: `result` without its per-example rows."""
+    """Content of evals/<name>/<step>.json: `result` without its per-example rows."""
     return {
         "benchmark": name,
         "protocol": protocol(name),

@@ -1,6 +1,7 @@
-"""One image, k captions, the first is right: does the model give it the highest score?
+"""Multiple choice: accuracy at giving the correct one of an image's k captions the highest score.
 
-ARO, REPLACE, SWAP, SugarCrepe, CREPE, COCO-Order and their miniatures in the scenes world.
+The protocol of ARO, REPLACE, SWAP, SugarCrepe, CREPE and COCO-Order; today's readers are their
+miniatures in the embedded world.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ def credit(
     mask: Bool[np.ndarray, "cases options"],
     tie: str = "strict",
 ) -> tuple[Float[np.ndarray, "cases"], Bool[np.ndarray, "cases"]]:
-    """Credit per case for option 0, and where it shares the highest score with a wrong option.
+    """Credit per case for option 0, and whether it shares the highest score with a wrong option.
 
     `mask` is False on padding. Ties: "strict" gives nothing (the correct caption must beat every
     other), "first_index" gives 1 as an argmax over captions in this order does (a constant scorer
@@ -35,8 +36,8 @@ def credit(
     if tie == "first_index":
         return (won | tied).astype(np.float64), tied
     if tie == "half":
-        sharing = 1 + (wrong == scores[:, :1]).sum(axis=1)
-        return won + tied / sharing, tied
+        num_tied = 1 + (wrong == scores[:, :1]).sum(axis=1)
+        return won + tied / num_tied, tied
     return won.astype(np.float64), tied
 
 
@@ -84,6 +85,7 @@ def score_cases(cases: Sequence[Case], scorer: Scorer) -> tuple[np.ndarray, np.n
     """Scores (cases, options) of each image with its own captions, and the mask of real options."""
     options = max(len(case.captions) for case in cases)
     mask = np.array([[k < len(case.captions) for k in range(options)] for case in cases])
+    # Padded with the case's first caption, which is embedded anyway.
     padded = [
         (*case.captions, *[case.captions[0]] * (options - len(case.captions))) for case in cases
     ]
@@ -107,6 +109,6 @@ def _check(benchmark: Benchmark) -> None:
 
 
 def _span(counts: np.ndarray) -> str:
-    """How many captions the cases have: "2", or "2-5" where they differ."""
+    """Number of captions per case: "2", or "2-5" where it differs."""
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low}-{high}"

@@ -1,4 +1,4 @@
-"""Two images and two captions, each caption right for one image: can the model match them?
+"""Pairs: matching two images with two captions, each caption correct for one image.
 
 Winoground and its kind (text, image and group score) and What'sUp's two-way protocol (individual
 and pair accuracy); all comparisons strict, so a tie is a mistake.
@@ -18,13 +18,13 @@ from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
 def decisions(
     scores: Float[np.ndarray, "cases 2 2"],
 ) -> tuple[Bool[np.ndarray, "cases 2"], Bool[np.ndarray, "cases 2"]]:
-    """Which images find their caption, and which captions find their image.
+    """Correctness of each image's choice of caption and of each caption's choice of image.
 
     `scores[n, k, l]` is image k with caption l of case n; k = l is right.
     """
-    own = np.stack([scores[:, 0, 0], scores[:, 1, 1]], axis=1)
+    correct = np.stack([scores[:, 0, 0], scores[:, 1, 1]], axis=1)
     other_caption = np.stack([scores[:, 0, 1], scores[:, 1, 0]], axis=1)
-    return own > other_caption, own > other_caption[:, ::-1]
+    return correct > other_caption, correct > other_caption[:, ::-1]
 
 
 def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 256) -> stats.EvalResult:

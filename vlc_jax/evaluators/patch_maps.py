@@ -47,63 +47,65 @@ def write(
     captions = {file: texts for file, texts in captions.items() if texts and cases[file].images}
     if not captions:
         return
-    every = [text for some in captions.values() for text in some]
+    all_texts = [text for texts in captions.values() for text in texts]
     images = scorer.embed_images([image for file in captions for image in cases[file].images])
-    texts = embed_texts_once(scorer, every)
+    texts = embed_texts_once(scorer, all_texts)
 
     @functools.cache  # a vocabulary is read once, and for maps of tokens only
-    def pieces() -> dict[str, list[str]]:
-        return dict(zip(every, token_labels.labels(tokenizer, every), strict=True))
+    def labels() -> dict[str, list[str]]:
+        return dict(zip(all_texts, token_labels.labels(tokenizer, all_texts), strict=True))
 
     words = tokenizer.words if isinstance(tokenizer, FunctionalWordTokenizer) else ()
-    image, text = 0, 0  # the next rows
-    for file, own in captions.items():
-        count = len(cases[file].images)
-        rows = np.arange(count), np.arange(len(own))
-        pairs = np.repeat(rows[0], len(own)), np.tile(rows[1], count)
-        found = maps(take(images, image + pairs[0]), take(texts, text + pairs[1]))
-        image, text = image + count, text + len(own)
-        if not found:
+    first_image, first_text = 0, 0  # of the case
+    for file, case_captions in captions.items():
+        num_images, num_captions = len(cases[file].images), len(case_captions)
+        image_rows = first_image + np.repeat(np.arange(num_images), num_captions)
+        text_rows = first_text + np.tile(np.arange(num_captions), num_images)
+        of_pairs = maps(take(images, image_rows), take(texts, text_rows))
+        first_image, first_text = first_image + num_images, first_text + num_captions
+        if not of_pairs:  # the head has no maps
             return
         if is_writer:
-            arrays = readable(found, count, own, pieces, words)
+            arrays = label_columns(of_pairs, num_images, case_captions, labels, words)
             arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
-            _save(file, {**arrays, "step": np.array(step), "captions": np.array(own)})
+            _save(file, {**arrays, "step": np.array(step), "captions": np.array(case_captions)})
 
 
 def captions_of(case: Case) -> tuple[str, ...]:
-    """The captions whose scores the report may show, as far as the case knows them."""
+    """Captions of a case whose scores the report may show, its hard positive included."""
     positive = case.meta.get("positive")
     more = () if positive is None else (positive,)
     return (*case.captions[: CAPTIONS - len(more)], *more)
 
 
-def readable(
-    found: Mapping[str, Any],
+def label_columns(
+    of_pairs: Mapping[str, Any],
     images: int,
     captions: Sequence[str],
-    pieces: Callable[[], Mapping[str, Sequence[str]]],
-    words: Sequence[str],
+    labels: Callable[[], Mapping[str, Sequence[str]]],
+    functional_words: Sequence[str],
 ) -> dict[str, np.ndarray]:
     """Maps of pairs as (images, captions, ...), their token columns labelled, without padding."""
     maps = {
         name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
-        for name, x in found.items()
+        for name, x in of_pairs.items()
     }
     lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
     if not lengths:
         return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and may be near 1
-    names = [pieces()[caption] for caption in captions]
-    plain = np.tile(np.arange(lengths[0]), (len(captions), 1))
-    columns = maps.pop("columns", plain[None])[0]
+    tokens_of = [labels()[caption] for caption in captions]
+    in_order = np.tile(np.arange(lengths[0]), (len(captions), 1))
+    # Of each column the index of its token, or -1 - k for the vector of functional word k.
+    columns = maps.pop("columns", in_order[None])[0]
     is_word = columns < 0
     tokens = [
-        [words[-c - 1] if c < 0 else row[c] if c < len(row) else "" for c in some]
-        for row, some in zip(names, columns, strict=True)
+        [functional_words[-c - 1] if c < 0 else row[c] if c < len(row) else "" for c in row_columns]
+        for row, row_columns in zip(tokens_of, columns, strict=True)
     ]
     length = max(i + 1 for row in tokens for i, token in enumerate(row) if token)
-    cut = {name: x[..., :length].astype(np.float16) for name, x in maps.items()}
-    return {**cut, "tokens": np.array(tokens)[:, :length], "is_word": is_word[:, :length]}
+    # float16: values for the eye, and there is one per image, caption, patch and token.
+    maps = {name: x[..., :length].astype(np.float16) for name, x in maps.items()}
+    return {**maps, "tokens": np.array(tokens)[:, :length], "is_word": is_word[:, :length]}
 
 
 def _save(file: Path, arrays: Mapping[str, np.ndarray]) -> None:

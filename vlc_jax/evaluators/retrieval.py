@@ -1,4 +1,4 @@
-"""Retrieval among all cases: the captions of an image, and the image of a caption.
+"""Image-text retrieval among all cases, in both directions: recall at K and ranks.
 
 Recall at K counts a query whose correct candidate is among the K best. With several captions per
 image, any of them counts for the image, and each caption is a query of its own. Ties are strict:
@@ -19,23 +19,23 @@ from vlc_jax.evaluators.scorer import Scorer, take
 
 DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)
-CELLS = 2**22  # scores held at a time: 16 MB in float32
+CELLS = 2**22  # scores in memory at a time: 16 MB in float32
 SHOWN = 5  # wrong captions kept per image, best first
 
 
 class Direction(NamedTuple):
-    """One direction of retrieval, per query."""
+    """Ranks of one direction of retrieval, per query."""
 
     rank: Int[np.ndarray, "queries"]
-    """Place of the best correct candidate; 1 is best."""
+    """Rank of the best correct candidate; 1 is best."""
     tied: Bool[np.ndarray, "queries"]
-    """Where the best correct and the best wrong candidate have the same score."""
+    """Whether the best correct and the best wrong candidate have the same score."""
     correct: Int[np.ndarray, "queries"]
-    """How many candidates are correct."""
+    """Number of correct candidates."""
 
 
-class Found(NamedTuple):
-    """Both directions, and per image its best own caption and the best wrong ones with scores."""
+class Ranking(NamedTuple):
+    """Both directions, and per image its best correct and best wrong captions with scores."""
 
     image_to_text: Direction
     text_to_image: Direction
@@ -45,30 +45,30 @@ class Found(NamedTuple):
 Block = tuple[slice, Float[np.ndarray, "rows texts"], Bool[np.ndarray, "rows texts"]]
 
 
-def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Found:
-    """Ranks from blocks of rows (slice of images, scores, which texts are correct).
+def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Ranking:
+    """Ranks from blocks of score rows (slice of images, scores, mask of correct texts).
 
     The blocks are read twice: a text's own score, which may stand in any block, must be known
     before the images that beat it can be counted. They must come out the same both times.
     """
     by_image = Direction(np.zeros(images, int), np.zeros(images, bool), np.zeros(images, int))
-    number, own_image, shown = np.zeros(texts, int), np.full(texts, -np.inf), []
+    number, best_image, shown = np.zeros(texts, int), np.full(texts, -np.inf), []
     for rows, scores, correct in blocks():
-        own, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
-        best = own.max(axis=1, keepdims=True)
+        right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
+        best = right.max(axis=1, keepdims=True)
         by_image.rank[rows] = 1 + (wrong >= best).sum(axis=1)
         by_image.tied[rows] = wrong.max(axis=1) == best[:, 0]
         by_image.correct[rows] = correct.sum(axis=1)
         number += correct.sum(axis=0)
-        own_image = np.maximum(own_image, own.max(axis=0))
-        shown += [_shown(*pair) for pair in zip(own, wrong, strict=True)]
+        best_image = np.maximum(best_image, right.max(axis=0))
+        shown += [_shown(*pair) for pair in zip(right, wrong, strict=True)]
     text_rank, best_wrong = np.ones(texts, int), np.full(texts, -np.inf)
     for _, scores, correct in blocks():
         wrong = np.where(correct, -np.inf, scores)
-        text_rank += (wrong >= own_image).sum(axis=0)
+        text_rank += (wrong >= best_image).sum(axis=0)
         best_wrong = np.maximum(best_wrong, wrong.max(axis=0))
-    by_text = Direction(text_rank, best_wrong == own_image, number)
-    return Found(by_image, by_text, shown)
+    by_text = Direction(text_rank, best_wrong == best_image, number)
+    return Ranking(by_image, by_text, shown)
 
 
 def recall_chance(
@@ -76,8 +76,8 @@ def recall_chance(
 ) -> Float[np.ndarray, "queries"]:
     """Chance that at least one of `correct` candidates is among the first k of a random order."""
     missed = np.ones(len(correct))
-    for place in range(min(k, candidates)):
-        missed *= (candidates - correct - place) / (candidates - place)  # 0 once, 0 for good
+    for drawn in range(min(k, candidates)):
+        missed *= (candidates - correct - drawn) / (candidates - drawn)  # 0 once, 0 for good
     return 1 - missed
 
 
@@ -94,11 +94,11 @@ def evaluate(
     the best of m among n in a random order, (n + 1) / (m + 1).
 
     Args:
-      duplicates: what a caption of another image is that reads exactly like one of the image's
-        own. "wrong" follows the published protocols, where only the pairing counts (and under
-        strict ties a shared caption never comes first); "correct" accepts the text. The share
-        of captions that several images have is in `details`.
-      cells: scores held at a time; the result does not depend on it. More than one block is
+      duplicates: whether a caption of another image that reads exactly like one of the image's
+        own is "wrong" or "correct". "wrong" follows the published protocols, where only the
+        pairing counts (and under strict ties a shared caption never comes first); "correct"
+        accepts the text. The share of captions that several images have is in `details`.
+      cells: scores in memory at a time; the result does not depend on it. More than one block is
         scored twice.
 
     Raises:
@@ -112,12 +112,12 @@ def evaluate(
     owner = np.repeat(np.arange(len(benchmark.cases)), [len(c.captions) for c in benchmark.cases])
     shared, correct_rows = _correctness(captions, owner, duplicates)
     images, texts = len(benchmark.cases), len(captions)
-    found = rank(_blocks(benchmark, scorer, captions, correct_rows, cells), images, texts)
+    ranking = rank(_blocks(benchmark, scorer, captions, correct_rows, cells), images, texts)
     metrics = {
-        **_recalls("image_to_text", found.image_to_text, texts, np.arange(images)),
-        **_recalls("text_to_image", found.text_to_image, images, owner),
-        **_mean_ranks("image_to_text", found.image_to_text, texts),
-        **_mean_ranks("text_to_image", found.text_to_image, images),
+        **_recalls("image_to_text", ranking.image_to_text, texts, np.arange(images)),
+        **_recalls("text_to_image", ranking.text_to_image, images, owner),
+        **_mean_ranks("image_to_text", ranking.image_to_text, texts),
+        **_mean_ranks("text_to_image", ranking.text_to_image, images),
     }
     details = {
         "images": images,
@@ -125,13 +125,13 @@ def evaluate(
         "duplicates": duplicates,
         "duplicate_captions": float(shared.mean()),
     }
-    return stats.EvalResult(metrics, _rows(benchmark, captions, owner, found), details)
+    return stats.EvalResult(metrics, _rows(benchmark, captions, owner, ranking), details)
 
 
 def _correctness(
     captions: list[str], owner: np.ndarray, duplicates: str
 ) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
-    """Which captions several images share, and a function: rows of images -> correct texts."""
+    """Mask of captions that several images share; a function: rows of images -> correct texts."""
     text = _text_numbers(captions)
     owners = [set() for _ in range(text.max() + 1)]
     for t, image in zip(text, owner, strict=True):
@@ -152,9 +152,9 @@ def _correctness(
 
 
 def _text_numbers(captions: list[str]) -> np.ndarray:
-    """Equal captions get equal numbers, counted in order of first appearance."""
-    place = {caption: number for number, caption in enumerate(dict.fromkeys(captions))}
-    return np.array([place[caption] for caption in captions])
+    """Number of each caption, equal for equal captions, in order of first appearance."""
+    numbers = {caption: number for number, caption in enumerate(dict.fromkeys(captions))}
+    return np.array([numbers[caption] for caption in captions])
 
 
 def _blocks(
@@ -183,48 +183,49 @@ def _blocks(
 
 
 def _recalls(
-    name: str, found: Direction, candidates: int, clusters: np.ndarray
+    name: str, direction: Direction, candidates: int, clusters: np.ndarray
 ) -> dict[str, stats.Estimate]:
     metrics = {}
     for k in KS:
         if k < candidates:
-            chance = float(recall_chance(found.correct, candidates, k).mean())
-            hits = found.rank <= k
-            metrics[f"{name}_r{k}"] = stats.proportion(hits, chance, found.tied, clusters)
+            chance = float(recall_chance(direction.correct, candidates, k).mean())
+            hits = direction.rank <= k
+            metrics[f"{name}_r{k}"] = stats.proportion(hits, chance, direction.tied, clusters)
     return metrics
 
 
-def _mean_ranks(name: str, found: Direction, candidates: int) -> dict[str, stats.Estimate]:
-    chance = float(np.mean((candidates + 1) / (found.correct + 1)))
+def _mean_ranks(name: str, direction: Direction, candidates: int) -> dict[str, stats.Estimate]:
+    chance = float(np.mean((candidates + 1) / (direction.correct + 1)))
     return {
-        f"{name}_mean_rank": stats.bootstrapped(found.rank, "mean", chance, unit="rank"),
-        f"{name}_median_rank": stats.bootstrapped(found.rank, "median", unit="rank"),
+        f"{name}_mean_rank": stats.bootstrapped(direction.rank, "mean", chance, unit="rank"),
+        f"{name}_median_rank": stats.bootstrapped(direction.rank, "median", unit="rank"),
     }
 
 
-def _shown(own: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
-    """The best own caption, then the best wrong ones, each as (text, score)."""
-    best = int(own.argmax())
+def _shown(right: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
+    """The best correct caption, then the best wrong ones, each as (text, score)."""
+    best = int(right.argmax())
     number = min(SHOWN, int(np.isfinite(wrong).sum()))
     top = np.argpartition(-wrong, number - 1)[:number] if number else np.array([], np.int64)
+    # argpartition leaves the order open; by score, and by position where scores are equal.
     top = top[np.lexsort((top, -wrong[top]))]
-    return [(best, float(own[best])), *((int(t), float(wrong[t])) for t in top)]
+    return [(best, float(right[best])), *((int(t), float(wrong[t])) for t in top)]
 
 
 def _rows(
-    benchmark: Benchmark, captions: list[str], owner: np.ndarray, found: Found
+    benchmark: Benchmark, captions: list[str], owner: np.ndarray, ranking: Ranking
 ) -> list[dict[str, object]]:
     starts = np.searchsorted(owner, np.arange(len(benchmark.cases) + 1))
     return [
         {
             "id": case.id,
             "group": case.group,
-            "captions": [captions[text] for text, _ in found.shown[n]],
-            "scores": [score for _, score in found.shown[n]],
-            "correct": bool(found.image_to_text.rank[n] == 1),
-            "rank": int(found.image_to_text.rank[n]),
-            "text_ranks": found.text_to_image.rank[starts[n] : starts[n + 1]].tolist(),
-            "tie": bool(found.image_to_text.tied[n]),
+            "captions": [captions[text] for text, _ in ranking.shown[n]],
+            "scores": [score for _, score in ranking.shown[n]],
+            "correct": bool(ranking.image_to_text.rank[n] == 1),
+            "rank": int(ranking.image_to_text.rank[n]),
+            "text_ranks": ranking.text_to_image.rank[starts[n] : starts[n + 1]].tolist(),
+            "tie": bool(ranking.image_to_text.tied[n]),
         }
         for n, case in enumerate(benchmark.cases)
     ]

@@ -1,4 +1,4 @@
-"""What an evaluator is given instead of a model: four functions from pictures and strings."""
+"""Scorer: four functions from images and strings, which evaluators get instead of a model."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -13,7 +13,7 @@ Features = TypeVar("Features", ImageFeatures, TextFeatures)
 
 
 class Scorer(NamedTuple):
-    """A model seen from outside; features and scores are numpy arrays on the host.
+    """Functions of a model; features and scores are numpy arrays on the host.
 
     embed_images   n pictures -> ImageFeatures of n rows
     embed_texts    n strings -> TextFeatures of n rows
@@ -29,12 +29,14 @@ class Scorer(NamedTuple):
 
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:
-    """The given rows of every array of an ImageFeatures or TextFeatures."""
+    """Selects rows of every array of an ImageFeatures or TextFeatures."""
     return type(features)(*(None if array is None else array[rows] for array in features))
 
 
 def embed_texts_once(scorer: Scorer, texts: Sequence[str]) -> TextFeatures:
-    """Features of all texts, in order; equal strings are embedded once, so they stay equal."""
-    place = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    features = scorer.embed_texts(list(place))
-    return take(features, np.array([place[text] for text in texts], np.int64))
+    """Features of all texts, in order, each different string embedded once."""
+    # Not only for speed: in another batch or row a string may be rounded otherwise, and equal
+    # captions must tie.
+    row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    features = scorer.embed_texts(list(row))
+    return take(features, np.array([row[text] for text in texts], np.int64))

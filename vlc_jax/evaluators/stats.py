@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalResult:
-    """What an evaluator found.
+    """Result of an evaluator.
 
     `per_example` holds one row per case, ready for JSON: id, group, captions (a correct one
     first), their scores, `correct`, and what else the protocol knows. `details` are facts about
@@ -182,20 +182,22 @@ def per_group(
     """`{name/group: ..., name_macro: ...}` over examples whose group is not None; {} if none is."""
     present = np.array([group is not None for group in groups])
     labels = np.array([group_name(group) for group in groups])
-    found = {}
+    estimates = {}
     for label in sorted(set(labels[present].tolist())):
         rows = present & (labels == label)
-        found[f"{name}/{label}"] = proportion(
+        estimates[f"{name}/{label}"] = proportion(
             credit[rows],
             float(chance[rows].mean()),
             ties[rows],
             None if clusters is None else clusters[rows],
         )
-    return found | ({f"{name}_macro": macro(list(found.values()))} if found else {})
+    if not estimates:
+        return {}
+    return estimates | {f"{name}_macro": macro(list(estimates.values()))}
 
 
 def group_name(group: Any) -> str:
-    """A group as a word of a metric's name: strings as they are, other JSON written out."""
+    """Name of a group within a metric's name: strings as they are, other JSON written out."""
     return group if isinstance(group, str) else json.dumps(group, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""One image with a correct caption c, a hard negative n and a hard positive p, correct as well.
+"""Hard-positive triplets: an image with a caption c, a hard negative n and a hard positive p.
 
 Original and augmented accuracy and brittleness (Kamath et al., "The Hard Positive Truth about
 Vision-Language Compositionality", ECCV 2024): a model may tell c from n without knowing why, and
@@ -26,11 +26,11 @@ ORDERS = (
 
 
 def orders(scores: Float[np.ndarray, "cases 3"]) -> Bool[np.ndarray, "cases orders"]:
-    """Which of ORDERS each case is in, exactly one; scores of c, n, p in this order."""
+    """One-hot order of each case's scores of c, n, p, in the columns of ORDERS."""
     correct, negative, positive = scores.T
     tied = (correct == negative) | (positive == negative)
     c, p = correct > negative, positive > negative
-    strict = [each & ~tied for each in (c & p, c & ~p, p & ~c, ~c & ~p)]
+    strict = [order & ~tied for order in (c & p, c & ~p, p & ~c, ~c & ~p)]
     return np.stack([*strict, tied], axis=1)
 
 
@@ -57,35 +57,35 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats
         for start in range(0, len(cases), chunk)
     ]
     scores = stats.require_finite(np.concatenate(parts), benchmark.name)
-    found = orders(scores)
-    augmented, brittle = found[:, 0], found[:, 1] | found[:, 2]
+    order = orders(scores)
+    augmented, brittle = order[:, 0], order[:, 1] | order[:, 2]
     original, original_tie = scores[:, 0] > scores[:, 1], scores[:, 0] == scores[:, 1]
     rows = [
         {
             "id": case.id,
             "group": case.group,
             "captions": list(case.captions),
-            "positives": [2],  # what of the captions is correct beside the first
+            "positives": [2],  # indices of the captions that are correct beside the first
             "scores": scores[n].tolist(),
             "correct": bool(augmented[n]),
             "original": bool(original[n]),
             "brittle": bool(brittle[n]),
-            "tie": bool(found[n, 4]),
+            "tie": bool(order[n, 4]),
         }
         for n, case in enumerate(cases)
     ]
     metrics, groups = {}, [case.group for case in cases]
     for name, credit, ties in (
-        ("augmented_accuracy", augmented, found[:, 4]),
+        ("augmented_accuracy", augmented, order[:, 4]),
         ("original_accuracy", original, original_tie),
-        ("brittleness", brittle, found[:, 4]),
+        ("brittleness", brittle, order[:, 4]),
     ):
         chance = np.full(len(cases), CHANCE[name])
         metrics[name] = stats.proportion(credit, CHANCE[name], ties)
         metrics |= stats.per_group(name, groups, credit, chance, ties)
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics[f"mean_score_{name}"] = stats.mean(scores[:, k], unit="score")
-    counts = dict(zip(ORDERS, found.sum(axis=0).tolist(), strict=True))
+    counts = dict(zip(ORDERS, order.sum(axis=0).tolist(), strict=True))
     return stats.EvalResult(metrics, rows, {"orders": counts})
 
 

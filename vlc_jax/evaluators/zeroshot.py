@@ -24,9 +24,9 @@ SHOWN = 5  # wrong classes kept per example, best first
 def rank_of_label(
     scores: Float[np.ndarray, "images classes"], labels: Int[np.ndarray, "images"]
 ) -> Int[np.ndarray, "images"]:
-    """Place of the right class, 1 is best; a wrong class with the same score goes before it."""
-    own = np.take_along_axis(scores, labels[:, None], axis=1)
-    return (scores >= own).sum(axis=1)  # counts the right class itself: the 1 of rank 1
+    """Rank of the correct class, 1 is best; a wrong class with the same score goes before it."""
+    correct = np.take_along_axis(scores, labels[:, None], axis=1)
+    return (scores >= correct).sum(axis=1)  # counts the correct class itself: the 1 of rank 1
 
 
 def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats.EvalResult:
@@ -46,16 +46,16 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats
     ]
     scores = stats.require_finite(np.concatenate(parts), benchmark.name)
     rank, number = rank_of_label(scores, labels), len(benchmark.classes)
-    own = np.take_along_axis(scores, labels[:, None], axis=1)
-    tied = (own[:, 0] == scores.max(axis=1)) & ((scores == own).sum(axis=1) > 1)
+    correct = np.take_along_axis(scores, labels[:, None], axis=1)
+    tied = (correct[:, 0] == scores.max(axis=1)) & ((scores == correct).sum(axis=1) > 1)
     names = [benchmark.classes[label] for label in labels]
     recall = stats.per_group("recall", names, rank == 1, np.full(len(rank), 1 / number), tied)
     metrics = {"accuracy": stats.proportion(rank == 1, 1 / number, tied)}
     if number > 5:
         metrics["accuracy_top5"] = stats.proportion(rank <= 5, 5 / number, tied)
     metrics["mean_per_class_recall"] = recall.pop("recall_macro")
-    facts = zip(labels.tolist(), rank.tolist(), tied.tolist(), strict=True)
-    rows = [_row(benchmark, n, scores[n], *fact) for n, fact in enumerate(facts)]
+    outcomes = zip(labels.tolist(), rank.tolist(), tied.tolist(), strict=True)
+    rows = [_row(benchmark, n, scores[n], *outcome) for n, outcome in enumerate(outcomes)]
     details = {"classes": number, "templates": len(benchmark.templates or ("{}",))}
     return stats.EvalResult(metrics | recall, rows, details)
 
@@ -63,13 +63,14 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats
 def class_scorer(
     benchmark: Benchmark, scorer: Scorer
 ) -> Callable[[ImageFeatures], Float[np.ndarray, "images classes"]]:
-    """A function from image features to one score per class, prompts already embedded."""
+    """Zero-shot classifier: image features -> one score per class, prompts already embedded."""
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
     if texts.tokens is None:
-        pooled = _unit(np.asarray(texts.pooled, np.float32))
+        # float32: an average of normalised bfloat16 embeddings would lose digits before the score.
+        pooled = _l2_normalize(np.asarray(texts.pooled, np.float32))
         mean = pooled.reshape(len(benchmark.classes), len(templates), -1).mean(axis=1)
-        ensemble = TextFeatures(pooled=_unit(mean))
+        ensemble = TextFeatures(pooled=_l2_normalize(mean))
         return lambda images: np.asarray(scorer.score(images, ensemble))
 
     def mean_of_scores(images: ImageFeatures) -> np.ndarray:
@@ -79,12 +80,12 @@ def class_scorer(
     return mean_of_scores
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _l2_normalize(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
 def _labels(benchmark: Benchmark) -> np.ndarray:
-    """The checked labels of all cases."""
+    """Labels of all cases. Raises DataError for cases that do not fit."""
     where = f"of benchmark {benchmark.name!r}"
     if not benchmark.cases or len(benchmark.classes) < 2:
         raise DataError(
@@ -109,7 +110,7 @@ def _labels(benchmark: Benchmark) -> np.ndarray:
 def _row(
     benchmark: Benchmark, n: int, scores: np.ndarray, label: int, rank: int, tied: bool
 ) -> dict[str, object]:
-    """One per-example row: the right class first, then the best wrong ones."""
+    """Per-example row: the correct class first, then the best wrong ones."""
     case, order = benchmark.cases[n], np.argsort(-scores, kind="stable")
     shown = [label, *order[order != label][:SHOWN]]
     return {
