@@ -101,6 +101,10 @@ def _splits(rows: int) -> bool:
     return not mesh.empty and mesh.size > 1 and rows % mesh.size == 0
 
 
+def _has_explicit_axes() -> bool:
+    return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+
+
 def shard_batch(x: jax.Array) -> jax.Array:
     """The same array with axis 0 sharded over the mesh, if there is one that divides it.
 
@@ -110,7 +114,29 @@ def shard_batch(x: jax.Array) -> jax.Array:
     if not _splits(len(x)):
         return x
     spec = jax.P(jax.sharding.get_abstract_mesh().axis_names)
-    return jax.lax.with_sharding_constraint(x, spec)
+    # on Explicit axes a constraint would only assert the sharding that the array has already
+    return (
+        jax.sharding.reshard(x, spec)
+        if _has_explicit_axes()
+        else jax.lax.with_sharding_constraint(x, spec)
+    )
+
+
+def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., Any]:
+    """f with shardings chosen by the compiler, also on a mesh with Explicit axes.
+
+    splits_rows: there, axis 0 of the result is sharded as that of f's first argument; otherwise the
+      result is replicated.
+    """
+    if not _has_explicit_axes():
+        return f
+
+    def call(*args: Any) -> Any:
+        rows = splits_rows and _splits(len(args[0]))
+        spec = jax.P(jax.sharding.get_abstract_mesh().axis_names) if rows else jax.P()
+        return jax.sharding.auto_axes(f, out_sharding=spec)(*args)
+
+    return call
 
 
 def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) -> jax.Array:
@@ -123,6 +149,11 @@ def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) 
     if not _splits(len(jax.tree.leaves(rows)[0])):
         return f(rows, replicated)
     split = jax.P(jax.sharding.get_abstract_mesh().axis_names)
+    if _has_explicit_axes():  # where shard_map does not move what lies otherwise
+        rows, replicated = (
+            jax.sharding.reshard(rows, split),
+            jax.sharding.reshard(replicated, jax.P()),
+        )
     # check_vma=False: f's custom derivatives do not say over which axes their results vary
     mapped = jax.shard_map(f, in_specs=(split, jax.P()), out_specs=split, check_vma=False)
     return mapped(rows, replicated)

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 
 from configs import default
 from vlc_jax import build, errors, models, sharding, train_step, types
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {
+    "clip": {},
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "dcsm": {
@@ -50,7 +51,8 @@ def scored(module, image, text):
 
 def weighted(name, chunk, options):
     """A function of parameters and features: scores, weighted and summed, and the scores."""
-    head = models.HEADS[name](**HEADS[name], **options, chunk=chunk)
+    options = {**HEADS[name], **options, **({} if name == "clip" else {"chunk": chunk})}
+    head = models.HEADS[name](**options)
     weights = jnp.sin(jnp.arange(PAIRS**2).reshape(PAIRS, PAIRS))
 
     def value(variables, image, text):
@@ -59,6 +61,12 @@ def weighted(name, chunk, options):
 
     gradient = jax.grad(value, argnums=(0, 1, 2), has_aux=True, allow_int=True)
     return head, jax.jit(gradient, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def assert_close(found, expected):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        if a.dtype == jnp.float32:
+            np.testing.assert_allclose(a, b, atol=2e-5 * max(1, np.abs(b).max()))
 
 
 @pytest.mark.slow
@@ -75,9 +83,7 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
     with jax.set_mesh(mesh):
         compiled = parts.lower(variables, *placed).compile()
     found = compiled(variables, *placed)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        if a.dtype == jnp.float32:
-            np.testing.assert_allclose(a, b, atol=2e-5 * max(1, np.abs(b).max()))
+    assert_close(found, expected)
 
     moved = re.findall(
         r"= (.*) (?:all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(",
@@ -86,6 +92,21 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
     sizes = [{int(size) for size in re.findall(r"\d+(?=[,\]])", shape)} for shape in moved]
     assert any(PAIRS in size for size in sizes)  # texts
     assert not any({PATCHES, EMBED} <= size for size in sizes), moved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), [("clip", {}), *CASES], ids=str)
+def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
+    features, name, options
+):
+    head, gradient = weighted(name, 1, options)
+    variables = head.init(jax.random.key(0), *features, method=scored)
+    expected = gradient(variables, *features)
+    mesh = jax.make_mesh((4, 2), types.BATCH_AXES, axis_types=(AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        placed = jax.device_put(features, NamedSharding(mesh, jax.P(types.BATCH_AXES)))
+        found = gradient(jax.device_put(variables, NamedSharding(mesh, jax.P())), *placed)
+    assert_close(found, expected)
 
 
 def test_rows_that_devices_do_not_divide_are_scored_too(features):

@@ -129,7 +129,7 @@ class DCSM(heads.Head):
         """Mean and mean square of the maps of the batch, where evaluation needs their average."""
         if self.standardise != "running":
             return {}
-        mean, square = moments(image.tokens, text.tokens, self._word_columns(text))
+        mean, square = self._moments(image, text)
         return {"statistics": {"mean": mean, "square": square}}
 
     def all_scores(
@@ -243,6 +243,12 @@ class DCSM(heads.Head):
         is_word = jax.nn.one_hot(text.marks - 1, self.num_functional_words)
         return jnp.einsum("tlw,wp->tpl", is_word, vectors, precision="highest")
 
+    def _moments(
+        self, image: types.ImageFeatures, text: types.TextFeatures
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        of_batch = types.auto_sharded(moments, splits_rows=False)
+        return of_batch(image.tokens, text.tokens, self._word_columns(text))
+
     def _scaling(
         self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
     ) -> tuple[Array, Array] | None:
@@ -252,7 +258,7 @@ class DCSM(heads.Head):
             return None
         if self.standardise == "running" and not is_training:
             return self._running_scaling()
-        parts = [moments(image.tokens, text.tokens, self._word_columns(text)) for text in texts]
+        parts = [self._moments(image, text) for text in texts]
         cells = [_cells(image.tokens, text.tokens) for text in texts]
         count = sum(cells)
         mean, square = (

@@ -7,6 +7,7 @@ is_training selects what differs between training and evaluation, such as dropou
 numbers (the stream "dropout") the train step provides.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -144,16 +145,20 @@ def dot(
 ) -> Float[Array, "images texts"]:
     """Dot product of every image with every text."""
     # highest: accelerators would round float32 operands to bfloat16 or TF32
-    return jnp.einsum("ie,te->it", image, text, precision="highest")
+    product = functools.partial(jnp.einsum, "ie,te->it", precision="highest")
+    return types.auto_sharded(product, splits_rows=True)(image, text)
 
 
 def dot_options(
     image: Float[Array, "images embed"], text: Float[Array, "texts embed"]
 ) -> Float[Array, "images options"]:
     """Dot product of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
-    images, embed = image.shape
-    options = text.reshape(images, -1, embed)
-    return jnp.einsum("ie,ioe->io", image, options, precision="highest")
+
+    def product(image: Array, text: Array) -> Array:
+        options = text.reshape(len(image), -1, image.shape[1])
+        return jnp.einsum("ie,ioe->io", image, options, precision="highest")
+
+    return types.auto_sharded(product, splits_rows=True)(image, text)
 
 
 def map_chunks(
