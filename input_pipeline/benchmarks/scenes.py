@@ -1,4 +1,4 @@
-"""Evaluation sets of the embedded world: compositionality benchmarks in miniature.
+"""Benchmarks of the embedded world: compositionality benchmarks in miniature.
 
 Every set is a pure function of its arguments and apart from the training stream: its scenes are
 other series of the splits `validation` (for development), `test`, and the two held ones. Questions
@@ -40,7 +40,7 @@ _AXIS = {
 
 
 class _Question(NamedTuple):
-    """What a picture is asked: a case without its picture."""
+    """Case without its picture."""
 
     captions: tuple[str, ...]
     group: str | None = None
@@ -49,7 +49,7 @@ class _Question(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """What every reader of this file takes as keyword arguments: which pictures, how many cases."""
+    """Keyword arguments of every reader of this file: which pictures, how many cases."""
 
     split: str = "validation"  # for development; or "test"
     count: int = 2000  # cases
@@ -77,7 +77,7 @@ def _where(options: Mapping[str, Any], **defaults: Any) -> Where:
 _Ask = Callable[[Scene, Stream, int], _Question | None]
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)  # 20 MB at 40 x 40 pixels: the scenes of two sets of 2,000
 def _picture(world: World, split: str, objects: int, index: int) -> tuple[Scene, np.ndarray]:
     """A scene and its pixels, read-only because several sets share them."""
     scene = sample.sample_scene(world, split, index, objects)
@@ -100,6 +100,7 @@ def _build(
     rules, count = where.rules, where.count
     series = _HELD[where.split] if held else where.split
     cases: list[Case] = []
+    # Enough scenes where 1 picture of 20 allows the question, and an end where none does.
     for index in range(20 * count + 1000):
         scene, image = _picture(rules, series, objects, index)
         stream = Stream(f"{rules.id}/{series}/{name}/{index}")
@@ -170,7 +171,7 @@ def _ask_replace(
         phrase = stream.below(2)
     if kind == "size":
         said = list(caption.phrases)
-        obj = next(each for each in scene.objects if grammar.matches(said[phrase], each))
+        obj = next(other for other in scene.objects if grammar.matches(said[phrase], other))
         said[phrase] = said[phrase]._replace(size=obj.size)
         caption = caption._replace(phrases=tuple(said))
     wrong = contrast.replace(
@@ -213,16 +214,18 @@ def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
     said = _phrase(scene.objects[i])
     absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
     present = Phrase(scene.objects[j].shape)
-    texts = [Caption("negation", (said, each)).text for each in (absent, present)]
+    texts = [Caption("negation", (said, other)).text for other in (absent, present)]
     return _Question((texts[0], texts[1]))
 
 
-def _ask_retrieval(seen: set[frozenset], scene: Scene, stream: Stream, _: int) -> _Question | None:
+def _ask_retrieval(
+    meanings: set[frozenset], scene: Scene, stream: Stream, _: int
+) -> _Question | None:
     caption = _relation(scene, stream, with_size=True)
     meaning = frozenset({caption[:3], contrast.reorder(caption)[:3]})
-    if meaning in seen:
+    if meaning in meanings:  # two true captions for one query would make the answer ambiguous
         return None
-    seen.add(meaning)
+    meanings.add(meaning)
     return _Question((caption.text,))
 
 

@@ -1,4 +1,4 @@
-"""Hard negatives and hard positives of a caption, exact because scene and parse are known.
+"""Exact hard negatives and hard positives of a caption, whose scene and parse are known.
 
 Negatives are false for the scene (the one exception: `replace` with the "uniform_word_list" draw,
 see there) and, unless the scene itself shows a held-out shape-colour pair, never mention one: what
@@ -24,7 +24,7 @@ SHUFFLES = (
 ATTRIBUTES = ("colour", "size", "texture")
 ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
 SYNONYM_SETS = ("a", "b", "ab")
-_SHUFFLE_TRIES = 20
+_SHUFFLE_TRIES = 20  # a short caption may come out unchanged, or true, several times
 
 
 def swap(
@@ -85,7 +85,7 @@ def replace(
         return None
     word, index = old
     if role == "shape":
-        said = {each.shape for each in caption.phrases}
+        said = {other.shape for other in caption.phrases}
         options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in said]
     elif draw == "base_words":
         options = words.base_words(scene.world, role)
@@ -94,14 +94,14 @@ def replace(
     meant = words.base(word)
     if absent and role in ATTRIBUTES:
         present = {getattr(obj, role) for obj in scene.objects}
-        options = [each for each in options if words.base(each) not in present]
+        options = [new for new in options if words.base(new) not in present]
     if draw == "uniform_word_list":
-        candidates = [_set_word(caption, role, index, each) for each in options if each != word]
-        candidates = [each for each in candidates if _may_say(each, scene)]
+        candidates = [_set_word(caption, role, index, new) for new in options if new != word]
+        candidates = [other for other in candidates if _may_say(other, scene)]
     else:
-        changed = [each for each in options if words.base(each) != meant]
-        candidates = [_set_word(caption, role, index, each) for each in changed]
-        candidates = [each for each in candidates if _negative(each, scene)]
+        changed = [new for new in options if words.base(new) != meant]
+        candidates = [_set_word(caption, role, index, new) for new in changed]
+        candidates = [other for other in candidates if _negative(other, scene)]
     return stream.choice(candidates) if candidates else None
 
 
@@ -115,8 +115,9 @@ def synonym(
         return None
     word, index = old
     both = words.synonyms(words.base(word))
-    options = [each for each, name in zip(both, "ab", strict=False) if name in sets]
-    options = [each for each in options if each != word]
+    # strict=False: a word without synonyms has none in either set.
+    options = [new for new, name in zip(both, "ab", strict=False) if name in sets]
+    options = [new for new in options if new != word]
     return _set_word(caption, role, index, stream.choice(options)) if options else None
 
 
@@ -187,7 +188,7 @@ def _word(
     if role in ("relation", "place", "number"):
         kind = "count" if role == "number" else role
         return (caption.link, -1) if caption.kind == kind else None
-    said = [i for i, each in enumerate(caption.phrases) if getattr(each, role)]
+    said = [i for i, other in enumerate(caption.phrases) if getattr(other, role)]
     if caption.kind == "negation":
         said = [i for i in said if i == 0]  # another absent object would be true as well
     if phrase is not None:
@@ -207,7 +208,7 @@ def _set_word(caption: Caption, role: str, phrase: int, word: str) -> Caption:
 
 
 def _negative(caption: Caption, scene: Scene) -> Caption | None:
-    """The caption if it is false and may be said."""
+    """The caption itself if it is false and may be said, else None."""
     return caption if _may_say(caption, scene) and not grammar.is_true(caption, scene) else None
 
 

@@ -1,4 +1,6 @@
-"""The renderer: a scene -> pixels, a pure function that uses integers only."""
+"""Renderer of scenes: a pure function to pixels that uses integers only, for the same bytes
+everywhere.
+"""
 
 import functools
 

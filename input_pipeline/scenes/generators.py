@@ -1,7 +1,7 @@
-"""Generators of hard negatives and hard positives of the scenes' captions.
+"""Generators of exact hard negatives and hard positives for the scenes' captions.
 
-Exact, because the caption is parsed and the scene graph is known: what a negative says is false for
-the picture (but see `Replace`), what a positive says is true. Each is a `text.generator.Generator`.
+The caption is parsed and the scene graph is known, so a negative is false for the picture (but see
+`Replace`) and a positive is true. Each is a `hard_texts.generator.Generator`.
 """
 
 import abc
@@ -17,13 +17,13 @@ from input_pipeline.scenes.grammar import Caption
 from input_pipeline.scenes.stream import Stream
 from input_pipeline.scenes.world import Scene
 
-VERSION = 1  # counts changes of what the generators make of a caption
+VERSION = 1  # to be raised when a generator's texts change; part of every `version`
 _ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}
 _TRIES = 4  # draws per text: more only when several are asked for and few exist
 
 
 class _Contrast(abc.ABC):
-    """What the generators share: options `world` and `world_options` name the scenes' world.
+    """Base class of the generators; `world` and `world_options` name the scenes' world.
 
     Calling one raises ValueError without a scene, with a scene of another world, and for a caption
     that the world's grammar cannot say.
@@ -58,6 +58,7 @@ class _Contrast(abc.ABC):
         said = grammar.parse(caption, self.world)
         if said is None:
             raise ValueError(f"{self.name}: no caption of world {self.world.id!r}: {caption!r}")
+        # One draw of the loader's generator; the rest does not depend on numpy's version.
         stream = Stream(f"{self.name}/{rng.integers(2**63)}")
         texts: list[str] = []
         for made in self._draw(said, worlds.from_json(scene, self.world), stream, count):
@@ -184,7 +185,7 @@ class _OneWord(_Contrast):
             total = sum(shares.values())
             role = list(shares)[stream.weighted([share / total for share in shares.values()])]
             made = self._change(caption, scene, role, stream)
-            if made is None:
+            if made is None:  # the caption lacks the role; the others take its share
                 del shares[role]
             yield made
 
@@ -244,8 +245,8 @@ class Synonym(_OneWord):
 
 
 SCENES_NEGATIVES: dict[str, Callable[..., Generator]] = {
-    each.name: each for each in (Swap, Reverse, Replace, Negate)
+    generator.name: generator for generator in (Swap, Reverse, Replace, Negate)
 }
 SCENES_POSITIVES: dict[str, Callable[..., Generator]] = {
-    each.name: each for each in (Synonym, Reorder, Describe)
+    generator.name: generator for generator in (Synonym, Reorder, Describe)
 }

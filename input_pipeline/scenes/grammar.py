@@ -1,4 +1,4 @@
-"""Captions: how they are drawn from a scene, what they mean, and when they are true.
+"""Captions of scenes: drawing, parsing, and truth.
 
 A `Caption` is its own parse: it holds the words as said, slot by slot, and `words.base` says what
 they mean. The article is always "a", never "an": "a orange" instead of "an orange" would give away
@@ -28,7 +28,7 @@ _PREFIX_TAGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How captions are drawn: probabilities, tested in the order of the fields below `texture`.
+    """Caption style: probabilities, tested in the order of the fields below `texture`.
 
     A place or relation is said only where the scene has a clear one, a second object only where
     there is one; otherwise the next kind has its turn, and last of all the list "X and Y".
@@ -140,6 +140,7 @@ def tags(caption: Caption) -> list[tuple[str, str]]:
 
 def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
     """A true caption of the scene, drawn as `style` says."""
+    # The order of the draws below decides every caption: another order is another World.version.
     objects = scene.objects
     prefix = stream.choice(style.prefixes)
     if style.negation and stream.chance(style.negation):
@@ -196,7 +197,7 @@ def _describe_count(scene: Scene, stream: Stream, style: Style, prefix: str) -> 
     obj = stream.choice(scene.objects)
     colour = _say(obj.colour, stream, style) if stream.chance(style.colour) else ""
     phrase = Phrase(words.ANY_SHAPE if stream.chance(0.5) else obj.shape, colour)
-    number = sum(matches(phrase, each) for each in scene.objects)
+    number = sum(matches(phrase, other) for other in scene.objects)
     return Caption("count", (phrase,), words.NUMBERS[number - 1], prefix)
 
 
@@ -244,7 +245,7 @@ def is_true(caption: Caption, scene: Scene) -> bool:
 
 def parse(text: str, world: World) -> Caption | None:
     """The caption that has this text, or None if the grammar of the world cannot say it."""
-    for prefix in sorted(words.PREFIXES, key=len, reverse=True):
+    for prefix in sorted(words.PREFIXES, key=len, reverse=True):  # "" fits every text: last
         if prefix and not text.startswith(prefix + " "):
             continue
         caption = _parse_body(text.split()[len(prefix.split()) :], world)

@@ -1,4 +1,4 @@
-"""Scene i of a split, a pure function of (world, split, i): no files, no state, no generator."""
+"""Sampling of scenes: scene i of a split is a pure function of (world, split, i)."""
 
 from input_pipeline.scenes import shapes
 from input_pipeline.scenes import world as worlds
@@ -21,6 +21,7 @@ def sample_scene(world: World, split: str, index: int, objects: int | None = Non
     held = split.startswith("held")
     if held and not world.held_combinations:
         raise ValueError(f"world {world.id!r} holds nothing out, so it has no split {split!r}")
+    # The order of all draws decides every scene: another order is another World.version.
     stream = Stream(f"{world.id}/{split}{series}/{index}")
     count = 1 + stream.weighted(world.counts) if objects is None else objects
     looks = _sample_looks(world, stream, count, held)
@@ -139,10 +140,10 @@ def _stack_two(world: World, stream: Stream, looks: list[tuple[str, str]]) -> li
             continue
         if not (0 <= y + down <= world.canvas - len(front)):
             continue
-        seen_rear = rear[max(0, down) : down + len(front), max(0, right) : right + len(front)]
-        seen_front = front[max(0, -down) :, max(0, -right) :][
-            : seen_rear.shape[0], : seen_rear.shape[1]
+        part_rear = rear[max(0, down) : down + len(front), max(0, right) : right + len(front)]
+        part_front = front[max(0, -down) :, max(0, -right) :][
+            : part_rear.shape[0], : part_rear.shape[1]
         ]
-        shared = int((seen_rear * seen_front).sum()) / shapes.OPAQUE
+        shared = int((part_rear * part_front).sum()) / shapes.OPAQUE
         if all(_HIDDEN[0] <= shared / int(mask.sum()) <= _HIDDEN[1] for mask in (rear, front)):
             return [(sizes[0], x, y), (sizes[1], x + right, y + down)]

@@ -1,4 +1,4 @@
-"""Random numbers that are the same on every machine, in every Python and every numpy.
+"""Reproducible random numbers: the same on every machine, in every Python and every numpy.
 
 They are the bytes of SHAKE-128 (FIPS 202) over a text key, read as 32-bit little-endian words, so
 nothing here depends on the stream of somebody's generator.
@@ -23,7 +23,7 @@ def random_bytes(key: str, count: int) -> bytes:
 
 
 class Stream:
-    """Draws from an endless sequence of 32-bit words that is a pure function of `key`."""
+    """Random stream: an endless sequence of 32-bit words that is a pure function of `key`."""
 
     def __init__(self, key: str):
         self._key = key
@@ -45,6 +45,7 @@ class Stream:
 
     def below(self, n: int) -> int:
         """An integer, uniform in [0, n) up to a bias of n / 2**32."""
+        # Multiply and shift: one word for every draw, whereas rejection takes a varying number.
         return self.word() * n >> 32
 
     def between(self, low: int, high: int) -> int:

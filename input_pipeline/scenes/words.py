@@ -1,4 +1,4 @@
-"""The words of the scenes: which ones mean the same, and which ones a world can say.
+"""Vocabulary of the scenes' captions: base words and their synonyms.
 
 A base word is what a scene graph holds; each has two synonyms, A and B. "Word" here includes fixed
 phrases such as "to the left of".
@@ -77,7 +77,7 @@ def base_words(world: World, role: str) -> tuple[str, ...]:
 @functools.cache
 def word_list(world: World, role: str) -> tuple[str, ...]:
     """All words of a class: each base word followed by its synonyms."""
-    return tuple(word for each in base_words(world, role) for word in (each, *synonyms(each)))
+    return tuple(word for name in base_words(world, role) for word in (name, *synonyms(name)))
 
 
 def vocabulary(world: World) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def vocabulary(world: World) -> tuple[str, ...]:
     roles = ["shape", "colour", "size", "relation", "place", "number"]
     roles += ["texture"] if len(world.textures) > 1 else []
     phrases = {word for role in roles for word in word_list(world, role)}
-    phrases |= {word for each in worlds.DEPTHS for word in (each, *synonyms(each))}
+    phrases |= {word for name in worlds.DEPTHS for word in (name, *synonyms(name))}
     phrases |= {plural(shape) for shape in (*world.shapes, ANY_SHAPE)}
     phrases |= {*PREFIXES, ANY_SHAPE, "a", "and", "no"}
     return tuple(sorted({word for phrase in phrases for word in phrase.split()}))

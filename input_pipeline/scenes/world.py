@@ -43,7 +43,7 @@ OPPOSITE = {
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """The rules of a world; lengths in pixels, colours in grey levels of 0..255.
+    """Parameters of a world; lengths in pixels, colours in grey levels of 0..255.
 
     No two objects of a scene share shape or colour, unless `repeat` makes copies; boxes never
     overlap, unless `depth` puts one object in front of the other. A change of any field is another
@@ -146,7 +146,7 @@ class SceneObject(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """All there is to know about a picture; later objects are drawn over earlier ones."""
+    """Exact description of a picture; later objects are drawn over earlier ones."""
 
     world: World
     objects: tuple[SceneObject, ...]
