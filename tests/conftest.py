@@ -26,7 +26,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 LONGEST = (  # files and folders whose tests start first, lest one of them is left over at the end
     *(f"end_to_end/test_{name}.py" for name in ("docs", "text_vectors", "heads", "devices")),
-    *("end_to_end", "studies", "test_train.py", "test_configs.py", "models"),
+    *(
+        "end_to_end",
+        "studies",
+        "test_train.py",
+        "test_config_training.py",
+        "test_configs.py",
+        "models",
+    ),
 )
 
 

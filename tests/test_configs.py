@@ -1,121 +1,17 @@
-"""Every shipped config is built, evaluated by shape, and trained for two shrunken steps."""
+"""Every shipped config is built and evaluated by shape; what its arguments change."""
 
 import importlib
-from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
-import tokenizers
 from ml_collections import ConfigDict
 
 from configs.common import arguments
-from input_pipeline.tokenizers import sentence_encoder
 from tests.support import helpers
-from vlc_jax import build, evaluators, train
-from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir
-from vlc_jax.tools import embed_text
+from tests.support.configs import CONFIGS, identifier, load
+from vlc_jax import build, evaluators
 
-CONFIGS = sorted(
-    path
-    for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name != "__init__.py" and path.parent.name != "common"
-)
-
-# What configs are given beside a tokenizer file, which those of coco, llava and eval need.
-OF_WEIGHTS = ("coco", "llava", "eval")
-ARGUMENTS = {
-    **dict.fromkeys(  # locked towers, which come from somewhere
-        (
-            *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
-            *("configs/llava/pacl.py", "configs/llava/sparc.py"),
-        ),
-        ",weights=ViT.pt",
-    ),
-    "configs/coco/dac.py": ",negatives=rule",  # no language model
-    "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
-}
-SMALL = {"width": 16, "heads": 2, "depth": 1}
 _SHAPED: set[str] = set()
-
-
-def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
-    tokenizer = folder / "tokenizer.json"
-    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
-    made.save(str(tokenizer))
-    name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
-    get_config = importlib.import_module(name).get_config
-    if path.stem == "text_vectors":
-        return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
-    if path.parent.name not in OF_WEIGHTS:
-        return get_config()
-    config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
-    if config.text.tokenizer == "clip":
-        config.text.clip.path = str(folder / "clip.txt.gz")
-        config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
-    return config
-
-
-def write_vectors(path: Path, texts: list[str]) -> Path:
-    """Random vectors of texts."""
-    rng = np.random.default_rng(0)
-    sentence_encoder.write(
-        path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random"
-    )
-    return path
-
-
-def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
-    """Two steps of sixteen pairs, the first case of everything."""
-    with config.unlocked():
-        config.steps, config.epochs, config.examples = 2, None, None
-        config.batch_size = 16
-        config.eval.batch_size = 16
-        config.optimizer.warmup_steps = 1
-        config.input.scenes.count = 32
-        config.input.preview = 4
-        for options in config.evals.values():
-            options.count = 8
-        if config.input.source == "records":
-            names = helpers.write_photos(folder / "photos", 24)
-            config.input.records.path = str(helpers.write_jsonl(folder, names))
-            config.input.records.image_folder = str(folder / "photos")
-        if config.model.variant != "mini":
-            config.input.image_size = 64
-            config.model.image, config.model.text = dict(SMALL), {**SMALL, "projection": 16}
-            if not config.model.variant.startswith("SigLIP"):
-                config.model.image.projection = 16
-        else:
-            config.model.image = {**SMALL, "stem": (4, 8, 16)}
-            if config.text.tokenizer == "vectors":
-                texts = embed_text.texts_of(config)
-                config.text.vectors.path = str(write_vectors(folder / "all.npy", texts))
-            else:
-                config.model.text = dict(SMALL)
-    return config
-
-
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """The workdir of a shrunken run that methods start from."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    config = shrink(load(helpers.ROOT / "configs/scenes/clip.py", folder), folder)
-    return run(config, folder / "run")
-
-
-def run(config: ConfigDict, folder: Path) -> Path:
-    workdir = Workdir(folder)
-    try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    return workdir.path
-
-
-def identifier(path: Path) -> str:
-    return str(path.relative_to(helpers.ROOT))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
@@ -149,37 +45,6 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path):
     assert count["trained"] == expected
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
     assert sum(x.size for x in moments) >= 2 * (expected - 10)
-
-
-def trained_by(path: Path) -> str:
-    """The mark of its test: `make recipes` trains what starts from a pretrained model."""
-    is_method = path.parent.name == "scenes" and path.stem not in ("clip", "siglip")
-    return "recipes" if is_method else "slow"
-
-
-# Those of published weights are trained in test_recipes.py, test_methods.py
-# and test_heads_recipes.py.
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=getattr(pytest.mark, trained_by(path)), id=identifier(path))
-        for path in CONFIGS
-        if path.parent.name not in ("coco", "llava")
-    ],
-)
-def test_config_trains_two_steps(path, pretrained, tmp_path):
-    config = shrink(load(path, tmp_path), tmp_path)
-    with config.unlocked():
-        if config.pretrain:
-            config.init_from = str(pretrained)
-            config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:2]})
-    workdir = run(config, tmp_path / "run")
-    assert (workdir / "DONE").exists()
-    (row,) = helpers.rows(workdir / "metrics.jsonl")
-    for name in config.losses:
-        assert row[f"train/{name}"] > 0
-    for name in config.evals:
-        assert (workdir / "evals" / name / "2.json").exists()
 
 
 @pytest.mark.parametrize("head", ["clip", "pacl"])

@@ -1,0 +1,60 @@
+"""Every shipped config is trained for two shrunken steps."""
+
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from tests.support import helpers
+from tests.support.configs import CONFIGS, identifier, load, shrink
+from vlc_jax import train
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """The workdir of a shrunken run that methods start from."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    config = shrink(load(helpers.ROOT / "configs/scenes/clip.py", folder), folder)
+    return run(config, folder / "run")
+
+
+def run(config: ConfigDict, folder: Path) -> Path:
+    workdir = Workdir(folder)
+    try:
+        train.train(config, workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    return workdir.path
+
+
+def trained_by(path: Path) -> str:
+    """The mark of its test: `make recipes` trains what starts from a pretrained model."""
+    is_method = path.parent.name == "scenes" and path.stem not in ("clip", "siglip")
+    return "recipes" if is_method else "slow"
+
+
+# Those of published weights are trained in test_recipes.py, test_methods.py
+# and test_heads_recipes.py.
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=getattr(pytest.mark, trained_by(path)), id=identifier(path))
+        for path in CONFIGS
+        if path.parent.name not in ("coco", "llava")
+    ],
+)
+def test_config_trains_two_steps(path, pretrained, tmp_path):
+    config = shrink(load(path, tmp_path), tmp_path)
+    with config.unlocked():
+        if config.pretrain:
+            config.init_from = str(pretrained)
+            config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:2]})
+    workdir = run(config, tmp_path / "run")
+    assert (workdir / "DONE").exists()
+    (row,) = helpers.rows(workdir / "metrics.jsonl")
+    for name in config.losses:
+        assert row[f"train/{name}"] > 0
+    for name in config.evals:
+        assert (workdir / "evals" / name / "2.json").exists()
