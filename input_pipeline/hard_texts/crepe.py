@@ -21,7 +21,7 @@ _ATTRIBUTES = ("color", "size", "material", "state")
 
 
 class Atom(NamedTuple):
-    """A word of the tables in a caption, and the words that would contradict it there.
+    """A word of the tables, found in a caption, and the words that contradict it (foils).
 
     kind: its class; of nouns in the plural "objects".
     """
@@ -37,28 +37,28 @@ def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
 
     A word of two classes is of the first: "orange" the fruit.
     """
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    table: dict[str, tuple[str, tuple[str, ...]]] = {}
     for kind, groups in word_tables.CREPE_GROUPS.items():
         for group in groups:
             for word in group:
-                foils = tuple([each for each in group if not word_tables.same_meaning(each, word)])
-                _add(found, word, kind, foils)
+                foils = tuple([foil for foil in group if not word_tables.same_meaning(foil, word)])
+                _add(table, word, kind, foils)
                 if kind == "object":
                     many = tuple([word_tables.plural(foil) for foil in foils])
-                    _add(found, word_tables.plural(word), "objects", many)
-    return found
+                    _add(table, word_tables.plural(word), "objects", many)
+    return table
 
 
 def _add(
-    found: dict[str, tuple[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
+    table: dict[str, tuple[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
 ) -> None:
-    known_kind, known = found.get(word, (kind, ()))
+    known_kind, known = table.get(word, (kind, ()))
     if known_kind == kind:
-        found[word] = kind, tuple(edit.distinct([*known, *foils], word))
+        table[word] = kind, tuple(edit.distinct([*known, *foils], word))
 
 
 class _Crepe:
-    """What the three generators share."""
+    """A generator that finds words of the tables; base of the three."""
 
     name: str
 
@@ -100,9 +100,10 @@ class CrepeReplace(_Crepe):
         said = {caption[atom.start : atom.stop].lower() for atom in atoms}
         texts: list[str] = []
         order = list(rng.permutation(len(atoms)))
-        for place in range(count):
-            atom = atoms[order[place % len(order)]]
+        for draw in range(count):
+            atom = atoms[order[draw % len(order)]]
             old = caption[atom.start : atom.stop]
+            # Not a word that the caption says already: "a cat and a cat" may be true of the image.
             foils = [foil for foil in atom.foils if foil not in said] or list(atom.foils)
             new = edit.like(foils[int(rng.integers(len(foils)))], old)
             texts.append(edit.repaired(caption, [(atom.start, atom.stop, new)]))
@@ -148,8 +149,8 @@ class CrepeSwap(_Crepe):
 def _between(atoms: Sequence[Atom], first: Atom, last: Atom) -> list[edit.Span]:
     """The atoms of their class from the first to the last; nouns are one class in either number."""
     kind = first.kind.removesuffix("s")
-    same = [each for each in atoms if each.kind.removesuffix("s") == kind]
-    return [(each.start, each.stop) for each in same if first.start <= each.start <= last.start]
+    same = [atom for atom in atoms if atom.kind.removesuffix("s") == kind]
+    return [(atom.start, atom.stop) for atom in same if first.start <= atom.start <= last.start]
 
 
 class CrepeNegate(_Crepe):

@@ -1,7 +1,6 @@
-"""Changes of captions: spans exchanged or replaced, with articles and capitals put right.
+"""Text editing for all generators: spans swapped or replaced, articles and capitals corrected.
 
-What the generators of `negatives` and `positives` share. A span is (start, stop) in characters;
-an edit is (start, stop, what shall stand there).
+A span is (start, stop) in characters; an edit is (start, stop, new text).
 """
 
 import itertools
@@ -13,7 +12,7 @@ import numpy as np
 
 from input_pipeline.scenes import world as worlds
 
-MODES = ("authors", "clean")  # a published procedure with all its quirks, or without them
+MODES = ("authors", "clean")  # as published, with all quirks, or without them
 
 Span = tuple[int, int]
 Edit = tuple[int, int, str]
@@ -21,6 +20,7 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _ARTICLE_BEFORE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
+# Vowel letters that sound like consonants ("a university"), and the other way round ("an hour").
 _SPELT_A = re.compile(r"uni(?!n|m)|us[aeiu]|eu|ewe|one\b|once|uk\b|ut[ei]", re.IGNORECASE)
 _SPELT_AN = re.compile(r"[aeiou]|hour|honest|hono|heir|8|11\b|18\b", re.IGNORECASE)
 _ITEM = r"(?:[\w'-]+\s+){0,2}[\w'-]+"
@@ -42,7 +42,7 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def version(number: str, **options: Any) -> str:
-    """The version of a generator: of its rules and what its output depends on besides."""
+    """The version of a generator: the number of its rules and all options that change its texts."""
     return " ".join([number, *(f"{name}={value}" for name, value in options.items())])
 
 
@@ -54,7 +54,7 @@ def spans(caption: str) -> list[Span]:
 def whole(phrases: Iterable[str]) -> re.Pattern[str]:
     """Finds any of the phrases where it stands as whole words, the longest first, in any case."""
     longest_first = sorted(set(phrases), key=len, reverse=True)
-    inner = "|".join(re.escape(each) for each in longest_first)
+    inner = "|".join(re.escape(phrase) for phrase in longest_first)
     return re.compile(rf"(?<![\w'’-])(?:{inner})(?![\w'’-])", re.IGNORECASE)
 
 
@@ -62,7 +62,7 @@ def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
     """`count` of the items in their order, drawn without replacement; all if there are no more."""
     if len(items) <= count:
         return list(items)
-    if count == 1:
+    if count == 1:  # one draw, not a permutation: the texts of prepared data depend on it
         return [items[int(rng.integers(len(items)))]]
     return [items[i] for i in sorted(rng.permutation(len(items))[:count])]
 
@@ -80,7 +80,7 @@ def article(word: str) -> str:
 
 
 def like(word: str, model: str) -> str:
-    """The word with a capital, or in capitals, if the model is."""
+    """The word in the case of `model`: capitals, a capital first letter, or as it is."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
@@ -96,23 +96,23 @@ def apply(caption: str, edits: Iterable[Edit]) -> str:
 
 
 def repaired(caption: str, edits: Sequence[Edit]) -> str:
-    """`apply`, and "a" before what was edited becomes "an" or back, where it was right before."""
+    """`apply`, with "a" and "an" before the edits corrected, if they were correct before."""
     more = []
     for start, stop, text in edits:
-        found = _ARTICLE_BEFORE.search(caption[:start])
-        if found is None or any(a < found.end(1) and found.start(1) < b for a, b, _ in edits):
+        before = _ARTICLE_BEFORE.search(caption[:start])
+        if before is None or any(a < before.end(1) and before.start(1) < b for a, b, _ in edits):
             continue
         old, new = article(caption[start:stop]), article(text)
-        if old == found[1].lower() and old != new:
-            more.append((*found.span(1), like(new, found[1])))
+        if old == before[1].lower() and old != new:
+            more.append((*before.span(1), like(new, before[1])))
     return apply(caption, [*edits, *more])
 
 
 def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()) -> str:
-    """The caption with two disjoint spans exchanged; spaces and punctuation stay.
+    """The caption with two disjoint spans swapped; spaces and punctuation stay.
 
-    Articles are put right, and so is the capital of the first word, unless a span begins with one
-    of `names`, which keep theirs.
+    Articles and the capital of the first word are corrected; `names`, spans of proper names, keep
+    theirs.
     """
     first, second = sorted((first, second))
     early, late = caption[slice(*first)], caption[slice(*second)]
@@ -126,17 +126,17 @@ def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()
 
 
 def is_symmetric(between: str) -> bool:
-    """Whether what stands between two spans says the same of both: "and", a list, "next to".
+    """True if the text between two spans joins them symmetrically: "and", a list, "next to".
 
-    Exchanged, "a dog and a cat" means what it meant: such a text is no negative.
+    "a cat and a dog" means the same as "a dog and a cat", so that swapping makes no negative.
     """
     return _SYMMETRIC.fullmatch(between) is not None and bool(between.strip())
 
 
 def are_alike(caption: str, spans: Sequence[Span]) -> bool:
-    """Whether each of the spans, from left to right, is joined symmetrically to the next one.
+    """True if each span, from left to right, is joined symmetrically to the next one.
 
-    The first and the last of "a man and a woman near a dog" may then change places as well.
+    Swapping the first and the last of "a man and a woman near a dog" then changes no meaning.
     """
     return all(is_symmetric(caption[a[1] : b[0]]) for a, b in itertools.pairwise(spans))
 

@@ -1,4 +1,4 @@
-"""Hard negatives of SVLC by a masked language model: a word replaced by one that it proposes.
+"""SVLC's hard negatives by a masked language model: a word replaced by one of its proposals.
 
 Doveh et al., "Teaching structured vision & language concepts to vision & language models"
 (CVPR 2023), section 3.1 ("LLM-based negatives") and the authors' code.
@@ -18,7 +18,8 @@ from input_pipeline.hard_texts.generator import Tagger, Token
 from input_pipeline.hard_texts.taggers import make_tagger
 
 PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
-_LONGEST = 512  # characters; the authors cut longer captions to _CUT
+# The authors' limits, in characters: captions above the first are cut to the second.
+_LONGEST = 512
 _CUT = 100
 
 
@@ -109,9 +110,9 @@ class SvlcFillMask:
         texts = []
         for _ in range(count if words else 0):
             word = words[int(rng.integers(len(words)))]
-            places = [i for i, each in enumerate(bare) if each == word]
-            place = places[int(rng.integers(len(places)))]
-            masked = [*bare[:place], self._mask(), *bare[place + 1 :]]
+            positions = [i for i, other in enumerate(bare) if other == word]
+            position = positions[int(rng.integers(len(positions)))]
+            masked = [*bare[:position], self._mask(), *bare[position + 1 :]]
             fills = self._fill(" ".join(masked))
             fills = [fill for fill in fills if fill["token_str"].strip(" ") != word]
             if fills:
@@ -142,7 +143,7 @@ class SvlcFillMask:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Of the files of the model, whatever their folder is called."""
+    """Hash of the model's files, whatever their folder is called."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".txt", ".bin", ".safetensors"):

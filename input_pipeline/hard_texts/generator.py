@@ -1,4 +1,4 @@
-"""THE generator contract: what makes hard negatives or hard positives of a caption.
+"""THE generator contract: caption -> hard negatives or hard positives, and the taggers they use.
 
 A generator is named in a table (`negatives.NEGATIVES`, `positives.POSITIVES`), in configs
 (config.input.negatives.generators) and in what was made with it.
@@ -21,14 +21,14 @@ class Token(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """A caption's tokens, and which runs of them [first, last + 1) are noun phrases."""
+    """The tokens of a caption, and its noun phrases as ranges of tokens [first, last + 1)."""
 
     tokens: tuple[Token, ...]
     noun_chunks: tuple[tuple[int, int], ...]
 
 
 class Tagger(Protocol):
-    """Finds parts of speech. `name` and `version` go into everything made with it."""
+    """Caption -> parts of speech. `name` and `version` are stored with all texts made with it."""
 
     name: str
     version: str
@@ -41,9 +41,9 @@ class Tagger(Protocol):
 class Generator(Protocol):
     """caption -> captions, a pure function of caption, `scene` and the draws of `rng`.
 
-    `version` changes when its output does, and names the tagger or model it uses. One whose texts
-    of a call have a draw in common also says `one_by_one = True`: texts that are stored, to be
-    drawn from later, are then made in a call each.
+    `version` changes when its output does, and names the tagger or model it uses. A generator whose
+    texts of one call share a random draw (such as the word class) has `one_by_one = True`: data
+    preparation then makes each text in a call of its own.
     """
 
     name: str

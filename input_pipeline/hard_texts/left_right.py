@@ -52,9 +52,11 @@ class LeftRight:
             edits = [(*match.span(), text) for text, match in zip(new, matches, strict=True)]
             return edit.distinct([edit.apply(caption, edits)], caption)
         if self._keys == "words":
-            places = [m for m in re.finditer(r"\S+", caption) if m[0].lower() in self._table]
-            chosen = edit.choose(rng, places, count)
+            words = [m for m in re.finditer(r"\S+", caption) if m[0].lower() in self._table]
+            chosen = edit.choose(rng, words, count)
             return [edit.apply(caption, [(*m.span(), self._table[m[0].lower()])]) for m in chosen]
+        # The first key of the table wins and ends the search, as in the authors' code; all keys at
+        # once are mode "clean".
         for phrase, opposite in self._table.items():
             if phrase in caption:
                 return [caption.replace(phrase, opposite)]

@@ -1,4 +1,4 @@
-"""Hard negatives of NegCLIP: two parts of a caption, of the same kind, exchanged.
+"""NegCLIP's hard negatives: two phrases or words of one part of speech swapped in the caption.
 
 Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
 section 4 and the authors' published generator: six attempts, in this order: noun phrases of more
@@ -70,25 +70,27 @@ class NegClip:
     ) -> Sequence[str]:
         """Raises DataError for a caption that the tagger cannot tag."""
         tagged = self._tagger(caption)
-        found = []
+        texts = []
         for candidates, is_phrase in self._attempts(caption, tagged):
             pair = self._pair(caption, candidates, rng)
             if pair is None:
                 continue
             if self._is_clean:
                 names = [(t.start, t.stop) for t in tagged.tokens if t.tag in NAME_TAGS]
-                found.append(edit.exchange(caption, *pair, names=names))
+                texts.append(edit.exchange(caption, *pair, names=names))
                 continue
             text = _replaced(caption, *pair) if is_phrase else _joined(tagged.tokens, *pair)
             if _bare(text) != _bare(caption):
-                found.append(text.lower() if is_phrase else text)
-        return edit.choose(rng, edit.distinct(found, caption), count)
+                # Lower case tells phrases from tokens, in the authors' released table, too.
+                texts.append(text.lower() if is_phrase else text)
+        return edit.choose(rng, edit.distinct(texts, caption), count)
 
     def _attempts(self, caption: str, tagged: Tagged) -> Iterator[tuple[list[edit.Span], bool]]:
-        """The spans of each attempt, and whether they are phrases."""
+        """(Candidate spans, whether they are phrases) of each attempt, in the authors' order."""
         tokens = tagged.tokens
         chunks = [(tokens[a].start, tokens[b - 1].stop) for a, b in tagged.noun_chunks]
-        yield [each for each in chunks if len(caption[slice(*each)].split()) > 2], True
+        # More than two words, as the authors: "the dog" and "a cat" are left to the nouns.
+        yield [span for span in chunks if len(caption[slice(*span)].split()) > 2], True
         if self._verbs == "phrases":
             runs = verb_phrases([token.pos for token in tokens])
             yield [(tokens[a].start, tokens[b - 1].stop) for a, b in runs], True
@@ -100,8 +102,9 @@ class NegClip:
     def _pair(
         self, caption: str, spans: list[edit.Span], rng: np.random.Generator
     ) -> tuple[edit.Span, edit.Span] | None:
-        """Two of the spans in the order of the draw; None if there are no two that fit."""
+        """Two spans to swap, drawn at random; None where no two may be swapped."""
         if not self._is_clean and not self._drops:
+            # Equal words may be drawn here, as by the authors: the caption then has no negative.
             if len(spans) < 2:
                 return None
             first, second = rng.permutation(len(spans))[:2]
@@ -146,13 +149,14 @@ def _is_verb_phrase(parts: Sequence[str]) -> bool:
         return False
     if middle and middle[0] == "VERB":
         middle = middle[1:]
-    adverbs = len([each for each in middle if each == "ADV"])
+    adverbs = middle.count("ADV")
     return middle == ["ADV"] * adverbs + ["AUX"] * (len(middle) - adverbs)
 
 
 def _replaced(caption: str, first: edit.Span, second: edit.Span) -> str:
-    """Each phrase in the place of the other wherever its string occurs, also inside words."""
+    """The two phrases swapped, at every occurrence of their strings, also inside words."""
     a, b = caption[slice(*first)], caption[slice(*second)]
+    # A placeholder, as in the authors' code: without it the second replacement undoes the first.
     return caption.replace(a, "\0").replace(b, a).replace("\0", b)
 
 
@@ -163,5 +167,5 @@ def _joined(tokens: Sequence[Token], first: edit.Span, second: edit.Span) -> str
 
 
 def _bare(text: str) -> list[str]:
-    """What the authors compare: words without periods and commas."""
+    """Words without periods and commas, by which the authors compare texts."""
     return text.replace(".", "").replace(",", "").split()

@@ -1,4 +1,4 @@
-"""Captions cut down to one of their noun phrases: "a picture of the brown dog."
+"""Captions replaced by one of their noun phrases in a template: "a picture of the brown dog."
 
 As the code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
 (ACL 2025; lst627/CLIP-Embeds) trains PACL and SPARC: half of the captions, drawn anew at each

@@ -1,4 +1,4 @@
-"""Hard positives by rules: other words or another order, the same meaning.
+"""Rule-based hard positives, REPLACE and SWAP: near synonyms, or the sides of an "and" swapped.
 
 Kamath et al., "The hard positive truth about vision-language compositionality" (ECCV 2024),
 section 3: REPLACE and SWAP. Their training texts were written by a language model; these are the
@@ -68,6 +68,8 @@ def replace(caption: str, table: Mapping[str, str], is_relation: bool) -> str | 
     for phrase, replacement in table.items():
         old, new = (f" {phrase} ", f" {replacement} ") if is_relation else (phrase, replacement)
         if old in caption:
+            # The first of the table wins, also where another word was meant: the published
+            # benchmark has such rows, and only this order rebuilds all of them.
             text = caption.replace(old, new)
             return text.lower() if is_relation else text
     return None
@@ -119,8 +121,8 @@ class Replace:
 
 
 def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> list[str]:
-    """One text for each phrase of the table that the caption says, all its places replaced."""
-    places: dict[str, list[edit.Edit]] = {}
+    """One text per phrase of the table in the caption, all its occurrences replaced."""
+    edits_of: dict[str, list[edit.Edit]] = {}
     for match in pattern.finditer(caption):
         phrase = match[0].lower()
         other = _NOT_BEFORE.get(phrase)
@@ -129,8 +131,8 @@ def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> 
         if phrase == "by" and _NOT_BEFORE_BY.search(caption[: match.start()]):
             continue
         new = edit.like(table[phrase], match[0]) if match.start() == 0 else table[phrase]
-        places.setdefault(phrase, []).append((*match.span(), new))
-    return [edit.repaired(caption, edits) for edits in places.values()]
+        edits_of.setdefault(phrase, []).append((*match.span(), new))
+    return [edit.repaired(caption, edits) for edits in edits_of.values()]
 
 
 class Swap:

@@ -1,4 +1,4 @@
-"""The order perturbations of ARO: words of a caption in another order.
+"""ARO's order perturbations: the words of a caption shuffled.
 
 Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
 section 3.2. Mode "authors" joins tokens with single spaces and may return the caption's own words
@@ -16,7 +16,7 @@ from input_pipeline.hard_texts.generator import Tagger
 from input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
-_TRIES = 20  # of a draw that may not leave the words as they are
+_TRIES = 20  # draws per text, since some leave the words in their order
 
 
 class TaggedShuffle:
@@ -90,16 +90,17 @@ class PlainShuffle:
         if self._is_clean:
             spans = edit.spans(caption)
             return _clean(caption, spans, lambda: order(len(spans), rng), count)
+        # ARO splits at spaces to shuffle all words, but by NLTK's word tokenizer into trigrams.
         words = caption.split() if self.name == "shuffle_words" else edit.treebank(caption)
         return _joined(words, lambda: order(len(words), rng), count)
 
 
 def _within(size: int, groups: Sequence[Sequence[int]], rng: np.random.Generator) -> list[int]:
-    """An order in which the members of each group have changed places."""
+    """A permutation of range(size) that shuffles within each group and moves nothing else."""
     order = list(range(size))
     for group in groups:
-        for place, index in zip(group, rng.permutation(len(group)), strict=True):
-            order[place] = group[index]
+        for position, index in zip(group, rng.permutation(len(group)), strict=True):
+            order[position] = group[index]
     return order
 
 
@@ -130,13 +131,13 @@ def _clean(
     """Different texts whose words are not in the caption's order; fewer if draws find no more."""
     words = [caption[start:stop] for start, stop in spans]
     lowered = [word.lower() for word in words]
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for _ in range(_TRIES * count):
-        if len(found) == count:
+        if len(texts) == count:
             break
         order = draw()
         if [lowered[i] for i in order] == lowered:
             continue
         edits = [(*span, words[i]) for span, i in zip(spans, order, strict=True)]
-        found[edit.apply(caption, edits)] = None
-    return list(found)
+        texts[edit.apply(caption, edits)] = None
+    return list(texts)

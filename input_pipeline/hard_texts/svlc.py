@@ -1,4 +1,4 @@
-"""Rule-based hard negatives of SVLC: a word replaced by another of its class.
+"""SVLC's rule-based hard negatives: a word replaced by another of its word class.
 
 Doveh et al., "Teaching structured vision & language concepts to vision & language models"
 (CVPR 2023), section 3.1 and the authors' code.
@@ -55,6 +55,8 @@ class SvlcRule:
         return edit.distinct(make(caption, rng, count), caption)
 
     def _authors(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
+        # Substrings decide the class, whole tokens the word: "on" in "stone" selects the class of
+        # actions, which then may have no word to replace. The class without any is the colours.
         present = [words for words in self._classes if any(word in caption for word in words)]
         words = present[int(rng.integers(len(present)))] if present else self._classes[0]
         tokens = set(caption.split())
@@ -62,31 +64,33 @@ class SvlcRule:
         if not old:
             return []
         new = [word for word in dict.fromkeys(words) if word not in tokens]
+        # str.replace on the whole caption, not on tokens: the authors' slip, kept for parity.
         return [
             caption.replace(old[int(rng.integers(len(old)))], new[i])
             for i in rng.permutation(len(new))[:count]
         ]
 
     def _clean(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
-        found = [
+        matches_by_class = [
             [match for match in pattern.finditer(caption) if match[0].lower() in words]
             for pattern, words in zip(self._patterns, self._classes, strict=True)
         ]
-        present = [i for i, matches in enumerate(found) if matches]
+        present = [i for i, matches in enumerate(matches_by_class) if matches]
         if not present:
             return []
         index = present[int(rng.integers(len(present)))]
-        places: dict[str, list[Any]] = {}
-        for match in found[index]:
-            places.setdefault(match[0].lower(), []).append(match)
+        occurrences: dict[str, list[Any]] = {}
+        for match in matches_by_class[index]:
+            occurrences.setdefault(match[0].lower(), []).append(match)
         texts = []
         for i in rng.permutation(len(self._classes[index])):
             if len(texts) == count:
                 break
             new = self._classes[index][i]
-            old = [word for word in places if not word_tables.same_meaning(new, word)]
-            if old and new not in places:
-                texts.append(_replaced(caption, places[old[int(rng.integers(len(old)))]], new))
+            old = [word for word in occurrences if not word_tables.same_meaning(new, word)]
+            if old and new not in occurrences:
+                word = old[int(rng.integers(len(old)))]
+                texts.append(_replaced(caption, occurrences[word], new))
         return texts
 
 

@@ -1,7 +1,7 @@
 """Taggers: parts of speech and noun phrases of captions.
 
-`make_tagger("spacy:en_core_web_sm")` builds one from KIND:ARGUMENT. None replaces another: one
-that cannot run says why.
+`make_tagger("spacy:en_core_web_sm")` builds one from KIND:ARGUMENT. There is no silent fallback:
+a tagger that cannot run says why.
 
 A file for the tagger "precomputed:FILE" is written by
 
@@ -64,15 +64,15 @@ class SpacyTagger:
         meta = Path(pipeline) / "meta.json"
         try:
             if meta.is_file():
-                found = json.loads(meta.read_text("utf-8"))["version"]
+                version = json.loads(meta.read_text("utf-8"))["version"]
             else:
-                found = importlib.metadata.version(pipeline)
+                version = importlib.metadata.version(pipeline)
         except importlib.metadata.PackageNotFoundError as error:
             raise ValueError(
                 f"spaCy's pipeline {pipeline!r} is not installed and no folder with a meta.json: "
                 f"python -m spacy download {pipeline}; or use precomputed:FILE"
             ) from error
-        self.version = f"{importlib.metadata.version('spacy')}/{found}"
+        self.version = f"{importlib.metadata.version('spacy')}/{version}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None}
@@ -83,22 +83,19 @@ class SpacyTagger:
             import spacy
 
             self._loaded = spacy.load(self._pipeline, exclude=["ner", "lemmatizer"])
-        found = self._loaded(caption)
+        document = self._loaded(caption)
         for what, component in (("TAG", "tagger"), ("POS", "attribute_ruler"), ("DEP", "parser")):
-            if len(found) and not found.has_annotation(what):
+            if len(document) and not document.has_annotation(what):
                 raise ValueError(
                     f"spaCy's pipeline {self._pipeline!r} gives no {what}: it has no {component}; "
                     f"its components are {self._loaded.pipe_names}"
                 )
-        kept = [token for token in found if not token.is_space]
-        place = {token.i: i for i, token in enumerate(kept)}
-        tokens = [
-            Token(each.text, each.tag_, each.pos_, each.idx, each.idx + len(each)) for each in kept
-        ]
-        chunks = [
-            [place[each.i] for each in chunk if each.i in place] for chunk in found.noun_chunks
-        ]
-        return Tagged(tuple(tokens), tuple((each[0], each[-1] + 1) for each in chunks if each))
+        # spaCy makes tokens of double spaces; without them, chunks need other indices.
+        kept = [token for token in document if not token.is_space]
+        index = {token.i: i for i, token in enumerate(kept)}
+        tokens = [Token(t.text, t.tag_, t.pos_, t.idx, t.idx + len(t)) for t in kept]
+        chunks = [[index[t.i] for t in chunk if t.i in index] for chunk in document.noun_chunks]
+        return Tagged(tuple(tokens), tuple((c[0], c[-1] + 1) for c in chunks if c))
 
 
 class ScenesTagger:
@@ -173,10 +170,10 @@ class PrecomputedTagger:
 
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption that the file lacks, and for a broken row."""
-        place = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
-        if place < len(self._keys) and self._keys[place] == np.uint64(_key(caption)):
+        index = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
+        if index < len(self._keys) and self._keys[index] == np.uint64(_key(caption)):
             with self._path.open("rb") as file:
-                file.seek(int(self._offsets[place]))
+                file.seek(int(self._offsets[index]))
                 line = file.readline()
             row = self._parse(line, None, ("caption", "tokens", "noun_chunks"))
             if row["caption"] == caption:
@@ -189,13 +186,13 @@ class PrecomputedTagger:
     def _parse(self, line: bytes, row: int | None, fields: tuple[str, ...]) -> dict[str, Any]:
         where = f"file of tags {self._path}" + ("" if row is None else f", line {row + 1}")
         try:
-            found = json.loads(line)
+            entry = json.loads(line)
         except ValueError as error:
             raise DataError(f"{where}: no JSON ({error})") from error
-        missing = [each for each in fields if not isinstance(found, dict) or each not in found]
+        missing = [field for field in fields if not isinstance(entry, dict) or field not in entry]
         if missing:
             raise DataError(f"{where}: no field {missing[0]!r}")
-        return found
+        return entry
 
     def _tagged(self, row: dict[str, Any]) -> Tagged:
         caption = row["caption"]

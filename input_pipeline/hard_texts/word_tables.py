@@ -1,4 +1,4 @@
-"""Words and phrases that the generators exchange."""
+"""Word lists of the generators: those of the papers, and ours."""
 
 import functools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Many questions to an OpenAI-compatible endpoint at a time, and its errors in plain words."""
+"""Client of an OpenAI-compatible endpoint: concurrent requests, errors in plain words."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import openai
 
 _GRACE = 10.0  # seconds that questions under way have to end after one has failed
-_PASSING = (408, 409, 429)  # with 5xx: what the library tries again
+_PASSING = (408, 409, 429)  # status codes that the library tries again, like 5xx
 
 
 class EndpointError(Exception):
@@ -20,7 +20,7 @@ class EndpointError(Exception):
 
 
 class Question(NamedTuple):
-    """A prompt, and the other fields of its request (max_tokens, temperature, seed, ...)."""
+    """A prompt for caption `index`, and further fields of its request (max_tokens, seed, ...)."""
 
     index: int
     prompt: str
@@ -28,7 +28,7 @@ class Question(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where to ask. key: None for servers that want none; timeout: seconds for each try."""
+    """Address, key and model of a server. key: None if it wants none; timeout: seconds per try."""
 
     base_url: str
     key: str | None
@@ -84,11 +84,12 @@ async def ask_all(
                 return
 
     async with client:
+        # Before the tasks: the library would retry a server that is not there for a minute.
         await _check_reachable(client, endpoint)
         tasks = [asyncio.create_task(work()) for _ in range(concurrency)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            await asyncio.wait(tasks, timeout=_GRACE)
+            await asyncio.wait(tasks, timeout=_GRACE)  # answers under way are paid for: keep them
         finally:
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The folder of a request to a language model: every answer on disk at once, results in order."""
+"""Log of answers of a language model: each on disk as it comes, the results in caption order."""
 
 import collections
 import contextlib
@@ -25,14 +25,14 @@ Prices = tuple[float | None, float | None]  # of a million tokens: of prompts, o
 
 
 def cost(tokens: tuple[int, int], prices: Prices) -> float | None:
-    """In the currency of the prices; None where none is given."""
+    """Cost of the tokens in the currency of the prices; None where no price is given."""
     if prices == (None, None):
         return None
     return sum(count * (price or 0.0) / 1e6 for count, price in zip(tokens, prices, strict=True))
 
 
 class Log:
-    """The answers so far. `index in log`: whether caption `index` has one, usable or not."""
+    """The answers so far; `index in log` says if caption `index` has one, usable or not."""
 
     def __init__(
         self, out: Path, request: dict[str, Any], captions: Sequence[str], prices: Prices, raw: int
@@ -63,13 +63,13 @@ class Log:
         self._count(index, answer)
 
     def begin(self, base_url: str) -> None:
-        """Says in the summary what is asked where."""
+        """Writes the summary with the endpoint that is about to be asked."""
         if base_url not in self._endpoints:
             self._endpoints.append(base_url)
         self.save()
 
     def finish(self, count: int) -> str:
-        """Writes the result for at least the first `count` captions; returns what to tell.
+        """Writes the result for at least the first `count` captions; returns a line to print.
 
         A run with a smaller limit does not shorten what an earlier one wrote.
         """
@@ -210,7 +210,7 @@ class Meter:
         self._next = self._begun + _EVERY
 
     def show(self) -> None:
-        """Where it is due."""
+        """Prints the progress if it is due."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -228,7 +228,7 @@ class Meter:
         print(text, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """The line of a terminal ends."""
+        """Ends the line of a terminal."""
         if self._is_terminal:
             print(file=sys.stderr, flush=True)
 
@@ -242,7 +242,7 @@ def _duration(seconds: float) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Writes a file atomically: a killed process leaves the old one."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""What a language model is asked for hard positives, of which captions, and how its answer is read.
+"""Prompts for hard positives, the captions they suit, and the cleaning of answers.
 
 The two kinds are those of Kamath et al., "The Hard Positive Truth about Vision-Language
 Compositionality" (ECCV 2024), appendix C: REPLACE writes a caption again with one word exchanged
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 MISSING = "None"  # what the authors' files hold where there is no hard positive
 PLACE = "{caption}"  # where the caption goes in a prompt
-_SWAP_WORDS = 15  # captions of SWAP have fewer words
+_SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
 
 _REPLACE = """\
 Below are captions of photographs. Write the last one again with one word exchanged for a synonym. \
@@ -91,7 +91,7 @@ KINDS = {
 
 
 class Answer(NamedTuple):
-    """What the endpoint said to one caption.
+    """The answer of the endpoint for one caption.
 
     finish: "stop", "length" where the answer was cut at the longest length, "content_filter", or
     whatever else the endpoint calls it. Token counts are 0 where it does not count.
@@ -140,14 +140,14 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
     lines = [line for line in map(_strip, whole.split("\n")) if line and not line.endswith(":")]
     if not lines:
         return None, "cut off" if is_cut else "empty"
-    found = lines[0]
-    if _key(found) in ("none", "n/a"):
+    text = lines[0]
+    if _key(text) in ("none", "n/a"):
         return None, "answered None"
-    if _REFUSAL.match(found.replace("’", "'")):
+    if _REFUSAL.match(text.replace("’", "'")):
         return None, "refusal"
-    if _DAMAGE.search(found):
+    if _DAMAGE.search(text):
         return None, "damaged letters"
-    return (None, "same as the caption") if _key(found) == _key(caption) else (found, None)
+    return (None, "same as the caption") if _key(text) == _key(caption) else (text, None)
 
 
 def _strip(line: str) -> str:
@@ -168,5 +168,5 @@ def _strip(line: str) -> str:
 
 
 def _key(text: str) -> str:
-    """Equal for texts that differ in nothing that matters: case, white space, the final stop."""
+    """The text without case, white space and final stop, for comparison."""
     return " ".join(text.casefold().split()).rstrip(" .!")
