@@ -69,8 +69,6 @@ def repeated(batch):
     }
 
 
-# Without LLVM's optimisations compilation, most of the time of these tests, is twice as fast.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 EMBEDDINGS = ("image", "text", "negative", "positive")
 
 
@@ -99,18 +97,31 @@ def contract(batch):
     return {**batch, "text": batch["tokens"]}
 
 
+@functools.cache  # one compilation for all tests of a loss
+def _per_example(name, implementation, duplicates, options):
+    def values(batch):
+        pair_masks = masks.pair_masks(contract(batch), duplicates)
+        return losses.LOSSES[name].values(
+            implementation, outputs(batch), pair_masks, **dict(options)
+        )
+
+    return jax.jit(values)
+
+
 @pytest.fixture
 def per_example():
     """per_example(name, batch, implementation="dense", duplicates="keep", **options) -> values."""
 
     def call(name, batch, implementation="dense", duplicates="keep", **options):
-        def values(batch):
-            pair_masks = masks.pair_masks(contract(batch), duplicates)
-            return losses.LOSSES[name].values(implementation, outputs(batch), pair_masks, **options)
-
-        return jit(values)(batch)
+        return _per_example(name, implementation, duplicates, tuple(options.items()))(batch)
 
     return call
+
+
+@functools.cache
+def _total(config, mesh):
+    config = {name: dict(options) for name, options in config}
+    return jax.jit(lambda batch: losses.total(config, outputs(batch), contract(batch), mesh)[0])
 
 
 @pytest.fixture
@@ -118,25 +129,8 @@ def weighted():
     """weighted({name: weight}, batch) -> what is minimised."""
 
     def call(weights, batch):
-        config = {name: {"weight": weight} for name, weight in weights.items()}
-        return losses.total(config, outputs(batch), contract(batch))[0]
-
-    return call
-
-
-@pytest.fixture
-def slopes_of_scores():
-    """slopes_of_scores(name, batch, **options) -> Outputs of the sum's gradient by its arrays."""
-
-    def call(name, batch, **options):
-        pair_masks = masks.pair_masks(contract(batch))
-        loss = losses.LOSSES[name]
-
-        def value(outputs):
-            return loss.values("dense", outputs, pair_masks, **options).sum()
-
-        slopes = jax.grad(value, allow_int=True)  # the padding mask of tokens is bool
-        return jit(slopes)(outputs(batch))
+        config = tuple((name, (("weight", weight),)) for name, weight in weights.items())
+        return _total(config, None)(batch)
 
     return call
 
@@ -146,23 +140,48 @@ def total():
     """total(name, batch, **options) -> the mean that is minimised."""
 
     def call(name, batch, mesh=None, **options):
-        config = {name: {"weight": 1.0, **options}}
-        return losses.total(config, outputs(batch), contract(batch), mesh)[0]
+        config = ((name, (("weight", 1.0), *options.items())),)
+        return _total(config, mesh)(batch)
 
     return call
 
 
+@functools.cache
+def _gradient(name, mesh, options):
+    def value(inputs, batch):
+        config = {name: {"weight": 1.0, **dict(options)}}
+        batch = {**batch, **inputs}
+        return losses.total(config, outputs(batch), contract(batch), mesh)[0]
+
+    return jax.jit(jax.value_and_grad(value))
+
+
 @pytest.fixture
-def gradient(total):
-    """gradient(name, batch, **options) -> of the mean by all embeddings, scale and bias."""
+def gradient():
+    """gradient(name, batch, **options) -> the mean and its slopes by embeddings, scale and bias."""
 
     def call(name, batch, mesh=None, **options):
-        keys = (*EMBEDDINGS, "logit_scale", "logit_bias")
+        inputs = {key: batch[key] for key in (*EMBEDDINGS, "logit_scale", "logit_bias")}
+        return _gradient(name, mesh, tuple(options.items()))(inputs, batch)
 
-        def value(inputs, batch):
-            return total(name, {**batch, **inputs}, mesh, **options)
+    return call
 
-        return jit(jax.value_and_grad(value))({key: batch[key] for key in keys}, batch)
+
+@functools.cache
+def _slopes_of_scores(name, options):
+    def value(outputs, batch):
+        pair_masks = masks.pair_masks(contract(batch))
+        return losses.LOSSES[name].values("dense", outputs, pair_masks, **dict(options)).sum()
+
+    return jax.jit(jax.grad(value, allow_int=True))  # the padding mask of tokens is bool
+
+
+@pytest.fixture
+def slopes_of_scores():
+    """slopes_of_scores(name, batch, **options) -> Outputs of the sum's gradient by its arrays."""
+
+    def call(name, batch, **options):
+        return _slopes_of_scores(name, tuple(options.items()))(outputs(batch), batch)
 
     return call
 
@@ -177,18 +196,24 @@ def make_mesh():
     return make
 
 
+@functools.cache
+def _value_and_gradient(loss):
+    weights = jnp.linspace(0.5, 1.5, 24)
+
+    def weighted(inputs, mask):
+        return jnp.sum(weights * loss(**inputs, mask=mask))
+
+    return jax.jit(jax.value_and_grad(weighted))
+
+
 @pytest.fixture
 def value_and_gradient():
     """A differently weighted sum of per-example losses, and its gradients by every real input."""
-    weights = jnp.linspace(0.5, 1.5, 24)
 
     def make(loss):
-        def weighted(inputs, mask):
-            return jnp.sum(weights * loss(**inputs, mask=mask))
-
         def call(arrays):
             inputs = {k: v for k, v in arrays.items() if k != "mask"}
-            return jax.jit(jax.value_and_grad(weighted))(inputs, arrays["mask"])
+            return _value_and_gradient(loss)(inputs, arrays["mask"])
 
         return call
 
