@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import psutil
 import pytest
 
 from tests.support import forks, helpers
@@ -58,6 +59,14 @@ def wait_for(condition, job: forks.Job, seconds: float = 120) -> None:
         assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.005)
+
+
+def wait_until_idle(job: forks.Job) -> None:
+    """Until it computes no more; a loader that waits is polled a few times per second."""
+    process, last = psutil.Process(job.pid), -1.0
+    while (used := sum(process.cpu_times()[:2])) > last + 0.1:
+        last = used
+        time.sleep(2)
 
 
 def event_names(workdir: Path) -> list[str]:
@@ -147,7 +156,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
             with contextlib.suppress(OSError):  # until somebody reads
                 writer = os.open(stuck, os.O_WRONLY | os.O_NONBLOCK)
             time.sleep(0.1)
-        time.sleep(15)  # the step before, if there is one, and its compilation
+        wait_until_idle(job)
         job.send_signal(signal.SIGTERM)
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 75, errors

@@ -23,7 +23,8 @@ from pathlib import Path
 
 IMPORTED = (
     *("vlc_jax.evaluate", "vlc_jax.train", "vlc_jax.report", "vlc_jax.tools.export"),
-    *("configs.scenes.clip", "input_pipeline.prepare", "grain", "matplotlib.figure", "scipy.stats"),
+    *("configs.scenes.clip", "input_pipeline.prepare", "grain", "scipy.stats"),
+    *("vlc_jax.report.page", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
 )
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = 8  # bytes of a number on the wire
