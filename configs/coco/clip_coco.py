@@ -1,4 +1,4 @@
-"""CLIP-COCO: CLIP finetuned on COCO captions alone, the control of the hard-positive study.
+"""CLIP-COCO (Kamath et al. 2024): CLIP finetuned on COCO captions, the control of HP+HN.
 
   python -m vlc_jax.main --workdir runs/clip_coco \\
     --config configs/coco/clip_coco.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions.json

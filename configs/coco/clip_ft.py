@@ -1,4 +1,4 @@
-"""CLIP-FT: CLIP finetuned on COCO captions with its own loss, the control of every method here.
+"""CLIP-FT (Yuksekgonul et al. 2023): CLIP finetuned with its own loss, the control of NegCLIP.
 
   python -m vlc_jax.main --workdir runs/clip_ft \\
     --config configs/coco/clip_ft.py:weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv

@@ -1,5 +1,4 @@
-"""NegCLIP's loss with negatives of the CREPE kind "replace": one word replaced by another of
-its kind.
+"""CREPE-replace (Hsieh et al. 2023): NegCLIP's loss on captions with one word replaced.
 
   python -m vlc_jax.main --workdir runs/crepe_replace \\
     --config configs/coco/crepe_replace.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions.json

@@ -1,4 +1,4 @@
-"""NegCLIP's loss with negatives of the CREPE kind "swap": two words of one kind exchanged.
+"""CREPE-swap (Hsieh et al. 2023): NegCLIP's loss on captions with two words swapped.
 
   python -m vlc_jax.main --workdir runs/crepe_swap \\
     --config configs/coco/crepe_swap.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions.json

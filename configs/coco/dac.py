@@ -1,5 +1,5 @@
-"""DAC (Doveh et al. 2023, "Dense and aligned captions"): a bag of captions per image, all of which
-together describe it densely, and a bag of their negatives.
+"""DAC (Doveh et al. 2023, "Dense and aligned captions"): multiple-instance loss on a bag of dense
+captions per image, with a hard negative of each.
 
   python -m vlc_jax.main --workdir runs/dac \\
     --config configs/coco/dac.py:weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=FOLDER

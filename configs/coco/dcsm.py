@@ -1,4 +1,4 @@
-"""DCSM on a locked CLIP: a small network reads the map of all image tokens against all text tokens.
+"""DCSM (dense cosine similarity maps): a small CNN scores the patch x token map of a frozen CLIP.
 
   python -m vlc_jax.main --workdir runs/dcsm \\
     --config configs/coco/dcsm.py:weights=ViT-B-16.pt,tokenizer=FILE,path=pairs.jsonl

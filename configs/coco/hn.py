@@ -1,4 +1,4 @@
-"""HN (Kamath et al. 2024): hard negatives alone, which make a model brittle.
+"""HN (Kamath et al. 2024): CLIP's loss and hard negatives without hard positives.
 
   python -m vlc_jax.main --workdir runs/hn \\
     --config configs/coco/hn.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2017.json

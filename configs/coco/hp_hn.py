@@ -1,4 +1,4 @@
-"""HP+HN (Kamath et al. 2024): hard negatives, and hard positives beside them.
+"""HP+HN (Kamath et al. 2024): CLIP's loss with hard negatives and hard positives.
 
   python -m vlc_jax.main --workdir runs/hp_hn \\
     --config configs/coco/hp_hn.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2017.json

@@ -1,5 +1,4 @@
-"""HP+HN with hard positives of one kind (Kamath et al. 2024): a word replaced by a
-synonym.
+"""HP+HN, Replace-only (Kamath et al. 2024): hard positives with a word replaced by a synonym.
 
   python -m vlc_jax.main --workdir runs/replace_only \\
     --config configs/coco/hp_hn_replace_only.py:weights=ViT-B-32.pt,path=captions_train2017.json

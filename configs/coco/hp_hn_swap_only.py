@@ -1,5 +1,4 @@
-"""HP+HN with hard positives of one kind (Kamath et al. 2024): both sides of an "and"
-exchanged.
+"""HP+HN, Swap-only (Kamath et al. 2024): hard positives with the sides of an "and" swapped.
 
   python -m vlc_jax.main --workdir runs/swap_only \\
     --config configs/coco/hp_hn_swap_only.py:weights=ViT-B-32.pt,path=captions_train2017.json

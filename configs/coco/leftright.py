@@ -1,4 +1,4 @@
-"""Left and right exchanged in the caption as the only hard negative, on CLIP or SigLIP.
+"""CLIP or SigLIP with left/right hard negatives: "on the left" replaced by "on the right".
 
   python -m vlc_jax.main --workdir runs/leftright \\
     --config configs/coco/leftright.py:weights=ViT-L-14-336px.pt,tokenizer=FILE,path=llava.json

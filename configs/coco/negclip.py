@@ -1,5 +1,5 @@
-"""NegCLIP (Yuksekgonul et al. 2023): captions with two parts exchanged are further texts that every
-image must not choose, and similar images are further images.
+"""NegCLIP (Yuksekgonul et al. 2023): CLIP's loss with captions that have two words or phrases
+swapped as further texts, and similar images as hard images.
 
   python -m vlc_jax.main --workdir runs/negclip \\
     --config configs/coco/negclip.py:weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv

@@ -1,4 +1,4 @@
-"""PACL on COCO captions and a smaller locked CLIP: the demonstration that its ACL 2025 code is of.
+"""PACL on COCO captions and a smaller frozen CLIP, as the demonstration of a public PACL code.
 
   python -m vlc_jax.main --workdir runs/pacl_coco \\
     --config configs/coco/pacl.py:weights=open_clip_model.safetensors,path=captions_train2017.json

@@ -1,4 +1,4 @@
-"""SPARC on COCO captions and a smaller locked CLIP, beside configs/coco/pacl.py.
+"""SPARC on COCO captions and a smaller frozen CLIP, beside configs/coco/pacl.py.
 
   python -m vlc_jax.main --workdir runs/sparc_coco \\
     --config configs/coco/sparc.py:weights=open_clip_model.safetensors,path=captions_train2017.json

@@ -1,5 +1,5 @@
-"""SVLC (Doveh et al. 2023, "Teaching structured vision and language concepts"): a caption against
-itself with a word of it replaced, per image; only adapters are trained.
+"""SVLC (Doveh et al. 2023, "Teaching structured vision and language concepts"): CLIP's loss and
+each image's caption against a hard negative, with one word replaced; trains LoRA adapters only.
 
   python -m vlc_jax.main --workdir runs/svlc \\
     --config configs/coco/svlc.py:weights=ViT-B-32.pt,tokenizer=FILE,path=cc3m/train.tsv

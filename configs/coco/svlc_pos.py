@@ -1,4 +1,4 @@
-"""SVLC+Pos (Doveh et al. 2023): SVLC, and a caption that says the same is close to image and text.
+"""SVLC+Pos (Doveh et al. 2023): SVLC with a hard positive that is pulled to image and caption.
 
   python -m vlc_jax.main --workdir runs/svlc_pos \\
     --config configs/coco/svlc_pos.py:weights=ViT-B-32.pt,tokenizer=FILE,path=cc3m.jsonl
@@ -8,8 +8,8 @@ Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) R
 million images, three texts each, take 3.2 hours of one A100 at 30 % of its bfloat16 peak.
 
 The positives are the column "positives" of a JSONL table, or what shards made of it hold; the
-authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm asks
-any model. Where there is none, the caption itself stands in, as in the authors' code.
+authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm asks any model.
+Where there is none, the caption itself is the positive, as in the authors' code.
 
 Arguments: those of configs/coco/svlc.py; symmetric (both directions of the loss of positives, the
 authors' option).

@@ -1,4 +1,4 @@
-"""The part of `--config path.py:name=value,flag` after the colon, parsed by its defaults' types."""
+"""Parser of config arguments: the part of `--config path.py:name=value,flag` after the colon."""
 
 import difflib
 from types import SimpleNamespace

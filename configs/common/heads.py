@@ -1,7 +1,7 @@
-"""What the configs of heads share: their switches, and where towers and data come from.
+"""PACL, SPARC and DCSM: their arguments, heads, losses and data, on the scenes and on captions.
 
 Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
-stays as it is). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
+is frozen). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
 tower), qk_1d or qk_2d (inside it, which must then be unlocked); temperature=fixed|learned (.1 at
 the start); negatives=none|leftright. Of PACL alone: pooling=pairwise|own_caption|uniform, in
 training; eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
@@ -59,7 +59,7 @@ WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "withou
 
 
 def check(args: SimpleNamespace) -> SimpleNamespace:
-    """The same arguments. Raises ValueError for a value that is none of its choices."""
+    """Returns the arguments. Raises ValueError for a value that is not among its choices."""
     for name, known in CHOICES.items():
         if hasattr(args, name) and getattr(args, name) not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}; got {getattr(args, name)!r}")
@@ -79,7 +79,7 @@ def check(args: SimpleNamespace) -> SimpleNamespace:
 def use(
     config: ConfigDict, args: SimpleNamespace, name: str, temperature: float, **head: Any
 ) -> None:
-    """A head of that name with these fields; logits are scores / temperature."""
+    """Chooses a head and its fields, and freezes towers; logits are scores / temperature."""
     config.model.name = name
     config.model.logit_scale_init = 1 / temperature
     is_learned = getattr(args, "temperature", "fixed") == "learned"
@@ -95,7 +95,7 @@ def use(
 
 
 def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
-    """Vectors of texts in a file in place of the text tower."""
+    """Precomputed text vectors in place of the text tower."""
     config.text.tokenizer, config.text.vectors.path = "vectors", path
     config.model.text.connector = connector
     config.frozen = tuple(part for part in config.frozen if part != "text")
@@ -104,7 +104,7 @@ def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
 
 
 def pacl(config: ConfigDict, args: SimpleNamespace) -> None:
-    """PACL with its switches, and its loss."""
+    """PACL's head and loss."""
     head = {"pooling": args.pooling, "eval_pooling": args.eval_pooling}
     use(config, args, "pacl", TEMPERATURE, **head)
     _contrast(config, args, weight=1.0)
@@ -113,7 +113,7 @@ def pacl(config: ConfigDict, args: SimpleNamespace) -> None:
 
 
 def sparc(config: ConfigDict, args: SimpleNamespace) -> None:
-    """SPARC with its switches, and its two losses."""
+    """SPARC's head and its global and local loss."""
     is_real = args.text_tokens == "real"
     use(config, args, "sparc", TEMPERATURE, scoring=args.scoring, mask_global_text=is_real)
     _contrast(config, args, weight=0.5)

@@ -1,4 +1,4 @@
-"""What configs for pretrained weights share: what belongs to the weights, and the user's table."""
+"""Finetuning of pretrained weights: preprocessing and tokenizer per family, data, schedule."""
 
 import os
 from types import SimpleNamespace
@@ -10,8 +10,10 @@ ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 
 
 def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
-    """OpenAI's and open_clip's CLIP; tokenizer: bpe_simple_vocab_16e6.txt.gz or Hugging Face's
-    file or folder; if not given, that beside the weights, or of an installed open_clip or clip.
+    """Model, preprocessing and tokenizer of OpenAI's and open_clip's CLIP.
+
+    tokenizer: bpe_simple_vocab_16e6.txt.gz or Hugging Face's file or folder; by default that beside
+    the weights, or of an installed open_clip or clip.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
     ones of open_clip gelu: the variants have OpenAI's. EVA02-CLIP's come with its variants.
@@ -24,7 +26,9 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
 
 
 def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
-    """SigLIP; tokenizer: SentencePiece's .model, tokenizer.json or a folder, else the weights'.
+    """Model, preprocessing and tokenizer of SigLIP.
+
+    tokenizer: SentencePiece's .model, tokenizer.json or a folder; by default that of the weights.
 
     Texts lose case and punctuation and are padded to 64 tokens, always.
     """
@@ -61,11 +65,11 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
 
 
 def source_of(path: str, image_folder: str = "", table: str = "records") -> dict[str, str]:
-    """The source that `path` names, and its options.
+    """The name and options of the source that reads `path`.
 
-    A folder holds shards of input_pipeline.prepare; else a file is a table of images
-    and captions, or what is called `table`, and image names start in `image_folder`, if not in the
-    folder of the file.
+    A folder holds shards of input_pipeline.prepare; a file is a table of images and captions, or is
+    read by the source `table`. Image names are relative to `image_folder`, by default the folder of
+    the file.
     """
     if path and (os.path.isdir(path) or not os.path.splitext(path)[1]):
         return {"source": "shards", "path": path}
@@ -79,7 +83,7 @@ def source_of(path: str, image_folder: str = "", table: str = "records") -> dict
 
 
 def read(config: ConfigDict, source: dict[str, str]) -> None:
-    """Trains on what `source_of` gave."""
+    """Trains on the source that `source_of` returned."""
     config.input.source = source["source"]
     config.input[config.input.source].update({k: v for k, v in source.items() if k != "source"})
 
@@ -97,12 +101,12 @@ def use_texts(
 
 
 def _tokenizer(args: SimpleNamespace) -> str:
-    """Its path: as given, else the folder of the weights, which holds it."""
+    """Path of the tokenizer: the argument, or the folder of the weights."""
     return args.tokenizer or (args.weights if os.path.isdir(args.weights) else "")
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
-    """How long the papers finetune, with 50 steps of warmup; retrieval as `validate` has it."""
+    """Five epochs with 50 steps of warmup, as the papers finetune, and `validate`."""
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
@@ -113,7 +117,7 @@ def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
 
 
 def validate(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Retrieval on the table or the shards args.validation, if given."""
+    """Evaluates retrieval on args.validation, a table or shards, if given."""
     if args.validation:
         validation = source_of(args.validation, args.image_folder)
         config.evals = ConfigDict({"retrieval": {"split": "all", **validation}})

@@ -1,4 +1,4 @@
-"""Weights of other projects, evaluated without training.
+"""Zero-shot evaluation of pretrained CLIP, SigLIP and EVA-CLIP weights.
 
   python -m vlc_jax.main --mode eval --workdir runs/zero_shot \\
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,path=DATA/captions.json

@@ -1,4 +1,4 @@
-"""CLIP or SigLIP finetuned on the answers of LLaVA's conversations, the image tower locked.
+"""CLIP or SigLIP finetuned on the answers of LLaVA's conversations, with a frozen image tower.
 
   python -m vlc_jax.main --workdir runs/llava_ft \\
     --config configs/llava/clip_ft.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B

@@ -1,4 +1,4 @@
-"""PACL on a locked CLIP: the patches of an image are weighed by the text before they are compared.
+"""PACL (patch-aligned contrastive learning): patches pooled with text-dependent weights, on CLIP.
 
   python -m vlc_jax.main --workdir runs/pacl \\
     --config configs/llava/pacl.py:weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B

@@ -1,4 +1,4 @@
-"""SPARC on a locked CLIP: every token of a caption picks its patches.
+"""SPARC (Bica et al. 2024) on a frozen CLIP: each token is compared with its own patches.
 
   python -m vlc_jax.main --workdir runs/sparc \\
     --config configs/llava/sparc.py:rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava

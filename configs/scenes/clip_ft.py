@@ -1,4 +1,4 @@
-"""CLIP-FT: CLIP trained further with its own loss, the control of every method beside it.
+"""CLIP-FT: CLIP finetuned with its own loss, the control of the methods in this folder.
 
   python -m vlc_jax.main --config configs/scenes/clip_ft.py --workdir runs/clip_ft
   python -m vlc_jax.main --config configs/scenes/clip_ft.py --workdir runs/clip_ft \\

@@ -1,5 +1,4 @@
-"""NegCLIP's loss with negatives of the CREPE kind "negate": an object that is there
-denied.
+"""CREPE-negate (Hsieh et al. 2023): NegCLIP's loss on captions that deny an object of the image.
 
   python -m vlc_jax.main --config configs/scenes/crepe_negate.py --workdir runs/crepe_negate
 

@@ -1,5 +1,5 @@
-"""NegCLIP's loss with negatives of the CREPE kind "replace": one shape, colour, size or
-relation replaced by another one.
+"""CREPE-replace (Hsieh et al. 2023): NegCLIP's loss on captions with one word replaced: a shape,
+colour, size or relation.
 
   python -m vlc_jax.main --config configs/scenes/crepe_replace.py --workdir runs/crepe_replace
 

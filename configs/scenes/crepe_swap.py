@@ -1,5 +1,5 @@
-"""NegCLIP's loss with negatives of the CREPE kind "swap": two words of one kind, or two
-objects, exchanged.
+"""CREPE-swap (Hsieh et al. 2023): NegCLIP's loss on captions with two words of a class, or two
+objects, swapped.
 
   python -m vlc_jax.main --config configs/scenes/crepe_swap.py --workdir runs/crepe_swap
 

@@ -1,5 +1,5 @@
-"""DAC (Doveh et al. 2023): a bag of captions per image, all of which together describe it densely,
-and a bag of their negatives.
+"""DAC (Doveh et al. 2023): multiple-instance loss on a bag of dense captions per image, with a hard
+negative of each.
 
   python -m vlc_jax.main --config configs/scenes/dac.py --workdir runs/dac
 

@@ -1,4 +1,4 @@
-"""DCSM on frozen towers: a small network reads the map of image tokens against text tokens.
+"""DCSM (dense cosine similarity maps): a small CNN scores the patch x token map of a frozen CLIP.
 
   python -m vlc_jax.main --config configs/scenes/dcsm.py --workdir runs/dcsm
   python -m vlc_jax.main --config configs/scenes/dcsm.py:mode=authors --workdir runs/dcsm_authors

@@ -1,5 +1,5 @@
-"""FSC-CLIP's hard-negative loss (Oh et al. 2024): easy negatives weigh little, and labels are
-smoothed, so that less of what CLIP knows is given up for compositionality.
+"""FSC-CLIP's hard-negative loss (Oh et al. 2024): focal weights and label smoothing, meant to keep
+more of CLIP's other abilities.
 
   python -m vlc_jax.main --config configs/scenes/fsc_clip.py --workdir runs/fsc_clip
 

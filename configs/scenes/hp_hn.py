@@ -1,10 +1,10 @@
-"""HP+HN (Kamath et al. 2024): hard negatives, and hard positives beside them.
+"""HP+HN (Kamath et al. 2024): CLIP's loss with hard negatives and hard positives.
 
   python -m vlc_jax.main --config configs/scenes/hp_hn.py --workdir runs/hp_hn
   python -m vlc_jax.main --config configs/scenes/hp_hn.py:hn_weight=0.5 --workdir runs/hp_hn_50
 
-Positives: a word replaced by a synonym, or the same said in another order, half and half. Where one
-is not possible the other one takes its place; the paper does not say how it mixes the two, nor what
+Positives: a word replaced by a synonym, or the same in another order, half and half. Where one is
+not possible the other one takes its place; the paper does not say how it mixes the two, nor what
 it does without one. Arguments: those of configs/common/finetuning.py; hn_weight=0|0.25|0.5|0.75|1,
 the weight of the negatives beside the constant one of the positives (table 3 of the paper).
 """

@@ -1,4 +1,4 @@
-"""HP+HN with positives of one kind (Kamath et al. 2024, table 1): a word replaced by a synonym.
+"""HP+HN, Replace-only (Kamath et al. 2024, table 1): hard positives by synonyms.
 
   python -m vlc_jax.main --config configs/scenes/hp_hn_replace_only.py --workdir runs/replace_only
 

@@ -1,4 +1,4 @@
-"""HP+HN with positives of one kind (Kamath et al. 2024, table 1): the same said in another order.
+"""HP+HN, Swap-only (Kamath et al. 2024, table 1): hard positives by another word order.
 
   python -m vlc_jax.main --config configs/scenes/hp_hn_swap_only.py --workdir runs/swap_only
 

@@ -1,11 +1,11 @@
-"""Left and right exchanged in the caption as the only hard negative, on CLIP or SigLIP.
+"""CLIP or SigLIP with left/right hard negatives: "on the left" replaced by "on the right".
 
   python -m vlc_jax.main --config configs/scenes/leftright.py --workdir runs/leftright
   python -m vlc_jax.main --config configs/scenes/leftright.py:family=siglip --workdir runs/lr_siglip
 
 Half of the captions say where an object is, so that they have a negative. Arguments: those of
 configs/common/finetuning.py; family=clip|siglip; image_tower=locked (the paper's choice) or
-unlocked; negatives=leftright, or none, against which it is held on scenes_whatsup and
+unlocked; negatives=leftright, or none, the control, on scenes_whatsup and
 scenes_relation_swap; the papers found no effect on What'sUp (configs/coco/leftright.py has their
 numbers).
 """

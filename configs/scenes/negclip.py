@@ -1,5 +1,5 @@
-"""NegCLIP (Yuksekgonul et al. 2023): captions with two words or objects exchanged are further texts
-that every image must not choose.
+"""NegCLIP (Yuksekgonul et al. 2023): CLIP's loss with captions that have two words or objects
+swapped as further texts.
 
   python -m vlc_jax.main --config configs/scenes/negclip.py --workdir runs/negclip
   python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations

@@ -1,4 +1,4 @@
-"""PACL on frozen towers: the patches of an image are weighed by the text.
+"""PACL (patch-aligned contrastive learning): patches pooled with text-dependent weights, on CLIP.
 
   python -m vlc_jax.main --config configs/scenes/pacl.py --workdir runs/pacl
   python -m vlc_jax.main --config configs/scenes/pacl.py:rope=feature_1d,pooling=own_caption \\

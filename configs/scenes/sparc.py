@@ -1,4 +1,4 @@
-"""SPARC on frozen towers: each token of a caption picks its patches.
+"""SPARC (Bica et al. 2024) on a frozen CLIP: each token is compared with its own patches.
 
   python -m vlc_jax.main --config configs/scenes/sparc.py --workdir runs/sparc
 

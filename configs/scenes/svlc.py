@@ -1,4 +1,4 @@
-"""SVLC (Doveh et al. 2023): a caption against itself with a word of it replaced, per image.
+"""SVLC (Doveh et al. 2023): CLIP's loss and each caption against a copy with one word replaced.
 
   python -m vlc_jax.main --config configs/scenes/svlc.py --workdir runs/svlc
   python -m vlc_jax.main --config configs/scenes/svlc.py:lora --workdir runs/svlc_lora

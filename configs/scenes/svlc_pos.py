@@ -1,5 +1,4 @@
-"""SVLC+Pos (Doveh et al. 2023): SVLC, and a caption that says the same is closest, for image and
-text alike.
+"""SVLC+Pos (Doveh et al. 2023): SVLC with a hard positive that is pulled to image and caption.
 
   python -m vlc_jax.main --config configs/scenes/svlc_pos.py --workdir runs/svlc_pos
 

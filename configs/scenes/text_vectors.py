@@ -1,4 +1,4 @@
-"""Vectors of texts from a file in place of a text tower, behind a frozen image tower.
+"""CLIP or PACL with precomputed text vectors in place of a text tower, and a frozen image tower.
 
   python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations
   python -m vlc_jax.tools.embed_text --config configs/scenes/text_vectors.py --run runs/relations \\
