@@ -148,7 +148,10 @@ class Examples:
         if self.noun_phrases is not None:
             phrase = self.noun_phrases(text, self._generator(position, "noun_phrases"))
             if phrase != text:  # what the record holds belongs to the whole caption
-                text, sides = phrase, {side: (own[0], (), ()) for side, own in sides.items()}
+                text, sides = (
+                    phrase,
+                    {side: (texts, (), ()) for side, (texts, _, _) in sides.items()},
+                )
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
         negatives, positives = (
             sampling.draw(

@@ -138,11 +138,12 @@ def inspect(
             captions = record_validation.captions(record)
             if image_transform is None:
                 return name, record, images.decode(record.image), captions, ""
-            rng = np.random.default_rng(0)
+            rng = np.random.default_rng(0)  # random crops need one; any will do here
             return name, record, image_transform(record.image, rng), captions, ""
         except DataError as error:
             return name, None, None, [], str(error)
 
+    # Threads read ahead, but the report is filled in order: the same data give the same report.
     for index, (name, record, pixels, captions, reason) in enumerate(
         _ahead(look, range(number), threads)
     ):

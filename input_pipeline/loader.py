@@ -30,7 +30,7 @@ from input_pipeline.workers import WorkerStream
 
 _NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
 _KNOWN = "was found unusable earlier"
-_CLOSE_PATIENCE_S = 30.0
+_CLOSE_PATIENCE_S = 30.0  # a batch takes far less, but a read from hanging storage may never end
 _NONE = HardTexts()
 
 

@@ -176,12 +176,12 @@ def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
     shards.check_version(path, version)
-    asked = json.loads(json.dumps(request))  # tuples become lists, as in the file
-    differing = [key for key in asked | before if asked.get(key) != before.get(key)]
+    request = json.loads(json.dumps(request))  # tuples become lists, as in the file
+    differing = [key for key in request | before if request.get(key) != before.get(key)]
     if differing:
         key = differing[0]
         raise ValueError(
-            f"{out} was begun with {key} {before.get(key)!r}, not {asked.get(key)!r}; "
+            f"{out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; "
             "use the same options or another folder"
         )
     wrong = shards.damaged_shards(out, manifest)
@@ -274,6 +274,7 @@ def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
     """Hashes of the images of every whole shard, uint64 (records,) each."""
     from array_record.python import array_record_data_source
 
+    # Read again when a stopped run goes on, to count the different images over all shards.
     stored = [np.empty(0, np.uint64)]
     for shard in manifest["shards"]:
         if shard["count"]:
@@ -289,6 +290,7 @@ def _hash(image: bytes) -> int:
 
 def _save(out: Path, manifest: dict[str, Any]) -> None:
     partial = out / f"{shards.MANIFEST}.partial"
+    # Flushed, then renamed: after a crash the manifest is the old one or the new one, never half.
     with partial.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()

@@ -213,7 +213,7 @@ def _negative(caption: Caption, scene: Scene) -> Caption | None:
 
 
 def _may_say(caption: Caption, scene: Scene) -> bool:
-    held = scene.world.held_combinations
-    if all((phrase.shape, words.base(phrase.colour)) not in held for phrase in caption.phrases):
+    held_out = scene.world.held_combinations
+    if all((phrase.shape, words.base(phrase.colour)) not in held_out for phrase in caption.phrases):
         return True
-    return any((obj.shape, obj.colour) in held for obj in scene.objects)
+    return any((obj.shape, obj.colour) in held_out for obj in scene.objects)

@@ -18,13 +18,13 @@ def sample_scene(world: World, split: str, index: int, objects: int | None = Non
     """
     worlds.check_known("split", [split], SPLITS)
     series = "" if objects is None else f"/{objects}"
-    held = split.startswith("held")
-    if held and not world.held_combinations:
+    is_held_out = split.startswith("held")
+    if is_held_out and not world.held_combinations:
         raise ValueError(f"world {world.id!r} holds nothing out, so it has no split {split!r}")
     # The order of all draws decides every scene: another order is another World.version.
     stream = Stream(f"{world.id}/{split}{series}/{index}")
     count = 1 + stream.weighted(world.counts) if objects is None else objects
-    looks = _sample_looks(world, stream, count, held)
+    looks = _sample_looks(world, stream, count, is_held_out)
     boxes = _sample_boxes(world, stream, looks)
     jitter = normal_table(world.colour_jitter)
     textures = world.textures
@@ -46,8 +46,10 @@ def sample_scene(world: World, split: str, index: int, objects: int | None = Non
     return Scene(world, things, background, stream.word())
 
 
-def _sample_looks(world: World, stream: Stream, count: int, held: bool) -> list[tuple[str, str]]:
-    """Shapes and colours, different but for copies; `held` says whether some pair is held out."""
+def _sample_looks(
+    world: World, stream: Stream, count: int, is_held_out: bool
+) -> list[tuple[str, str]]:
+    """Shapes and colours, different but for copies; `is_held_out`: some pair is a held-out one."""
     while True:
         looks = [
             (world.shapes[s], world.colours[c])
@@ -57,7 +59,7 @@ def _sample_looks(world: World, stream: Stream, count: int, held: bool) -> list[
                 strict=True,
             )
         ]
-        if held == any(look in world.held_combinations for look in looks):
+        if is_held_out == any(look in world.held_combinations for look in looks):
             break
     if world.repeat:
         for i in range(1, count):

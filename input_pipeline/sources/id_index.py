@@ -15,6 +15,7 @@ class IdIndex:
 
     def __init__(self, hashes: np.ndarray) -> None:
         """hashes: uint64 (records,), `batch.hash_id` of each id."""
+        # Stable, so that of equal hashes the first position comes first.
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 

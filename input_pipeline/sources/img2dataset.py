@@ -116,6 +116,7 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
     status: dict[str, str] = {}
     end = 0
     try:
+        # "r:" refuses compressed tars, in which offsets would mean nothing.
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE

@@ -81,6 +81,7 @@ class NegclipSource(PublishedSource):
     def _is_row(self, record_id: str) -> bool:
         return record_id.isdecimal() and int(record_id) < len(self._table)
 
+    # neg_image counts rows, of which the file has no other name.
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         return str(row_index)
 

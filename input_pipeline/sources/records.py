@@ -160,6 +160,7 @@ class RecordsSource:
 
     def _locate(self, image: str) -> Path:
         """The first candidate path that exists; the likeliest if none does."""
+        # No stat where there is one path only: who opens it finds out, and storage may be remote.
         first, *others = self._candidate_paths(image)
         if not others or first.exists():
             return first
@@ -223,6 +224,7 @@ class RecordsSource:
         chosen = np.ones(len(self._table), bool)
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         left_out = 0
+        # Parses every row, hence only where the choice of rows depends on their content.
         if by_split or excluded or self._id is not None:
             id_hashes: set[int] = set()
             splits: collections.Counter[str] = collections.Counter()
@@ -253,13 +255,15 @@ class RecordsSource:
             split = str(row.get(self._split_column))
             splits[split] += 1
             return split == self._split or split in self._split.split("+")
+        # By the image and not by the row: all captions of an image are on the same side.
         digest = hashlib.blake2b(str(row.get(self._image)).encode(), digest_size=8).digest()
         is_held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
         return is_held_out != (self._split == "train")
 
     def _check_split(self, chosen: np.ndarray, splits: collections.Counter[str]) -> None:
-        wanted = {self._split} if self._split in splits else {*self._split.split("+")}
-        if chosen.any() and (not splits or wanted <= splits.keys()):
+        # A split may itself be called "a+b"; else it is two.
+        parts = {self._split} if self._split in splits else {*self._split.split("+")}
+        if chosen.any() and (not splits or parts <= splits.keys()):
             return
         counts = ", ".join(f"{name} ({count:,})" for name, count in splits.items())
         absent = "+".join(p for p in self._split.split("+") if p not in splits) or self._split
@@ -358,7 +362,7 @@ def _cell(row: dict[str, Any], column: str | None, name: str) -> Any:
     """A cell's value; in CSV and TSV a list is written as text, in JSON or Python."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
+        try:  # of a Python list; most JSON lists are such, but not those with null or true
             return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             try:

@@ -184,5 +184,6 @@ def _check_size(folder: Path, entry: dict[str, Any]) -> None:
 
 
 def _digest(manifest: dict[str, Any]) -> str:
+    # Of the content alone: the same shards have the same fingerprint, however they were requested.
     contents = [shard["sha256"] for shard in manifest["shards"]]
     return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:32]

@@ -157,6 +157,7 @@ class DelimitedTable(Table):
         return next(self._reader(io.StringIO(line.decode("utf-8"), newline="")))
 
     def _reader(self, lines) -> Iterator[list[str]]:
+        # strict: text behind a closing quotation mark is an error and not a guess.
         return csv.reader(lines, delimiter=self._delimiter, quoting=self._quoting, strict=True)
 
 

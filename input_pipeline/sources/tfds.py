@@ -62,6 +62,7 @@ class TfdsSource:
         known = sorted(builder.info.splits)
         if split.partition("[")[0] not in (*known, "all") and "+" not in split:
             raise ValueError(f"{folder} has the splits {known}; got {split!r}")
+        # Encoded bytes, so that image.py decodes the images of all sources in the same way.
         skip = {image: tfds.decode.SkipDecoding()} if "." not in image else None
         self._examples = builder.as_data_source(split, decoders=skip)
         self.classes: tuple[str, ...] = ()

@@ -56,6 +56,7 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
     for rows, scores, correct in blocks():
         right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
         best = right.max(axis=1, keepdims=True)
+        # >= and not >: on a tie the wrong candidate goes first, or a constant scorer would win.
         by_image.rank[rows] = 1 + (wrong >= best).sum(axis=1)
         by_image.tied[rows] = wrong.max(axis=1) == best[:, 0]
         by_image.correct[rows] = correct.sum(axis=1)

@@ -66,6 +66,7 @@ def wilson(value: float | int, count: float | int) -> tuple[float, float]:
     half = Z * np.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
     scale = 1 + Z**2 / count
     low, high = (centre - half) / scale, (centre + half) / scale
+    # Rounding may put a limit a little beyond [0, 1] or on the other side of the value.
     return float(np.clip(low, 0.0, value)), float(np.clip(high, value, 1.0))
 
 
@@ -105,6 +106,7 @@ def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float |
         return number
     residuals = np.bincount(index, weights=credit - value)
     clustered = number / (number - 1) * np.sum(residuals**2) / credit.size**2
+    # At least 1: a sample whose clusters differ less than chance must not narrow the interval.
     return credit.size / max(1.0, clustered / variance)
 
 
@@ -152,7 +154,7 @@ def bootstrapped(
         (values,),
         function,
         n_resamples=RESAMPLES,
-        batch=100,
+        batch=100,  # resamples in memory at a time
         method="percentile",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
