@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from vlc_jax.evaluators import EVALUATIONS, SUMMARIES, stats
+from vlc_jax.report import plot
 
 FINAL = {  # protocol or benchmark -> fraction right at the end
     "image_to_text_r1": 0.46,
@@ -211,6 +212,16 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
         if name in ("scenes_attribute_swap", "scenes_swap", "scenes_whatsup"):
             write_examples(path / "evals" / name, EVALUATIONS[name], step)
     return path
+
+
+@pytest.fixture
+def blank_figures(monkeypatch):
+    """Charts are not drawn, which takes half a second each: for tests of a page's text."""
+
+    def draw(name, title, description, size, paint):
+        return plot.Picture(name, title, description, "<svg></svg>", b"\x89PNG")
+
+    monkeypatch.setattr(plot, "draw", draw)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def write_maps(file, kind, captions, *, images=1, size=40, patches=SIDE**2, step
 
 
 @pytest.fixture
-def evaluated(make_workdir):
+def evaluated(make_workdir, blank_figures):
     """A run with the results of one benchmark and its examples."""
     path = make_workdir()
     folder = path / "evals" / NAME

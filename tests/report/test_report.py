@@ -125,6 +125,7 @@ def test_writing_twice_gives_the_same_bytes(make_workdir):
         ("running", "Not finished, at step 270."),
     ],
 )
+@pytest.mark.usefixtures("blank_figures")
 def test_unfinished_runs_have_a_report_that_says_so(make_workdir, outcome, words):
     path = make_workdir(outcome)
     report.write(path)
@@ -135,6 +136,7 @@ def test_unfinished_runs_have_a_report_that_says_so(make_workdir, outcome, words
     assert "<script>" not in page
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_preempted_run_is_told_to_continue(make_workdir):
     path = make_workdir("running")
     lines = (path / "events.jsonl").read_text().splitlines(keepends=True)
@@ -176,6 +178,7 @@ def test_values_of_unexpected_kinds_do_no_harm(tmp_path, write_json):
     assert "<pre>a 1</pre>" in text_of(tmp_path)[0]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, write_json, tmp_path):
     path = make_workdir()
     write_json(path / "default_config.json", {"seed": 0, "steps": 1000, "gone": [1]})
@@ -231,6 +234,7 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_command_prints_the_path_of_the_report(make_workdir, capsys):
     path = make_workdir("running")
     assert command.main([str(path)]) == 0
