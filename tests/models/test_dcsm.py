@@ -196,8 +196,8 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     def normal(*shape):
         return jnp.asarray(rng.normal(size=shape), "f4")
 
-    head = models.HEADS["dcsm"](PATCHES, LENGTH, words=0, hidden=32)
-    model = models.build("dcsm", "mini", head={"words": 0}).clone(head=head, logit_scale_init=1.0)
+    head = models.HEADS["dcsm"](PATCHES, LENGTH, num_functional_words=0, hidden=32)
+    model = models.build("dcsm", "mini", head={"num_functional_words": 0}).clone(head=head, logit_scale_init=1.0)
     batch = {
         "image_pooled": normal(count, EMBED),
         "image_tokens": normal(count, PATCHES, EMBED),
@@ -279,7 +279,7 @@ def test_the_rows_are_fixed_unless_they_are_trained(features):
 
 
 def test_rows_start_around_a_third():
-    table = dcsm._rows(jax.random.key(0), (11, 197))
+    table = dcsm._word_vectors(jax.random.key(0), (11, 197))
     assert table.mean() == pytest.approx(1 / 3, abs=2e-3)
     assert table.std() == pytest.approx(1 / 3 / 197**0.5, rel=0.1)
 
