@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_shown_is_noted(evaluated, damage):
 
 @pytest.fixture
 def draw(tmp_path):
-    """What is drawn of a case: the picture's pixels, and the maps and captions behind it."""
+    """Draws a case: (picture, its maps, its shown captions)."""
 
     def _draw(kind, captions, scores, positives=(), **options):
         write_maps(tmp_path / "a.npz", kind, captions, **options)
@@ -122,7 +122,7 @@ def draw(tmp_path):
 
 
 def brightness(picture, left, top, side):
-    """Of the middles of SIDE x SIDE equal parts of a square of `side` inches."""
+    """Brightness at the centres of SIDE x SIDE equal parts of a square of `side` inches."""
     pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"), np.float64)
     middles = [(k + 0.5) * side / SIDE for k in range(SIDE)]
     return np.array([

@@ -33,7 +33,7 @@ class Folder:
     def __init__(self, path, **options):
         self.events = []
         self.checkpoints = checkpoint.Checkpoints(
-            path, on_event=lambda event, **facts: self.events.append((event, facts)), **options
+            path, on_event=lambda event, **fields: self.events.append((event, fields)), **options
         )
 
     def save(self, *steps):
@@ -94,7 +94,7 @@ def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
         shutil.rmtree(newest)
         newest.mkdir()
     assert int(folder.restored()["step"]) == 3
-    assert ("corrupt_checkpoint", 7) in [(event, facts["step"]) for event, facts in folder.events]
+    assert ("corrupt_checkpoint", 7) in [(event, fields["step"]) for event, fields in folder.events]
     assert (tmp_path / "7.damaged").exists()
     assert int(folder.save(7).restored()["step"]) == 7
 

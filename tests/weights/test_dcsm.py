@@ -28,7 +28,7 @@ SHAPES = {  # as torch has them
 
 
 def shapes(**options):
-    """Of the parameters of a head of ours."""
+    """Shapes of the parameters of our head."""
     fields = {
         "network": "cnn",
         "standardise": "tensor",
@@ -36,12 +36,12 @@ def shapes(**options):
         "hidden": HIDDEN,
         **options,
     }
-    made = models.HEADS["dcsm"](PATCHES, LENGTH, **fields)
-    layout = dcsm_network.parameters(made.network, "flat", PATCHES, LENGTH, HIDDEN)
-    found = {name: np.zeros(shape, np.float32) for name, (_, shape) in layout.items()}
-    return found | (
-        {"functional_words": np.zeros((made.num_functional_words, PATCHES))}
-        if made.num_functional_words
+    built = models.HEADS["dcsm"](PATCHES, LENGTH, **fields)
+    layout = dcsm_network.parameters(built.network, "flat", PATCHES, LENGTH, HIDDEN)
+    parameters = {name: np.zeros(shape, np.float32) for name, (_, shape) in layout.items()}
+    return parameters | (
+        {"functional_words": np.zeros((built.num_functional_words, PATCHES))}
+        if built.num_functional_words
         else {}
     )
 
@@ -54,8 +54,8 @@ def arrays():
     def make(network):
         weights = {f"{name}.weight": shape for name, shape in SHAPES[network].items()}
         biases = {f"{name}.bias": shape[:1] for name, shape in SHAPES[network].items()}
-        found = {**weights, **biases}
-        return {name: rng.normal(size=shape).astype("f4") for name, shape in found.items()}
+        tensors = {**weights, **biases}
+        return {name: rng.normal(size=shape).astype("f4") for name, shape in tensors.items()}
 
     return make
 
@@ -159,10 +159,10 @@ def run(save):
         config.init_from = "towers"
         task = build.task(config)
         ends = SimpleNamespace(pad_id=2, eos_id=2)
-        made = task.model.head
-        state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
+        built = task.model.head
+        state, rows = {}, np.ones((len(head.WORDS), built.patches), "f4")
         for name, (_, shape) in dcsm_network.parameters(
-            "cnn", "flat", made.patches, made.length, 128
+            "cnn", "flat", built.patches, built.length, 128
         ).items():
             theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")
             theirs = f"{theirs[:-1]}{int(theirs[-1]) + 1}"
@@ -180,8 +180,8 @@ def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatc
     params = pretrained.imported(config, task, wanted)
     assert params["image"] == params["text"] == "of init_from"
     assert params["logit_scale"] == 0  # the logarithm of 1
-    found = {name: x.shape for name, x in params["head"].items()}
-    assert found == {name: x.shape for name, x in wanted["head"].items()}
+    loaded = {name: x.shape for name, x in params["head"].items()}
+    assert loaded == {name: x.shape for name, x in wanted["head"].items()}
     pretrained.require_all(params, wanted, "x")
     assert pretrained.imported(config, task, wanted, "other") is towers
 

@@ -1,4 +1,4 @@
-"""What the files beside weights say, read from each kind of file and after our own export."""
+"""Metadata beside weights: from each kind of file, and after our own export."""
 
 import json
 
@@ -65,12 +65,14 @@ def test_an_exported_folder_says_what_the_model_had(tmp_path, describe, model):
 
 def test_what_hugging_face_leaves_out_is_the_default_of_its_class(tmp_path):
     """As SigLIP 2 of fixed resolution is published: model_type siglip, Gemma's vocabulary."""
-    said = write(tmp_path, config={"model_type": "siglip", "text_config": {"vocab_size": 256_000}})
-    assert (said["text_activation"], said["image_epsilon"]) == ("gelu_tanh", 1e-6)
-    assert (said["context_length"], said["vocab_size"]) == (64, 256_000)
-    said = write(tmp_path, config={"model_type": "clip", "text_config": None})
-    assert (said["image_activation"], said["text_epsilon"]) == ("quick_gelu", 1e-5)
-    assert (said["context_length"], said["vocab_size"]) == (77, 49_408)
+    values = write(
+        tmp_path, config={"model_type": "siglip", "text_config": {"vocab_size": 256_000}}
+    )
+    assert (values["text_activation"], values["image_epsilon"]) == ("gelu_tanh", 1e-6)
+    assert (values["context_length"], values["vocab_size"]) == (64, 256_000)
+    values = write(tmp_path, config={"model_type": "clip", "text_config": None})
+    assert (values["image_activation"], values["text_epsilon"]) == ("quick_gelu", 1e-5)
+    assert (values["context_length"], values["vocab_size"]) == (77, 49_408)
 
 
 @pytest.mark.parametrize(
@@ -99,18 +101,18 @@ def test_the_crop_of_a_processor_is_read_from_its_size(tmp_path, processor, crop
 def test_the_class_of_a_tokenizer_says_what_happens_to_text(
     tmp_path, name, lower_case, strips_punctuation
 ):
-    said = write(tmp_path, tokenizer_config={"tokenizer_class": name, "padding_side": "right"})
-    assert said.get("lower_case") is lower_case
-    assert said.get("strips_punctuation") is strips_punctuation
-    assert said["padding_side"] == "right"
+    values = write(tmp_path, tokenizer_config={"tokenizer_class": name, "padding_side": "right"})
+    assert values.get("lower_case") is lower_case
+    assert values.get("strips_punctuation") is strips_punctuation
+    assert values["padding_side"] == "right"
 
 
 def test_special_tokens_are_read_as_strings_from_either_file(tmp_path):
     end = {"content": "</s>", "lstrip": True}
-    said = write(tmp_path, special_tokens_map={"eos_token": end, "pad_token": "<a>"})
-    assert (said["eos_token"], said["pad_token"]) == ("</s>", "<a>")
-    said = write(tmp_path, tokenizer_config={"pad_token": end, "eos_token": None})
-    assert (said["eos_token"], said["pad_token"]) == ("</s>", "</s>")
+    values = write(tmp_path, special_tokens_map={"eos_token": end, "pad_token": "<a>"})
+    assert (values["eos_token"], values["pad_token"]) == ("</s>", "<a>")
+    values = write(tmp_path, tokenizer_config={"pad_token": end, "eos_token": None})
+    assert (values["eos_token"], values["pad_token"]) == ("</s>", "</s>")
 
 
 def open_clip(text, **pixels):
@@ -133,9 +135,9 @@ def test_the_gelu_of_open_clips_siglip_is_that_of_timms_tower(tmp_path, name, te
     config = open_clip(text)
     config["model_cfg"]["vision_cfg"]["timm_model_name"] = name
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
-    said = metadata.read(tmp_path)
-    found = (said["image_activation"], said["text_activation"])
-    assert found == tuple(a.replace("tanh", "gelu_tanh") for a in activations)
+    values = metadata.read(tmp_path)
+    activation = (values["image_activation"], values["text_activation"])
+    assert activation == tuple(a.replace("tanh", "gelu_tanh") for a in activations)
 
 
 @pytest.mark.parametrize(
@@ -151,19 +153,19 @@ def test_the_gelu_of_open_clips_siglip_is_that_of_timms_tower(tmp_path, name, te
 )
 def test_open_clip_says_what_happens_to_text(tmp_path, text, lower_case, strips_punctuation):
     config = open_clip(text, resize_mode="squash", interpolation="bicubic")
-    said = write(tmp_path, open_clip_config=config)
-    assert said.get("lower_case") is lower_case
-    assert said.get("strips_punctuation") is strips_punctuation
-    assert (said["crop"], said["interpolation"]) == ("none", "bicubic")
-    assert said["context_length"] == 77
+    values = write(tmp_path, open_clip_config=config)
+    assert values.get("lower_case") is lower_case
+    assert values.get("strips_punctuation") is strips_punctuation
+    assert (values["crop"], values["interpolation"]) == ("none", "bicubic")
+    assert values["context_length"] == 77
 
 
 def test_every_fact_has_a_field_of_the_config(tmp_path):
     for name, content in folder.hugging_face(MODEL).items():
         (tmp_path / name).write_text(json.dumps(folder.without_none(content)))
     settings = {"tokenizer_class": "SiglipTokenizer", "padding_side": "right"}
-    said = write(tmp_path, tokenizer_config={**settings, "eos_token": "a", "pad_token": "b"})
-    assert said.keys() == metadata.FIELDS.keys()
+    values = write(tmp_path, tokenizer_config={**settings, "eos_token": "a", "pad_token": "b"})
+    assert values.keys() == metadata.FIELDS.keys()
 
 
 def test_a_single_file_of_any_name_says_nothing_about_its_neighbours(tmp_path):

@@ -13,8 +13,8 @@ LAYER = "base_model.model.vision_model.encoder.layers.1.self_attn"
 
 def adapter(inputs, outputs, rank=3, magnitude=False):
     rng = np.random.default_rng(0)
-    made = {"a": rng.normal(size=(inputs, rank)), "b": rng.normal(size=(rank, outputs))}
-    return made | ({"magnitude": rng.normal(size=outputs)} if magnitude else {})
+    matrices = {"a": rng.normal(size=(inputs, rank)), "b": rng.normal(size=(rank, outputs))}
+    return matrices | ({"magnitude": rng.normal(size=outputs)} if magnitude else {})
 
 
 def test_a_dense_layer_is_transposed():
@@ -31,23 +31,23 @@ def test_a_dense_layer_is_transposed():
 
 @pytest.mark.parametrize(("ours", "theirs"), [("query", "q"), ("key", "k"), ("value", "v")])
 def test_each_head_matrix_is_a_module_of_its_own(ours, theirs):
-    found = weights.peft.save({f"image/block_1/attention/{ours}/kernel": adapter(8, 8)}, CLIP)
-    assert set(found) == {f"{LAYER}.{theirs}_proj.lora_{part}.weight" for part in "AB"}
+    arrays = weights.peft.save({f"image/block_1/attention/{ours}/kernel": adapter(8, 8)}, CLIP)
+    assert set(arrays) == {f"{LAYER}.{theirs}_proj.lora_{part}.weight" for part in "AB"}
 
 
 def test_the_packed_matrix_becomes_three_modules_that_share_a():
     ours = adapter(8, 24)
-    found = weights.peft.save({"image/block_1/attention/query_key_value/kernel": ours}, CLIP)
+    arrays = weights.peft.save({"image/block_1/attention/query_key_value/kernel": ours}, CLIP)
     for index, name in enumerate("qkv"):
-        a, b = (found[f"{LAYER}.{name}_proj.lora_{part}.weight"] for part in "AB")
+        a, b = (arrays[f"{LAYER}.{name}_proj.lora_{part}.weight"] for part in "AB")
         np.testing.assert_array_equal(a, np.float32(ours["a"].T))
         np.testing.assert_array_equal(b, np.float32(ours["b"][:, 8 * index : 8 * index + 8].T))
 
 
 def test_a_patch_embedding_is_a_convolution():
     name = "image/patch_embedding/kernel"
-    found = weights.peft.save({name: adapter(4 * 4 * 3, 8, magnitude=True)}, CLIP)
-    assert sorted(x.shape for x in found.values()) == [(1, 8, 1, 1), (3, 3, 4, 4), (8, 3, 1, 1)]
+    arrays = weights.peft.save({name: adapter(4 * 4 * 3, 8, magnitude=True)}, CLIP)
+    assert sorted(x.shape for x in arrays.values()) == [(1, 8, 1, 1), (3, 3, 4, 4), (8, 3, 1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_out_and_in_again_is_bit_for_bit_the_same(tmp_path, name):
     params = parameters(FAMILY[name])
     arrays = weights.save(params, name, ARCHITECTURE)
     assert sum(x.size for x in arrays.values()) == sum(x.size for x in jax.tree.leaves(params))
-    back, found = weights.load(written(tmp_path, arrays), params, ARCHITECTURE)
-    assert found == name
+    back, format_name = weights.load(written(tmp_path, arrays), params, ARCHITECTURE)
+    assert format_name == name
     assert_same(back, params)
     again = weights.save(back, name, ARCHITECTURE)
     assert list(again) == list(arrays)
