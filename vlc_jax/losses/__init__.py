@@ -1,12 +1,13 @@
 """Losses: one literal table of formulas, and `total`, the weighted sum that is minimised."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, AxisType, Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
@@ -185,13 +186,26 @@ def total(
       example's hard negatives that the loss uses (all when absent), and options of the loss's own}.
     batch: its "mask" is False on padding; each loss is a mean over the other examples, or over
       those of them that have the hard negatives or positives it needs (`Loss.mean_over`).
-    mesh: for ring; the batch is sharded over all its axes.
+    mesh: for ring, outside of jax.set_mesh; the batch is sharded over all its axes.
 
         total({"infonce": {"weight": 1.0}}, outputs, batch)
 
     Raises UsageError for an unknown loss, implementation or option, and for texts that a loss needs
     and the batch lacks.
     """
+    compute = functools.partial(_total, config_losses, mesh)
+    if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
+        # a mask of pairs has the batch on both axes, which no explicit sharding allows
+        compute = jax.sharding.auto_axes(compute, out_sharding=jax.P())
+    return compute(outputs, batch)
+
+
+def _total(
+    config_losses: Mapping[str, Mapping[str, Any]],
+    mesh: Mesh | None,
+    outputs: types.Outputs,
+    batch: Mapping[str, Array],
+) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
         loss = _lookup(name)
@@ -223,7 +237,7 @@ def _per_example(
     name: str,
     outputs: types.Outputs,
     batch: Mapping[str, Array],
-    mesh: Mesh | None,
+    mesh: Mesh | AbstractMesh | None,
     *,
     weight: float,
     implementation: str = "dense",
@@ -250,6 +264,8 @@ def _per_example(
     if implementation == "chunked":
         options["chunk"] = chunk
     if implementation == "ring":
+        context = jax.sharding.get_abstract_mesh()
+        mesh = mesh if context.empty else context  # shard_map takes no other mesh inside set_mesh
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": tuple(mesh.axis_names)}

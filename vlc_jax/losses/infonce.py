@@ -17,7 +17,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
@@ -76,7 +76,7 @@ def ring(
     pair_masks: masks.PairMasks,
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
-    mesh: Mesh,
+    mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
 ) -> Float[Array, "batch"]:
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.

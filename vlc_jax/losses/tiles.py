@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax import errors
@@ -45,12 +45,12 @@ def split(arrays: Any, chunk: int) -> Any:
     return jax.tree.map(one, arrays)
 
 
-def num_devices(mesh: Mesh, axes: tuple[str, ...]) -> int:
+def num_devices(mesh: Mesh | AbstractMesh, axes: tuple[str, ...]) -> int:
     """Number of devices along `axes`."""
     return math.prod(mesh.shape[axis] for axis in axes)
 
 
-def check_divisible(batch: int, mesh: Mesh, axes: tuple[str, ...]) -> None:
+def check_divisible(batch: int, mesh: Mesh | AbstractMesh, axes: tuple[str, ...]) -> None:
     """Raises UsageError unless every device gets equally many examples."""
     devices = num_devices(mesh, axes)
     if batch % devices:

@@ -1,0 +1,54 @@
+"""Under a mesh with explicit axis types every loss gives the values and gradients of one device."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from tests.losses import conftest
+from vlc_jax import losses, types
+
+OPTIONS = {
+    "dense": {},
+    "chunked": {"implementation": "chunked", "chunk": 5},
+    "ring": {"implementation": "ring"},
+}
+
+
+def outputs(batch):
+    """Of a model; two tokens per caption with groups of patches, some of them padding."""
+    text = types.TextFeatures(batch["text"], batch["negative"][:, :2], batch["positive_mask"])
+    return conftest.outputs(batch)._replace(text=text, token_groups=batch["positive"])
+
+
+def value_and_gradient(name, options):
+    config = {name: {"weight": 1.0, "duplicates": "mask", **options}}
+
+    def value(outputs, batch):
+        return losses.total(config, outputs, batch)[0]
+
+    return jax.jit(jax.value_and_grad(value, allow_int=True))  # a padding mask is bool
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_a_loss_under_an_explicit_mesh_equals_the_plain_one(repeated, name):
+    given = outputs(repeated), conftest.contract(repeated)
+    mesh = jax.make_mesh((4, 2), ("data", "fsdp"), (AxisType.Explicit,) * 2)
+    rows = jax.sharding.NamedSharding(mesh, jax.P(("data", "fsdp")))
+    sharded = jax.tree.map(lambda x: jax.device_put(x, rows) if jnp.ndim(x) else x, given)
+    for implementation in losses.LOSSES[name].implementations:
+        with jax.set_mesh(mesh):
+            found = value_and_gradient(name, OPTIONS[implementation])(*sharded)
+        assert found[1].image.pooled.sharding.spec[0] == ("data", "fsdp")
+        # chunked and ring have slopes by embeddings, dense by scores
+        plain = "dense" if implementation == "dense" else "chunked"
+        expected = value_and_gradient(name, OPTIONS[plain])(*given)
+        assert expected[0] > 0.1
+        jax.tree.map(assert_close, found, expected)
+
+
+def assert_close(found, expected):
+    if jnp.issubdtype(expected.dtype, jnp.floating):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
