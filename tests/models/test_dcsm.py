@@ -197,7 +197,9 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
         return jnp.asarray(rng.normal(size=shape), "f4")
 
     head = models.HEADS["dcsm"](PATCHES, LENGTH, num_functional_words=0, hidden=32)
-    model = models.build("dcsm", "mini", head={"num_functional_words": 0}).clone(head=head, logit_scale_init=1.0)
+    model = models.build("dcsm", "mini", head={"num_functional_words": 0}).clone(
+        head=head, logit_scale_init=1.0
+    )
     batch = {
         "image_pooled": normal(count, EMBED),
         "image_tokens": normal(count, PATCHES, EMBED),
