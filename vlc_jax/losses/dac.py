@@ -1,7 +1,7 @@
 """The two losses of DAC for a bag of sentences per image (Doveh et al. 2023, section 3.3).
 
-a_ijk = scale * cosine of image i with sentence k of example j; the bag of an example are its hard
-positives. Added to CLIP's loss and to `svlc.negative`, all with weight 1.
+a_ijk is the logit scale times the cosine similarity of image i and sentence k of example j; the bag
+of an example is its hard positives. Added to CLIP's loss and to `svlc.negative`, all with weight 1.
 """
 
 import jax

@@ -1,9 +1,11 @@
 """InfoNCE, the contrastive loss of CLIP (Oord et al. 2018; Radford et al. 2021, figure 3), and of
 NegCLIP.
 
-    loss_i = 1/2 [logsumexp_j(s_ij) - s_ii] + 1/2 [logsumexp_j(s_ji) - s_ii],   s = scale * cosine
+    loss_i = 1/2 [logsumexp_j(s_ij) - s_ii] + 1/2 [logsumexp_j(s_ji) - s_ii]
 
-NegCLIP (Yuksekgonul et al. 2023, section 4.1; vinid/neg_clip) also compares every image with the
+where s_ij is the logit scale times the cosine similarity of image i and caption j.
+
+NegCLIP (Yuksekgonul et al. 2023, section 4.1; vinid/neg_clip) also contrasts every image with the
 hard negatives of all examples: with them the first logsumexp runs over j and over all n_jk. The
 second one, over images, is that of CLIP. Their training on several devices pairs images with the
 wrong captions; here it is the loss of the global batch on any number of them.

@@ -1,11 +1,11 @@
 """The pairwise sigmoid loss of SigLIP (Zhai et al. 2023, equation 1), also with hard negatives.
 
-    loss_i = sum_j softplus(-z_ij (scale * cosine_ij + bias)),   z_ii = 1, z_ij = -1 otherwise
+    loss_i = sum_j softplus(-z_ij (scale * c_ij + bias)),   z_ii = 1, z_ij = -1 otherwise
 
-per image i; the paper divides the sum over i by the number of images, as the mean of these
-values does. The hard negatives of all examples, if there are any, are further columns of every
-image with z = -1. `dense`, `chunked` and `ring` give the same values and gradients. Examples
-whose mask is False are padding: no row, no column, value 0.
+per image i, with c_ij its cosine similarity with caption j; the paper divides the sum over i by the
+number of images, as the mean of these values does. The hard negatives of all examples, if there are
+any, are further columns of every image with z = -1. `dense`, `chunked` and `ring` give the same
+values and gradients. Examples whose mask is False are padding: no row, no column, value 0.
 """
 
 import functools
