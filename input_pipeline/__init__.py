@@ -69,8 +69,9 @@ def make_source(name: str, split: str, **options: Any) -> Source:
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
-    """The tokenizer of this name (table `tokenizers.TOKENIZERS`) with its own options; "vectors"
-    reads vectors of texts from a file.
+    """A tokenizer by its name in `tokenizers.TOKENIZERS`, with its own options.
+
+    "vectors" reads precomputed text vectors from a file instead.
 
     Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
     for vectors that cannot be used.

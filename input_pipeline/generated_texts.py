@@ -115,7 +115,7 @@ def _lists(given: Sequence[Sequence[str]], record: Record) -> list[list[str]]:
 def make(
     negatives: Sequence[str], positives: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Generator]]:
-    """The named generators of both sides. Raises ValueError for unknown names and options."""
+    """Generators of hard negatives and positives by name. Raises ValueError for unknown ones."""
     for name in options:
         if name not in (*negatives, *positives):
             raise ValueError(f"options for the generator {name!r}, which is not asked for")

@@ -67,7 +67,7 @@ def pack(
     texts: Sequence[str],
     dtype: str,
 ) -> bytes:
-    """The blob of one record; numbers are rounded to `dtype`, one of DTYPES."""
+    """Packs the features of one record into bytes, rounded to `dtype`, one of DTYPES."""
     numbers = {f"image_{part}": array for part, array in image.items()}
     numbers |= {f"text_{part}": array for part, array in text.items()}
     arrays = {"texts": np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)}

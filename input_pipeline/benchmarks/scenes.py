@@ -235,7 +235,7 @@ def _ask_label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Questio
 
 
 def retrieval(held: bool = False, **options: Any) -> Benchmark:
-    """Two-object pictures, each with one caption that says all, "a big red circle left of a small
+    """Retrieval: two-object pictures, each with one full caption, "a big red circle left of a small
     blue square"; no two captions mean the same.
     """
     name = "scenes_held_retrieval" if held else "scenes_retrieval"
@@ -244,17 +244,17 @@ def retrieval(held: bool = False, **options: Any) -> Benchmark:
 
 
 def objects(**options: Any) -> Benchmark:
-    """Object two-way: a list caption against itself with one shape replaced by an absent one."""
+    """Choice: a list caption against the same with one shape replaced by an absent one."""
     return _build("scenes_objects", _ask_objects, _where(options))
 
 
 def attributes(**options: Any) -> Benchmark:
-    """Colour two-way: a list caption against itself with one colour replaced by an absent one."""
+    """Choice: a list caption against the same with one colour replaced by an absent one."""
     return _build("scenes_attributes", _ask_attributes, _where(options))
 
 
 def zero_shot_objects(**options: Any) -> Benchmark:
-    """One-object pictures to classify by shape."""
+    """Zero-shot classification of one-object pictures by shape."""
     where = _where(options)
     templates = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
     return _build(
@@ -268,7 +268,7 @@ def zero_shot_objects(**options: Any) -> Benchmark:
 
 
 def zero_shot_colours(**options: Any) -> Benchmark:
-    """One-object pictures to classify by colour; the templates go through all shapes."""
+    """Zero-shot classification of one-object pictures by colour; a template per shape."""
     where = _where(options)
     return _build(
         "scenes_zero_shot_colours",
@@ -281,7 +281,7 @@ def zero_shot_colours(**options: Any) -> Benchmark:
 
 
 def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
-    """A list caption against itself with the two colours exchanged (as ARO's VG-Attribution).
+    """Choice: a list caption against the same with its colours exchanged (as ARO's VG-Attribution).
 
     With `held` the correct caption mentions a pair never seen in training and, by the arithmetic
     of what is held out, the wrong one hardly ever does: liking the familiar costs points there.
@@ -291,7 +291,7 @@ def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
 
 
 def relation_swap(held: bool = False, **options: Any) -> Benchmark:
-    """A relation caption against itself with the objects exchanged (as ARO's VG-Relation)."""
+    """Choice: a relation caption against the same with its objects exchanged (as VG-Relation)."""
     name = "scenes_held_relation_swap" if held else "scenes_relation_swap"
     return _build(name, _ask_relation_swap, _where(options), held=held)
 
@@ -336,7 +336,7 @@ def swap_relation(**options: Any) -> Benchmark:
 
 
 def order(**options: Any) -> Benchmark:
-    """A relation caption against a shuffle of its words, the four kinds of shuffle in turn."""
+    """Choice: a relation caption against a shuffle of its words, the four kinds in turn."""
     return _build("scenes_order", _ask_order, _where(options))
 
 

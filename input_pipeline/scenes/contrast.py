@@ -30,7 +30,7 @@ _SHUFFLE_TRIES = 20  # a short caption may come out unchanged, or true, several 
 def swap(
     caption: Caption, scene: Scene, role: str = "colour", pair: tuple[int, int] = (0, 1)
 ) -> Caption | None:
-    """A negative: two phrases exchange one word, "a red circle and a blue square" ->
+    """Hard negative: two phrases exchange one word, "a red circle and a blue square" ->
     "a blue circle and a red square". `role` is colour, size, texture or shape.
     """
     worlds.check_known("role to swap", [role], (*ATTRIBUTES, "shape"))
@@ -46,14 +46,14 @@ def swap(
 
 
 def reverse(caption: Caption, scene: Scene) -> Caption | None:
-    """A negative: the two sides of a relation exchanged, "X left of Y" -> "Y left of X"."""
+    """Hard negative: the two sides of a relation exchanged, "X left of Y" -> "Y left of X"."""
     if caption.kind != "relation":
         return None
     return _negative(caption._replace(phrases=caption.phrases[::-1]), scene)
 
 
 def negate(caption: Caption, scene: Scene) -> Caption | None:
-    """A negative: an object that is there denied, "X and Y" or "X left of Y" -> "X and no Y"."""
+    """Hard negative: an object that is there denied, "X and Y" or "X left of Y" -> "X and no Y"."""
     if caption.kind not in ("list", "relation"):
         return None
     said, denied = caption.phrases[:2]
@@ -69,7 +69,7 @@ def replace(
     phrase: int | None = None,
     absent: bool = False,
 ) -> Caption | None:
-    """A negative: one word replaced by another of its class.
+    """Hard negative: one word replaced by another of its class.
 
     `role` is shape, colour, size, texture, relation, place or number; of several phrases that say
     it, `phrase` or a random one is changed. A shape is always replaced by one that the scene does
@@ -108,7 +108,7 @@ def replace(
 def synonym(
     caption: Caption, role: str, stream: Stream, sets: str = "ab", phrase: int | None = None
 ) -> Caption | None:
-    """A positive: one word replaced by a synonym from set A, set B or ("ab") either."""
+    """Hard positive: one word replaced by a synonym from set A, set B or ("ab") either."""
     worlds.check_known("synonym set", [sets], SYNONYM_SETS)
     old = _word(caption, role, phrase, stream)
     if old is None:
@@ -122,7 +122,7 @@ def synonym(
 
 
 def reorder(caption: Caption) -> Caption | None:
-    """A positive: the same said in another order, "X and Y" -> "Y and X" (conjunct swap),
+    """Hard positive: the same said in another order, "X and Y" -> "Y and X" (conjunct swap),
     "X left of Y" -> "Y right of X".
     """
     if caption.kind == "list":
@@ -134,7 +134,7 @@ def reorder(caption: Caption) -> Caption | None:
 
 
 def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | None:
-    """A negative text: some of the words in another order, never one that is true by accident.
+    """Hard negative text: some of the words in another order, never one that is true by accident.
 
     nouns_and_adjectives          nouns change places with nouns, adjectives with adjectives
     all_but_nouns_and_adjectives  every other word changes places, these stay

@@ -76,7 +76,7 @@ class _Contrast(abc.ABC):
 
 
 class Swap(_Contrast):
-    """Negatives: two phrases exchange one word, its role being one of `roles`: colour, size,
+    """Hard negatives: two phrases exchange one word, its role being one of `roles`: colour, size,
     texture or shape ("a red circle and a blue square" -> "a blue circle and a red square").
     """
 
@@ -102,7 +102,7 @@ class Swap(_Contrast):
 
 
 class Reverse(_Contrast):
-    """A negative of a relation: its sides exchanged, "X left of Y" -> "Y left of X"."""
+    """Hard negative of a relation: its sides exchanged, "X left of Y" -> "Y left of X"."""
 
     name = "scenes_reverse"
 
@@ -113,7 +113,7 @@ class Reverse(_Contrast):
 
 
 class Negate(_Contrast):
-    """A negative: an object that is there denied, "X and Y" -> "X and no Y"."""
+    """Hard negative: an object that is there denied, "X and Y" -> "X and no Y"."""
 
     name = "scenes_negate"
 
@@ -124,8 +124,9 @@ class Negate(_Contrast):
 
 
 class Describe(_Contrast):
-    """Positives: other true captions of the picture, in the style of `caption_options`, so that
-    many of them describe it densely (the bags of DAC).
+    """Hard positives: other true captions of the picture, in the style of `caption_options`.
+
+    Many of them describe it densely (the bags of DAC).
     """
 
     name = "scenes_describe"
@@ -148,9 +149,7 @@ class Describe(_Contrast):
 
 
 class Reorder(_Contrast):
-    """A positive: the same in another order, "X and Y" -> "Y and X", "X left of Y" -> "Y right of
-    X".
-    """
+    """Hard positive: another order, "X and Y" -> "Y and X", "X left of Y" -> "Y right of X"."""
 
     name = "scenes_reorder"
 
@@ -195,7 +194,7 @@ class _OneWord(_Contrast):
 
 
 class Replace(_OneWord):
-    """Negatives: one word replaced by another of its class.
+    """Hard negatives: one word replaced by another of its class.
 
     `roles` maps shape, colour, size, texture, relation, place or number to its share; a role that
     the caption does not offer leaves its share to the others. `draw` is one of `contrast.DRAWS`;
@@ -220,7 +219,7 @@ class Replace(_OneWord):
 
 
 class Synonym(_OneWord):
-    """Positives: one word replaced by its synonym from set "a", from "b", or from either ("ab").
+    """Hard positives: one word replaced by its synonym from set "a", "b" or either ("ab").
 
     `roles` maps roles to shares, as for `Replace`; colour, size, texture and relation have
     synonyms.

@@ -208,7 +208,7 @@ def absent_shapes(scene: Scene) -> list[str]:
 
 
 def matches(phrase: Phrase, obj: SceneObject) -> bool:
-    """Whether everything the phrase says is so for the object."""
+    """Whether the phrase is true of the object."""
     return (
         phrase.shape in (obj.shape, words.ANY_SHAPE)
         and (not phrase.colour or words.base(phrase.colour) == obj.colour)

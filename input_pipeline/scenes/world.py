@@ -168,7 +168,7 @@ class Scene(NamedTuple):
         return None
 
     def place(self, i: int) -> str | None:
-        """Where object i is on the canvas, or None if it is not clearly on one side.
+        """Place of object i on the canvas, in words, or None if it is not clearly on one side.
 
         Distances from the middle are half as long as those between objects, so one axis has to
         lead by half the margin of `relation`.

@@ -9,7 +9,7 @@ from input_pipeline.sources.published import PublishedSource
 
 
 class Cc3mSource(PublishedSource):
-    """A table of downloaded images and captions, one of each per row, as for CC3M.
+    """CC3M's captions: a table of downloaded images and captions, one of each per row, as for CC3M.
 
     annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
       that names the image (filepath, file, image, image_path, path) and the caption (title,

@@ -14,7 +14,7 @@ from input_pipeline.sources.published import PublishedSource
 
 
 class CrepeSource(PublishedSource):
-    """A table of CREPE's form: regions of Visual Genome, their captions and hard negatives.
+    """CREPE's tables: regions of Visual Genome, their captions and hard negatives.
 
     annotations: a .csv with the columns image_id, caption, hard_negs (a Python list of texts) and,
       for regions, x, y, width and height in pixels.

@@ -12,7 +12,7 @@ from input_pipeline.sources.published import PublishedSource, tail_paths
 
 
 class NegclipSource(PublishedSource):
-    """The tables of NegCLIP: a COCO image, one caption, hard negative captions and hard images.
+    """NegCLIP's tables: a COCO image, one caption, hard negative captions and hard images.
 
     annotations: `train_neg_clip.tsv` or `valid_neg_clip.tsv`; the columns title, filepath,
       neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,

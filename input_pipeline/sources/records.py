@@ -21,9 +21,9 @@ _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: 
 
 
 class RecordsSource:
-    """A record per row of a JSONL, TSV, CSV or JSON table, or per image of COCO captions.
+    """Source of your own data: a record per row of a table, or per image of COCO captions.
 
-    path: the table; the suffix of its name says the format (`sources/tables.py`).
+    path: the table: JSONL, TSV, CSV or JSON, by the suffix of its name (`sources/tables.py`).
     image_folder: where relative image names start; default: the folder of the table.
     image_column: the image's file name.
     caption_column: the caption, or a JSON list of captions of the image; several columns may be

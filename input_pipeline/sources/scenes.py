@@ -62,7 +62,7 @@ class ScenesSource:
             self.fingerprint += f"/hard_images-{listed}"
 
     def _caption_version(self) -> str:
-        """How many captions a picture has and in which style, in short."""
+        """Number and style of captions as a short name."""
         style = hashlib.blake2b(repr(self.style).encode(), digest_size=4).hexdigest()
         return f"{self._captions}-{style}"
 

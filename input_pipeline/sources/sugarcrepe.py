@@ -8,7 +8,7 @@ from input_pipeline.sources.published import PublishedSource, tail_paths
 
 
 class SugarcrepeSource(PublishedSource):
-    """A JSON object of SugarCrepe's form: index -> filename, caption and negative_caption.
+    """SugarCrepe's JSON objects: index -> filename, caption and negative_caption.
 
     annotations: such a file. images: the folder where the file names, or tails of them, begin.
     Ids are the keys of the object.

@@ -14,7 +14,7 @@ _DEFAULT_TEMPLATES = ("a photo of a {}",)
 
 
 class TfdsSource:
-    """A record per example of a prepared dataset.
+    """TensorFlow Datasets: a record per example of a prepared dataset.
 
     directory: the folder that holds `dataset_info.json`; or name and data_dir (default: the
       environment variable TFDS_DATA_DIR, then ~/tensorflow_datasets), searched for such a folder.
