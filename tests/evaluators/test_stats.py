@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -12,6 +15,13 @@ def test_wilson_equals_scipy(right, count):
     np.testing.assert_allclose(
         stats.wilson(right / count, count), (expected.low, expected.high), atol=1e-12
     )
+
+
+def test_evaluators_are_imported_without_scipy():
+    """Its statistics take half a second, of every start of the program."""
+    script = "import sys, vlc_jax.evaluators; print('scipy.stats' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_z_is_the_two_sided_95_percent_quantile_of_the_normal_distribution():
