@@ -57,7 +57,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def check(args: SimpleNamespace) -> SimpleNamespace:
-    """The same arguments. Raises ValueError for a value that is none of its choices."""
+    """Returns the arguments. Raises ValueError for a value that is not among its choices."""
     for name, known in CHOICES.items():
         if getattr(args, name) not in known:
             raise ValueError(f"{name} is {' or '.join(known)}; got {getattr(args, name)!r}")

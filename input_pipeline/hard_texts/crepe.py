@@ -73,12 +73,12 @@ class _Crepe:
 
     def atoms(self, caption: str) -> list[Atom]:
         """The words of the tables, from left to right, the longest where several begin."""
-        found = []
+        atoms = []
         for match in self._pattern.finditer(caption):
             kind, foils = self._foils[match[0].lower()]
             if kind in self._classes or (kind == "objects" and "object" in self._classes):
-                found.append(Atom(*match.span(), kind, foils))
-        return found
+                atoms.append(Atom(*match.span(), kind, foils))
+        return atoms
 
 
 class CrepeReplace(_Crepe):
@@ -196,7 +196,7 @@ class CrepeNegate(_Crepe):
         while kinds and len(texts) < count:
             kind = list(kinds)[int(rng.integers(len(kinds)))]
             texts.append(kinds[kind].pop(int(rng.integers(len(kinds[kind])))))
-            kinds = {each: rest for each, rest in kinds.items() if rest}
+            kinds = {kind: texts_left for kind, texts_left in kinds.items() if texts_left}
         return edit.distinct(texts, caption)
 
 

@@ -95,7 +95,7 @@ class Replace:
         if not categories:
             raise ValueError(f"categories is empty; name some of {', '.join(CATEGORIES)}")
         self._categories, self._is_clean = tuple(categories), mode == "clean"
-        self._tables = [word_tables.REPLACE[each] for each in categories]
+        self._tables = [word_tables.REPLACE[name] for name in categories]
         self._patterns = [edit.whole(table) for table in self._tables]
         number = "2" if self._is_clean else "1"
         self.version = edit.version(number, mode=mode, categories=",".join(categories))

@@ -92,7 +92,7 @@ def make_generator(
 
 
 def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
-    """Side and name -> version of every generator: what decides the texts beside the data."""
+    """Side and name -> version of every generator; data and versions together fix the texts."""
     return {
         f"{side}/{name}": generator.version
         for side, texts in sides.items()
@@ -101,8 +101,9 @@ def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
 
 
 def stored_versions(source: object) -> Mapping[str, Mapping[str, str]]:
-    """Side -> kind -> version of the generator that made the texts of that kind which records of
-    the source hold. Empty where generators made none, or nothing is known of them.
+    """Side -> generator -> its version when it made the texts that the records hold.
+
+    Empty where no generator made them, or nothing is known of it.
     """
     return getattr(source, "text_versions", {})
 
@@ -116,11 +117,11 @@ def check_stored(
     """
     for side, table in sides.items():
         for kind, generator in table.items():
-            held = stored.get(side, {}).get(kind, generator.version)
-            if held != generator.version:
+            version = stored.get(side, {}).get(kind, generator.version)
+            if version != generator.version:
                 raise ValueError(
                     f"{side}: texts of one kind have one version; {kind!r} was prepared with "
-                    f"{held!r}, asked for is {generator.version!r}: set input.{side}.options."
+                    f"{version!r}, asked for is {generator.version!r}: set input.{side}.options."
                     f"{kind} to what was prepared, or prepare again with --generator-options "
                     f"'{{\"{kind}\": {{...}}}}'"
                 )
@@ -176,7 +177,7 @@ def _check_shares(side: str, texts: HardTexts) -> None:
 
 
 def slots(negatives: HardTexts, positives: HardTexts) -> int:
-    """How many hard negatives a row of the batch has room for."""
+    """Number of hard negatives per row of the batch: the width of `negative_text`."""
     return negatives.count + negatives.of_positives * positives.count
 
 

@@ -34,12 +34,12 @@ class SvlcRule:
         if not classes:
             raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
         self._is_clean = mode == "clean"
-        self._classes = [word_tables.SVLC_CLASSES[each] for each in classes]
+        self._classes = [word_tables.SVLC_CLASSES[name] for name in classes]
         if self._is_clean:
             mended = word_tables.SVLC_REPAIRED
-            self._classes = [tuple([mended.get(w, w) for w in each]) for each in self._classes]
+            self._classes = [tuple([mended.get(w, w) for w in words]) for words in self._classes]
             self._patterns = [
-                edit.whole([*each, *word_tables.SVLC_PHRASES]) for each in self._classes
+                edit.whole([*words, *word_tables.SVLC_PHRASES]) for words in self._classes
             ]
         self.version = edit.version("1", mode=mode, classes=",".join(classes))
 

@@ -197,7 +197,7 @@ class PrecomputedTagger:
     def _tagged(self, row: dict[str, Any]) -> Tagged:
         caption = row["caption"]
         try:
-            tokens = tuple([Token(**each) for each in row["tokens"]])
+            tokens = tuple([Token(**fields) for fields in row["tokens"]])
             chunks = tuple([(int(start), int(stop)) for start, stop in row["noun_chunks"]])
         except (TypeError, ValueError) as error:
             raise DataError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple([" ".join(each.split()) for each in text.split(",")])
+    return tuple([" ".join(words.split()) for words in text.split(",")])
 
 
 # ---- SVLC: Doveh et al., "Teaching structured vision & language concepts to vision & language
@@ -288,7 +288,7 @@ def plural(noun: str) -> str:
 
 
 def same_meaning(first: str, second: str) -> bool:
-    """Whether the two words do not contradict each other."""
+    """True if the two words do not contradict each other."""
     return first == second or not _meanings(first).isdisjoint(_meanings(second))
 
 

@@ -76,7 +76,7 @@ class ClipTokenizer:
         return self._vocabulary | {START: self.sot_id, END: self.eos_id}
 
     def files(self) -> dict[str, str]:
-        """The same tokenizer as the files of Hugging Face's CLIPTokenizer, name -> content."""
+        """Files of the equivalent CLIPTokenizer of Hugging Face: name -> content."""
         settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": self.context_length}
         tokens = {"bos_token": START, "eos_token": END, "unk_token": END, "pad_token": END}
         return {
@@ -105,7 +105,7 @@ Merges = list[tuple[str, str]]
 
 
 def sha256_of(merges: Merges) -> str:
-    """The hash by which a vocabulary is known, the same for every form of its file."""
+    """Hash of the merges, the same for every form of the vocabulary file."""
     return hashlib.sha256(_lines(merges).encode()).hexdigest()
 
 
@@ -114,22 +114,22 @@ def _lines(merges: Merges) -> str:
 
 
 def _find(path: str | Path) -> Path:
-    """The file that `path` means; of an installed package if it is empty."""
+    """The vocabulary file at `path`; if that is empty, of an installed package."""
     if not str(path):
-        found = [file for folder in _installed() if (file := folder / GZIPPED).exists()]
-        if not found:
+        files = [file for folder in _installed() if (file := folder / GZIPPED).exists()]
+        if not files:
             raise ValueError(
                 "no CLIP vocabulary is installed (looked into the packages "
                 f"{', '.join(PACKAGES)}): give `path`, a file {GZIPPED} or a folder with "
                 f"{' or '.join(IN_FOLDER[:2])}, as Hugging Face has beside CLIP's weights"
             )
-        return found[0]
+        return files[0]
     path = Path(path)
     if path.is_dir():
-        found = [path / name for name in IN_FOLDER if (path / name).exists()]
-        if not found:
+        files = [path / name for name in IN_FOLDER if (path / name).exists()]
+        if not files:
             raise ValueError(f"{path} holds no CLIP vocabulary; looked for {', '.join(IN_FOLDER)}")
-        return found[0]
+        return files[0]
     return path.with_name("merges.txt") if path.name == "vocab.json" else path
 
 

@@ -22,10 +22,10 @@ def siglip_tokenizer(
     """
     special = {"eos_token": eos_token, "pad_token": pad_token, "clean": clean}
     if str(path) and Path(path).is_dir():
-        found = [Path(path) / name for name in IN_FOLDER if (Path(path) / name).exists()]
-        if not found:
+        files = [Path(path) / name for name in IN_FOLDER if (Path(path) / name).exists()]
+        if not files:
             raise ValueError(f"{path} holds no tokenizer; looked for {', '.join(IN_FOLDER)}")
-        path = found[0]
+        path = files[0]
     if Path(path).suffix == ".model":
         return SentencePieceTokenizer(context_length, path, **special)
     return HfTokenizer(context_length, path, **special, has_start=False)

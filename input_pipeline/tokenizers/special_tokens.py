@@ -19,13 +19,13 @@ def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) ->
     if name is None:
         name = _declared(kind, path)
     if name is None:
-        found = [token for token in _KNOWN_SPECIAL[kind] if token in vocabulary]
-        if len(found) != 1:
+        usual = [token for token in _KNOWN_SPECIAL[kind] if token in vocabulary]
+        if len(usual) != 1:
             raise ValueError(
                 f"{path} does not say which token is {kind}"
-                f"{f' (could be any of {found})' if found else ''}; give {kind}='...'"
+                f"{f' (could be any of {usual})' if usual else ''}; give {kind}='...'"
             )
-        name = found[0]
+        name = usual[0]
     if name not in vocabulary:
         raise ValueError(f"{kind} {name!r} is not in the vocabulary of {path}")
     return vocabulary[name]

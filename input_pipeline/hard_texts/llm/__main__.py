@@ -137,7 +137,7 @@ def _first(options: argparse.Namespace, captions: Sequence[str]) -> Sequence[str
 
 
 def _wanted(options: argparse.Namespace, captions: Sequence[str]) -> int:
-    """How many captions are asked about."""
+    """Number of captions that suit the prompt."""
     unfit = prompts.KINDS[options.kind].unfit
     return sum(unfit(caption) is None for caption in _first(options, captions))
 

@@ -158,7 +158,7 @@ def _read(body: str, endpoint: Endpoint) -> Answer:
 
 
 def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> Exception:
-    """The same in our words: what was found, what to do."""
+    """The library's error as one of ours, with the remedy in its message."""
     import openai
 
     where, times = endpoint.base_url, f"after {tries} {'try' if tries == 1 else 'tries'}"
@@ -186,7 +186,7 @@ def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> E
 
 
 def _message(error: "openai.APIStatusError") -> str:
-    """What the endpoint itself says, in one line."""
+    """The endpoint's own message, in one line."""
     body = error.body
     text = body.get("message") if isinstance(body, dict) else body
     return " ".join(str(text or error.message).split())[:300]
