@@ -138,3 +138,12 @@ def test_file_keeps_to_its_room(path):
 )
 def test_a_broken_rule_is_noticed(name, source):
     assert violations(name, source)
+
+
+def test_configs_import_at_the_top_of_the_file():
+    """An import inside a function would hide a circle."""
+    for path in (ROOT / "configs").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                inner = [n for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom)]
+                assert not inner, f"{path}: {node.name} imports"
