@@ -1,8 +1,7 @@
-"""Hard images: a picture and the same picture with two objects or two colours exchanged, or one
-object replaced.
+"""Hard images: the same picture with two objects or colours exchanged, or one object replaced.
 
-The captions of the two are counterparts of each other ("X left of Y", "Y left of X"), each false
-for the other picture: what is a hard negative of one is the caption of the other.
+The captions of the two pictures are counterparts ("X left of Y", "Y left of X"), each false for the
+other picture: a hard negative of one is the caption of the other.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ from input_pipeline.scenes.world import Scene, World
 
 KINDS = ("relation", "attribute", "negation")
 
-_TRIES = 1000  # scenes looked at; of the named worlds two in three do
+_TRIES = 1000  # scenes; in the named worlds two in three have a hard image
 _SERIES = 2**40  # from one try to the next: beyond the index of any record
 
 
@@ -44,6 +43,7 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
 
     Raises ValueError for a world whose scenes hardly ever allow it.
     """
+    # The kind before the scene: scenes that lack a kind are passed over and do not lower its share.
     stream = Stream(f"{world.id}/{split}/{index}/hard_image")
     total = sum(shares.values())
     kind = list(shares)[stream.weighted([share / total for share in shares.values()])]

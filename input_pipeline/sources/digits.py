@@ -1,4 +1,4 @@
-"""1,797 real handwritten digits (scikit-learn's copy of the UCI test set) with captions."""
+"""Handwritten digits with captions: 1,797 images, scikit-learn's copy of the UCI test set."""
 
 import hashlib
 
@@ -41,6 +41,7 @@ class DigitsSource:
         if size < 8:
             raise ValueError(f"digits are 8 x 8 pixels; size must be at least 8, got {size}")
         digits = datasets.load_digits()
+        # One generator over all classes, so each split is drawn with the same numbers.
         rng = np.random.default_rng(_SHUFFLE_SEED)
         chosen = []
         for label in range(10):
