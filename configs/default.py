@@ -34,7 +34,8 @@ def get_config() -> ConfigDict:
     # Config of a pretraining run to do first (in WORKDIR/pretrain) and to start from, if init_from
     # is not set. Empty: none.
     config.pretrain = ConfigDict()
-    # Towers that stay as they are at init_from: of image, text. They are not in the checkpoints.
+    # Parameters to freeze: "image" and "text" for whole towers, which come from init_from, or
+    # regexes of whole paths ("logit_scale"). They are not in the checkpoints.
     config.frozen = ()
     config.lora = _lora()
     # WiSE-FT, in --mode eval: evaluates the parameters (1 - alpha) other + alpha * this run's, for
@@ -45,10 +46,9 @@ def get_config() -> ConfigDict:
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
-    # Equal parts of the batch that do not see one another: the loss is the mean of theirs, and
-    # memory that of one.
-    config.blocks = 1
-    config.logit_scale_max = 100.0  # clamped after each update as CLIP does; None: no clamp
+    # Split the batch into this many independent contrastive sub-batches, without shared negatives;
+    # the loss is their mean, activation memory that of one.
+    config.sub_batches = 1
     config.optimizer = _optimizer()
 
     config.log_every = 10  # steps, between rows of metrics.jsonl
@@ -266,6 +266,8 @@ def _model() -> ConfigDict:
             "logit_scale_init": placeholder(
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)
+            # linear; clamped to [1, this] after each update as CLIP does; None: no clamp
+            "logit_scale_max": 100.0,
             "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
             # Overrides of the variant's fields of the towers and of the head (vlc_jax.models).
             "image": {},
@@ -308,7 +310,7 @@ def _optimizer() -> ConfigDict:
             "b2": 0.98,
             "eps": 1e-6,
             "clip_norm": 1.0,  # of the global gradient; None: no clipping
-            # (regex of the whole parameter path, learning-rate factor); first match wins, 0 freezes
-            "multipliers": (),
+            # (regex of the whole parameter path, factor on its learning rate); first match wins
+            "learning_rate_multipliers": (),
         }
     )

@@ -26,7 +26,8 @@ from ml_collections import ConfigDict  # noqa: E402
 from configs import default  # noqa: E402
 from input_pipeline.hard_texts import sampling  # noqa: E402
 from input_pipeline.sources.scenes import ScenesSource  # noqa: E402
-from vlc_jax import build, models, sharding, train_step  # noqa: E402
+from vlc_jax import devices, models, setup, sharding, train_step  # noqa: E402
+from vlc_jax.setup.model import flops_per_example  # noqa: E402
 
 STEPS = {  # step -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),
@@ -48,9 +49,8 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
         config.losses = ConfigDict({loss: default.loss(weight=1.0) for loss in losses})
     model = models.build(variant=args.model)
     size, length = model.image.image_size, model.text.context_length
-    mesh = sharding.make_mesh(batch_size=args.batch)
-    task = build.Task(mesh, None, model, build.normaliser("clip"))
-    state = jax.jit(build.init_state(config, model, config.steps, {}))({})
+    run = setup.of_model(config, model, config.steps)
+    state = jax.jit(run.init_state)({})
     rng = np.random.default_rng(0)
 
     def texts(*shape: int) -> np.ndarray:
@@ -69,8 +69,8 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
         if count:
             batch[f"{kind}_text"] = texts(args.batch, count)
             batch[f"{kind}_mask"] = np.ones((args.batch, count), bool)
-    batch = sharding.put_batch(mesh, batch)
-    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
+    batch = sharding.put_batch(run.mesh, batch)
+    compiled = train_step.compile_step(run, state, {}, batch)
 
     def step() -> float:
         nonlocal state
@@ -79,7 +79,7 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
         jax.block_until_ready((state, metrics))
         return time.perf_counter() - start
 
-    return step, build.flops_per_example(config, model)
+    return step, flops_per_example(config, run.parameters)
 
 
 def time_steps(args: argparse.Namespace) -> None:
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")
     args = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    sharding.connect(None, None, None)  # as vlc_jax.main does
+    devices.connect(None, None, None)  # as vlc_jax.main does
     time_steps(args)
     time_generators(args)
 

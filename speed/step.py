@@ -122,18 +122,17 @@ def build_jax(
     import numpy as np
 
     from configs import default
-    from vlc_jax import build, models, sharding, train_step
+    from vlc_jax import devices, models, setup, sharding, train_step
     from vlc_jax.models import flops
 
-    sharding.connect(None, None, None)  # as vlc_jax.main does
+    devices.connect(None, None, None)  # as vlc_jax.main does
     config = default.get_config()
     config.batch_size = batch_size
     model = models.build(variant=variant, **({"context_length": context} if context else {}))
-    mesh = sharding.make_mesh(batch_size=batch_size)
     size, length = model.image.image_size, model.text.context_length
     config.input.image_size, config.text.context_length = size, length
-    task = build.Task(mesh, None, model, build.normaliser("clip"))
-    state = jax.jit(build.init_state(config, model, config.steps, {}))({})
+    run = setup.of_model(config, model, config.steps)
+    state = jax.jit(run.init_state)({})
     rng = np.random.default_rng(0)
     text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
     batch = {
@@ -142,9 +141,9 @@ def build_jax(
         "mask": np.ones(batch_size, bool),
         "stop": np.zeros(batch_size, bool),
     }
-    batch = sharding.put_batch(mesh, batch)
+    batch = sharding.put_batch(run.mesh, batch)
     start = time.perf_counter()
-    compiled = train_step.compile_step(config, task, config.steps, state, {}, batch)
+    compiled = train_step.compile_step(run, state, {}, batch)
     seconds = time.perf_counter() - start
 
     def step() -> None:
@@ -159,7 +158,7 @@ def build_jax(
         "context": length,
         "compile_s": seconds,
     }
-    return facts, step, lambda: sharding.peak_flops()[0] * jax.device_count()
+    return facts, step, lambda: devices.peak_flops()[0] * jax.device_count()
 
 
 def build_torch(

@@ -10,6 +10,7 @@ from tests.support.configs import CONFIGS, identifier, load, shrink
 from vlc_jax import train
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import resolve
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def pretrained(tmp_path_factory):
 def run(config: ConfigDict, folder: Path) -> Path:
     workdir = Workdir(folder)
     try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     return workdir.path

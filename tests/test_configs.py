@@ -9,7 +9,9 @@ from ml_collections import ConfigDict
 from configs.common import arguments
 from tests.support import helpers
 from tests.support.configs import CONFIGS, identifier, load
-from vlc_jax import build, evaluators, models
+from vlc_jax import evaluators, models, sharding
+from vlc_jax.setup import data, resolve
+from vlc_jax.setup.model import learning_rate
 
 _SHAPED: set[str] = set()
 _INIT = jax.jit(models.init, static_argnums=0)
@@ -30,22 +32,21 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "init", _INIT)
     config = load(path, tmp_path)
     sizes = (config.input.image_size, config.text.context_length, config.text.tokenizer)
-    key = (config.model, config.lora, config.frozen, config.optimizer.multipliers, sizes)
+    key = (config.model, config.lora, config.frozen, sizes)
     if str(key) in _SHAPED:  # as another config's
         return
     _SHAPED.add(str(key))
-    task = build.task(config)
-    params = jax.eval_shape(build.init_params(config, task.model))
-    frozen = params if config.lora.targets else {name: params[name] for name in config.frozen}
-    init = build.init_state(config, task.model, 20_000, frozen)  # beyond any warmup
-    shapes = build.state_shapes(task.mesh, init, frozen)
-    count = build.count_parameters(config, frozen, shapes)
+    setup = resolve(config, "eval")
+    params = jax.eval_shape(setup.parameters.init)
+    frozen = setup.parameters.split(params)[1]
+    shapes = sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    count = setup.parameters.count(frozen, shapes.params)
     assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
     expected = sum(x.size for x in jax.tree.leaves(shapes.params))
-    for rule, factor in config.optimizer.multipliers:
-        assert factor == 0
-        expected -= {"image/.*": count["image"], "logit_scale": 1}[rule]
     assert count["trained"] == expected
+    if not config.lora.targets:
+        parts = {"image": count["image"], "text": count.get("text"), "logit_scale": 1}
+        assert count["total"] - expected == sum(parts[rule] for rule in config.frozen)
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
     assert sum(x.size for x in moments) >= 2 * (expected - 10)
 
@@ -55,7 +56,8 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
 def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
     name = importlib.import_module("configs.scenes.text_vectors")
     config = name.get_config(f"head={head},image_tower={tower},connector=llm2clip,vectors=x.npy")
-    assert config.frozen == (("image",) if tower == "locked" else ())
+    towers, scale = ("image",) * (tower == "locked"), ("logit_scale",) * (head == "pacl")
+    assert config.frozen == towers + scale
     assert (config.model.name, config.model.text.connector) == (head, "llm2clip")
     with pytest.raises(ValueError, match="head is one of clip, pacl; got 'dcsm'"):
         name.get_config("head=dcsm")
@@ -65,7 +67,7 @@ def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
 def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
     path = helpers.ROOT / "configs/eval/zero_shot.py"
     config = load(path, tmp_path, f",variant={variant},size={size}")
-    model = build.task(config).model
+    model = resolve(config, "eval").model
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
     assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
@@ -98,14 +100,14 @@ def test_files_of_positives_are_refused_beside_a_prepared_folder(tmp_path):
 
 def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
     steps = 5 * 591_753 // 512
-    rates = build.learning_rate(coco("hp_hn", "schedule=svlc_parity"), steps)
+    rates = learning_rate(coco("hp_hn", "schedule=svlc_parity"), steps)
     assert rates(steps - 1) == pytest.approx(5e-6 * steps / 10_000)
-    assert max(build.learning_rate(coco("hp_hn"), steps)(s) for s in (0, 577, 5000)) == 5e-6
+    assert max(learning_rate(coco("hp_hn"), steps)(s) for s in (0, 577, 5000)) == 5e-6
 
 
 def test_hard_positives_of_files_belong_to_cocos_captions():
     config = coco("hp_hn", "path=annotations/captions_train2017.json,swap_hp=swap_hp.jsonl")
-    options = build.source_options(config)
+    options = data.source_options(config)
     assert options["source"] == "coco"
     assert options["positives"] == {"replace": None, "swap": "swap_hp.jsonl"}
 
@@ -131,8 +133,8 @@ def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
 def test_left_and_right_on_siglip():
     config = coco("leftright", "family=siglip,image_tower=unlocked")
     assert set(config.losses) == {"sigmoid_negatives"}
-    assert (config.optimizer.multipliers, config.logit_scale_max) == ((), None)
-    assert coco("leftright").optimizer.multipliers == (("image/.*", 0.0),)
+    assert (config.frozen, config.model.logit_scale_max) == ((), None)
+    assert coco("leftright").frozen == ("image",)
 
 
 def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
@@ -178,13 +180,13 @@ def test_patches_are_trained_as_the_authors_code_does():
         assert (config.optimizer.schedule, config.optimizer.warmup_steps) == ("constant", 0)
         assert (config.epochs, config.batch_size) == (10.0, 4096)
         assert config.model.logit_scale_init == 10.0
-        assert config.optimizer.multipliers == (("logit_scale", 0.0),)
+        assert "logit_scale" in config.frozen
         assert (config.input.image_size, config.input.crop) == (336, "none")
         assert config.input.normalisation == "imagenet"
-        training, judged = (build.image_transform(config, each) for each in (True, False))
+        training, judged = (data.image_transform(config, each) for each in (True, False))
         assert (training.brightness, training.hue) == (0.2, 0.1)
         assert (judged.brightness, judged.hue) == (0.0, 0.0)
-        assert config.frozen == ("image", "text")
+        assert config.frozen == ("image", "text", "logit_scale")
         assert config.input.llava.to_dict() == {
             "annotations": "a/x.json+b/y.json",
             "images": "a+b",
@@ -206,7 +208,7 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             plain = ",hard_images=0" if where == "scenes" else ""
             config = get_config(f"rope=feature_2d,negatives=leftright,temperature=learned{plain}")
             assert config.model.head.rope == "feature_2d"
-            assert config.optimizer.multipliers == ()
+            assert "logit_scale" not in config.frozen
             assert config.input.negatives.generators.to_dict() == {"left_right": 1.0}
             assert "negclip" in config.losses
             config = get_config("rope=qk_2d,image_tower=unlocked")
@@ -243,7 +245,7 @@ def test_dcsm_in_the_mode_of_its_authors():
         assert authors.model.head.standardise == "tensor"
         assert clean.model.head.standardise == "running"
         assert authors.model.head.dropout == 0.1
-        assert (authors.batch_size, authors.blocks, authors.input.hard_images) == (48, 3, 1)
+        assert (authors.batch_size, authors.sub_batches, authors.input.hard_images) == (48, 3, 1)
         of_text = get_config("opposite=text,blocks=3")
         assert (of_text.batch_size, of_text.input.hard_images) == (24, 0)
         assert of_text.losses.to_dict().keys() == {"negclip"}
@@ -310,7 +312,7 @@ def test_options_of_scenes_reach_the_source():
         config.input.scenes.world_options = {"colour_jitter": 20.0}
         config.input.scenes.caption_options = {"colour": 1.0, "relation": 1.0}
         config.input.scenes.hard_images = (("relation", 1.0),)
-    source = build.source(config, "train")
+    source = data.source(config, "train")
     assert source.world.colour_jitter == 20.0
     assert source.style.colour == 1.0
     assert [source.find(id).id for id in source[0].hard_images] == [f"{source[0].id}~relation"]

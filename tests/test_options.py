@@ -6,8 +6,8 @@ import input_pipeline
 from configs import default
 from input_pipeline.record import Record
 from input_pipeline.tokenizers.byte_level import BytesTokenizer
-from vlc_jax import build
 from vlc_jax.errors import UsageError
+from vlc_jax.setup import data
 
 
 class Letters:
@@ -44,22 +44,22 @@ def config(monkeypatch):
 
 def test_a_source_that_is_not_listed_gets_its_options(config):
     config.input.source_options = {"path": "x", "size": 3}
-    assert build.source_options(config) == {"source": "letters", "path": "x", "size": 3}
-    assert build.source(config, "train").options == ("train", "x", 3)
+    assert data.source_options(config) == {"source": "letters", "path": "x", "size": 3}
+    assert data.source(config, "train").options == ("train", "x", 3)
 
 
 def test_a_tokenizer_that_is_not_listed_gets_its_options(config):
     config.text.tokenizer_options = {"prefix": "a "}
-    assert build.tokenizer(config).prefix == "a "
+    assert data.make_tokenizer(config).prefix == "a "
     config.text.tokenizer_options = {}
-    assert build.tokenizer(config).prefix == ""
+    assert data.make_tokenizer(config).prefix == ""
 
 
 def test_options_of_a_listed_source_are_added_to_its_fields():
     config = default.get_config()
     config.input.source, config.input.records.path = "records", "a.jsonl"
     config.input.source_options = {"split_column": "part", "holdout": 0.5}
-    options = build.source_options(config)
+    options = data.source_options(config)
     assert (options["path"], options["split_column"], options["holdout"]) == (
         "a.jsonl",
         "part",
@@ -70,7 +70,7 @@ def test_options_of_a_listed_source_are_added_to_its_fields():
 def test_an_option_that_the_source_or_tokenizer_has_not_is_refused(config):
     config.input.source_options = {"path": "x", "sise": 3}
     with pytest.raises(UsageError, match=r"no option 'sise'.*did you mean 'size'"):
-        build.source(config, "train")
+        data.source(config, "train")
     config.text.tokenizer_options = {"prefx": "a"}
     with pytest.raises(UsageError, match=r"no option 'prefx'.*did you mean 'prefix'"):
-        build.tokenizer(config)
+        data.make_tokenizer(config)

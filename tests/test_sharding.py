@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from vlc_jax import optimizer, sharding, types
+from vlc_jax import devices, optimizer, sharding, types
 from vlc_jax.errors import UsageError
 
 
@@ -53,14 +53,14 @@ def test_optimizer_state_lies_like_its_parameters():
     def make(params):
         return optimizer.make(
             params,
-            rate=optimizer.schedule("constant", 1.0, 1),
+            learning_rate=optimizer.schedule("constant", 1.0, 1),
             weight_decay=0.1,
             b1=0.9,
             b2=0.98,
             eps=1e-6,
             clip_norm=1.0,
             decay_exclude="",
-            rules=(),
+            learning_rate_multipliers=(),
         )
 
     where = sharding.state_shardings(mesh, jax.eval_shape(init))
@@ -93,13 +93,13 @@ def test_shard_batch_splits_activations_and_leaves_values_alone():
 
 
 def test_another_platform_than_asked_for_is_an_error():
-    sharding.require_platform("any")
-    sharding.require_platform("cpu")
+    devices.require_platform("any")
+    devices.require_platform("cpu")
     with pytest.raises(UsageError, match=r"asks for 'gpu' but JAX found 'cpu'"):
-        sharding.require_platform("gpu")
+        devices.require_platform("gpu")
 
 
 def test_the_cpu_peak_is_measured_and_shared_among_simulated_devices():
-    peak, source = sharding.peak_flops()
+    peak, source = devices.peak_flops()
     assert "measured" in source
     assert 1e8 < peak < 1e14

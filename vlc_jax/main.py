@@ -20,11 +20,12 @@ from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
-from vlc_jax import evaluate, sharding, train
+from vlc_jax import devices, evaluate, train
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir, saved_config
+from vlc_jax.run.workdir import RENAMED_FIELDS, Workdir, saved_config
+from vlc_jax.setup import resolve
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -83,13 +84,14 @@ def run(stop: StopSignal) -> int:
     try:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
-        sharding.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
+        devices.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         chosen = config()
         workdir = Workdir(WORKDIR.value)
+        setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
-            train.train(chosen, workdir, stop, allow_change=ALLOW.value)
+            train.train(setup, workdir, stop, allow_change=ALLOW.value)
         else:
-            evaluate.evaluate_workdir(chosen, workdir, stop, allow_change=ALLOW.value)
+            evaluate.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
         return ExitCode.DONE
     except Exception as error:
         code = exit_code(error)
@@ -138,6 +140,9 @@ def parse_flags(argv: list[str]) -> list[str]:
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
+        for old, new in RENAMED_FIELDS.items():
+            if any(flag.split("=")[0] == f"--config.{old}" for flag in argv):
+                message = f"config.{old} is now config.{new}"
         if any(re.match(r"--config\.model\.(image|text|head)\.", flag) for flag in argv):
             message += "; fields of a tower or a head are set together: "
             message += "--config.model.head=\"{'dropout': 0.0}\""

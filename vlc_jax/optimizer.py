@@ -1,4 +1,4 @@
-"""config -> optax: schedule, decay mask, freezing and learning-rate multipliers by path regex."""
+"""AdamW as open_clip configures it: schedule, decay mask, learning-rate multipliers by regex."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -56,34 +56,29 @@ def path_names(params: Any) -> Any:
 
 
 def multipliers(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
-    """A tree of learning-rate factors: the first rule whose regex matches the whole path, else 1.
+    """A tree of learning rate multipliers: the first rule whose regex matches the whole path,
+    else 1.
 
-    A factor of 0 freezes. Raises UsageError for a rule that matches nothing, since a misspelt
-    regex would otherwise train what should be frozen.
+    Raises UsageError for a rule that matches nothing, since a misspelt regex would otherwise train
+    at the full rate, and for a multiplier that is not positive.
     """
     names = path_names(params)
-    unused = [
-        regex
-        for regex, _ in rules
-        if not any(re.fullmatch(regex, n) for n in jax.tree.leaves(names))
-    ]
+    paths = jax.tree.leaves(names)
+    unused = [regex for regex, _ in rules if not any(re.fullmatch(regex, path) for path in paths)]
     if unused:
-        known = "\n  ".join(jax.tree.leaves(names)[:40])
-        raise UsageError(f"multiplier rules {unused} match no parameter; parameters:\n  {known}")
+        listed = "\n  ".join(paths[:40])
+        raise UsageError(f"multiplier rules {unused} match no parameter; parameters:\n  {listed}")
+    for regex, factor in rules:
+        if not 0 < factor < float("inf"):
+            raise UsageError(
+                f"the learning rate multiplier of {regex!r} must be a positive number; got "
+                f"{factor}; to freeze parameters name them in config.frozen"
+            )
 
-    def factor(name: str) -> float:
-        return next((float(f) for regex, f in rules if re.fullmatch(regex, name)), 1.0)
+    def multiplier(path: str) -> float:
+        return next((float(f) for regex, f in rules if re.fullmatch(regex, path)), 1.0)
 
-    return jax.tree.map(factor, names)
-
-
-def without_frozen_gradients(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
-    """`params` whose frozen leaves (a factor of 0) have no gradient, so that none is computed."""
-    return jax.tree.map(
-        lambda p, factor: p if factor else jax.lax.stop_gradient(p),
-        params,
-        multipliers(params, rules),
-    )
+    return jax.tree.map(multiplier, names)
 
 
 def decay_mask(params: Any, exclude: str = "") -> Any:
@@ -102,40 +97,26 @@ def decay_mask(params: Any, exclude: str = "") -> Any:
 def make(
     params: Any,
     *,
-    rate: Callable[[Any], jax.Array],
+    learning_rate: Callable[[Any], jax.Array],
     weight_decay: float,
     b1: float,
     b2: float,
     eps: float,
     clip_norm: float | None,
     decay_exclude: str,
-    rules: Sequence[tuple[str, float]],
+    learning_rate_multipliers: Sequence[tuple[str, float]],
 ) -> optax.GradientTransformation:
-    """AdamW with global-norm clipping; frozen parameters have no optimizer state and never move.
+    """AdamW with clipping by the global norm, for the trained parameters `params` or their shapes.
 
-    `params` may be shapes. Clipping sees the gradients of trained parameters only.
+    clip_norm: of the gradient of all trained parameters; None: no clipping.
+    decay_exclude, learning_rate_multipliers: see `decay_mask` and `multipliers`.
     """
-    factors = multipliers(params, rules)
-    trained = jax.tree.map(lambda factor: factor != 0.0, factors)
-    if not any(jax.tree.leaves(trained)):
-        raise UsageError("config.optimizer.multipliers freezes every parameter; nothing to train")
-
-    adamw = optax.chain(
+    factors = multipliers(params, learning_rate_multipliers)
+    return optax.chain(
         optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity(),
         optax.scale_by_adam(b1=b1, b2=b2, eps=eps),
         optax.add_decayed_weights(weight_decay, mask=lambda p: decay_mask(p, decay_exclude)),
-        optax.stateless(lambda updates, _: _scale(updates, factors)),
-        optax.scale_by_learning_rate(rate),
-    )
-    labels = jax.tree.map(lambda t: "trained" if t else "frozen", trained)
-    return optax.partition({"trained": adamw, "frozen": optax.set_to_zero()}, labels)
-
-
-def _scale(updates: Any, factors: Any) -> Any:
-    """Multiplies each update by its factor; masked-out (frozen) leaves pass through."""
-    return jax.tree.map(
-        lambda u, f: u if isinstance(u, optax.MaskedNode) else u * f,
-        updates,
-        factors,
-        is_leaf=lambda x: isinstance(x, optax.MaskedNode),
+        # after the decay, as a lower learning rate of that parameter would scale both
+        optax.stateless(lambda updates, _: jax.tree.map(lambda u, f: u * f, updates, factors)),
+        optax.scale_by_learning_rate(learning_rate),
     )

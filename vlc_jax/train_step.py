@@ -6,103 +6,92 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
-from vlc_jax import build, losses, optimizer, sharding
-from vlc_jax.build import State, Task
+from vlc_jax import losses, sharding
 from vlc_jax.models import clip, heads
+from vlc_jax.setup import Setup
+from vlc_jax.state import State
 
+Batch = dict[str, jax.Array]
 # (state, frozen parameters or {}, batch) -> (state, metrics)
-Step = Callable[[State, Any, dict[str, jax.Array]], tuple[State, dict[str, jax.Array]]]
+Step = Callable[[State, Any, Batch], tuple[State, dict[str, jax.Array]]]
 
 
-def make_step(config: ConfigDict, task: Task, steps: int) -> Step:
+def make_step(setup: Setup) -> Step:
     """One step of the run as a pure function of state, frozen parameters and batch.
 
     A step whose loss or gradient is not finite leaves the state as it was.
     """
-    rate = build.learning_rate(config, steps)
-    loss_options = {
-        name: {key: value for key, value in options.items() if value is not None}
-        for name, options in config.losses.items()
-    }
+    model, parameters, optimization = setup.model, setup.parameters, setup.optimization
+    sub_batches = optimization.sub_batches
 
-    def block_loss(
-        params: Any, batch: dict[str, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, tuple[dict, dict]]:
-        image = {"image": task.normalise(batch["image"])} if "image" in batch else {}
-        variables, rngs = {"params": params}, {"dropout": key}
-        outputs = task.model.apply(variables, {**batch, **image}, rngs=rngs)
-        value, sums = losses.total(loss_options, outputs, batch, task.mesh)
+    def sub_batch_loss(params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
+        image = {"image": setup.normalise(batch["image"])} if "image" in batch else {}
+        outputs = model.apply({"params": params}, {**batch, **image}, rngs={"dropout": key})
+        value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
         return value, (metrics, outputs.statistics or {})
 
-    def loss(
-        trained: Any, frozen: Any, batch: dict[str, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, tuple[dict, dict]]:
-        trained = optimizer.without_frozen_gradients(trained, config.optimizer.multipliers)
-        params = build.merged(config, frozen, trained)
-        if config.blocks == 1:
-            return block_loss(params, batch, key)
-        parts = split_blocks(batch, config.blocks, 1 + config.input.hard_images)
-        body = jax.checkpoint(lambda part: block_loss(params, *part))
-        keys = jax.random.split(key, config.blocks)
+    def loss(trained: Any, frozen: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
+        params = parameters.merge(frozen, trained)
+        if sub_batches == 1:
+            return sub_batch_loss(params, batch, key)
+        parts = split_batch(batch, sub_batches, optimization.rows_per_example)
+        # rematerialised, so that the activations of one sub-batch are alive at a time
+        body = jax.checkpoint(lambda part: sub_batch_loss(params, *part))
+        keys = jax.random.split(key, sub_batches)
         return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
-    def step(
-        state: State, frozen: Any, batch: dict[str, jax.Array]
-    ) -> tuple[State, dict[str, jax.Array]]:
-        tx = build.transformation(config, state.params, steps)
-        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+    def step(state: State, frozen: Any, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
+        # a function of (seed, step), so that a resumed run draws what an unbroken one does
+        key = jax.random.fold_in(jax.random.key(optimization.seed), state.step)
         (value, (metrics, statistics)), grads = jax.value_and_grad(loss, has_aux=True)(
             state.params, frozen, batch, key
         )
         norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        updates, opt_state = optimization.optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        params = clip.clamp_logit_scale(params, config.logit_scale_max)
+        # after the update, as open_clip does: a clamp inside the loss would have no gradient at
+        # the bound
+        params = clip.clamp_logit_scale(params, optimization.logit_scale_max)
         params = heads.update_running_moments(params, statistics)
         new = State(state.step + 1, params, opt_state)
+        # the whole state, moments of Adam and the step count included
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {
             **metrics,
             "grad_norm": norm,
-            "learning_rate": rate(state.step),
+            "learning_rate": optimization.schedule(state.step),
             "is_finite": is_finite,
-            "stop": jnp.any(batch["stop"]),
+            "stop": jnp.any(batch["stop"]),  # of any process: all stop at the same step
         }
 
     return step
 
 
-def split_blocks(batch: dict[str, jax.Array], blocks: int, group: int) -> dict[str, jax.Array]:
-    """(batch, ...) as (blocks, batch / blocks, ...): `group` neighbouring rows stay together, and
-    the groups are dealt out in turn, so that every device has a share of every block.
+def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
+    """(batch, ...) as (sub_batches, batch / sub_batches, ...).
+
+    `group` neighbouring rows stay together. Groups are assigned round-robin, so that every device
+    has a share of every sub-batch.
     """
 
     def split(x: jax.Array) -> jax.Array:
-        dealt = jnp.swapaxes(x.reshape(-1, blocks, group, *x.shape[1:]), 0, 1)
-        return dealt.reshape(blocks, -1, *x.shape[1:])
+        groups = jnp.swapaxes(x.reshape(-1, sub_batches, group, *x.shape[1:]), 0, 1)
+        return groups.reshape(sub_batches, -1, *x.shape[1:])
 
     return jax.tree.map(split, batch)
 
 
-def compile_step(
-    config: ConfigDict,
-    task: Task,
-    steps: int,
-    state: State,
-    frozen: Any,
-    batch: dict[str, jax.Array],
-) -> Step:
+def compile_step(setup: Setup, state: State, frozen: Any, batch: Batch) -> Step:
     """Compiles a step for these shapes; the new state replaces `state` and lies where it lay."""
     where = jax.tree.map(lambda x: x.sharding, state)
     step = jax.jit(
-        make_step(config, task, steps),
-        out_shardings=(where, sharding.replicated(task.mesh)),
+        make_step(setup),
+        out_shardings=(where, sharding.replicated(setup.mesh)),
         donate_argnums=0,
     )
-    with jax.set_mesh(task.mesh):  # also where this is another thread
+    with jax.set_mesh(setup.mesh):  # here, since the mesh of a context belongs to one thread
         return step.lower(state, frozen, batch).compile()

@@ -43,5 +43,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0
         if args.image_tower == "locked":
-            config.optimizer.multipliers = (("image/.*", 0.0),)
+            config.frozen = ("image",)
     return config

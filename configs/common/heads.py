@@ -83,15 +83,19 @@ def use(
     config.model.name = name
     config.model.logit_scale_init = 1 / temperature
     is_learned = getattr(args, "temperature", "fixed") == "learned"
-    config.optimizer.multipliers = () if is_learned else (("logit_scale", 0.0),)
-    towers = {"image": args.image_tower, "text": args.text_tower}
-    config.frozen = tuple(part for part, lock in towers.items() if lock == "locked")
+    config.frozen = towers(args) if is_learned else (*towers(args), "logit_scale")
     rope = getattr(args, "rope", "none")
     if rope.startswith("qk"):
         config.model.image.rope = rope
     elif rope != "none":
         head["rope"] = rope
     config.model.head = ConfigDict(head)
+
+
+def towers(args: SimpleNamespace) -> tuple[str, ...]:
+    """The towers that the arguments lock."""
+    locks = {"image": args.image_tower, "text": args.text_tower}
+    return tuple(name for name, lock in locks.items() if lock == "locked")
 
 
 def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
@@ -139,7 +143,7 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
     mode |= {"dropout": 0.1} if is_authors else {}
     use(config, args, "dcsm", 1.0, num_functional_words=len(words), **mode | head)
     has_image = args.opposite == "image"
-    config.blocks = args.blocks
+    config.sub_batches = args.blocks
     config.batch_size = PAIRS * (1 + has_image) * args.blocks
     # rows + columns, where the loss is their mean
     loss = "infonce" if has_image else "negclip"
@@ -161,7 +165,7 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
             "clip_norm": None,
         }
     )
-    config.logit_scale_max = None
+    config.model.logit_scale_max = None
     config.checkpoint.every = config.eval.every = 500
 
 

@@ -37,7 +37,7 @@ def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224)
     config.input.crop = "none"
     config.text.tokenizer = "siglip"
     config.text.siglip.path = _tokenizer(args)
-    config.logit_scale_max = None  # published scales are about 117
+    config.model.logit_scale_max = None  # published scales are about 117
 
 
 def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:

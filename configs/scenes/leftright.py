@@ -26,7 +26,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         if args.family == "siglip":
             config.pretrain = siglip.make(world=args.world)
-            config.logit_scale_max = config.pretrain.logit_scale_max
+            config.model.logit_scale_max = config.pretrain.model.logit_scale_max
             config.model.logit_scale_init = config.pretrain.model.logit_scale_init
             config.model.logit_bias_init = config.pretrain.model.logit_bias_init
         config.losses = ConfigDict({leftright.loss(args): default.loss(weight=1.0)})
@@ -34,5 +34,5 @@ def get_config(argument: str | None = None) -> ConfigDict:
         if args.negatives == "leftright":
             finetuning.use_negatives(config, left_right=1.0)
         if args.image_tower == "locked":
-            config.optimizer.multipliers = (("image/.*", 0.0),)
+            config.frozen = ("image",)
     return config

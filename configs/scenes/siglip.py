@@ -23,5 +23,5 @@ def make(steps: int = 1000, world: str = "scenes-mini") -> ConfigDict:
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.model.logit_scale_init = 10.0
         config.model.logit_bias_init = -10.0
-        config.logit_scale_max = None  # published SigLIP checkpoints lie above CLIP's 100
+        config.model.logit_scale_max = None  # published SigLIP checkpoints lie above CLIP's 100
     return config

@@ -28,6 +28,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         heads.use(config, args, args.head, TEMPERATURES[args.head])
         if args.head == "clip":
-            config.optimizer.multipliers = ()  # its logit scale is learned
+            config.frozen = heads.towers(args)  # its logit scale is learned
         heads.use_vectors(config, args.vectors, args.connector)
     return config

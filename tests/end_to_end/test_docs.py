@@ -20,7 +20,9 @@ from input_pipeline.hard_texts import sampling
 from input_pipeline.sources import shards
 from input_pipeline.tokenizers import clip_bpe
 from tests.support import helpers, miniature
-from vlc_jax import build, models, pretrained, weights
+from vlc_jax import models, weights
+from vlc_jax.setup import data
+from vlc_jax.setup.init_from import architecture
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make recipes")
@@ -104,7 +106,7 @@ def write_weights(folder):
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)
     folder.mkdir()
-    arrays = weights.save(params, "hf_clip", pretrained.architecture(model))
+    arrays = weights.save(params, "hf_clip", architecture(model))
     save_file(arrays, folder / "model.safetensors")
     tower = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
     config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
@@ -138,7 +140,7 @@ def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for()
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     options = json.loads(words[words.index("--generator-options") + 1])
     made = generated_texts.make(*(names.split(",") for names in named.values()), options)
-    texts = build.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
+    texts = data.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
     assert {side: [*texts[side].generators] for side in named} == {
         side: names.split(",") for side, names in named.items()
     }

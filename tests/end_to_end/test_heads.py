@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 DCSM = "configs/scenes/dcsm.py"
 SMALL = (
-    *("--config.batch_size=16", "--config.blocks=2", "--config.optimizer.warmup_steps=1"),
+    *("--config.batch_size=16", "--config.sub_batches=2", "--config.optimizer.warmup_steps=1"),
     *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),
     *("--config.eval.batch_size=16", "--config.checkpoint.every=2"),
     "--config.evals={'scenes_attribute_swap': {'split': 'validation', 'count': 16}}",
@@ -26,7 +26,7 @@ def clip(tmp_path_factory):
     """Workdirs of towers, and of others."""
     folder = tmp_path_factory.mktemp("clip")
     for seed in (0, 1):
-        flags = (f"--config.seed={seed}", *(flag for flag in SMALL if "blocks" not in flag))
+        flags = (f"--config.seed={seed}", *(flag for flag in SMALL if "sub_batches" not in flag))
         config = "configs/scenes/clip.py:pooling=mean,steps=2"
         done = helpers.run(config, folder / str(seed), *flags)
         assert done.returncode == 0, done.stderr
@@ -52,7 +52,8 @@ def losses(workdir):
 
 @pytest.mark.parametrize("head", ["pacl", "sparc"])
 def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_path, head):
-    flags = (f"--config.init_from={clip[0]}", *(flag for flag in SMALL if "blocks" not in flag))
+    small = (flag for flag in SMALL if "sub_batches" not in flag)
+    flags = (f"--config.init_from={clip[0]}", *small)
     done = helpers.run(f"configs/scenes/{head}.py:steps=2", tmp_path, *flags)
     assert done.returncode == 0, done.stderr
     for workdir, scale in ((tmp_path, "weight of the patch"), (live, "similarity"), (clip[0], "")):

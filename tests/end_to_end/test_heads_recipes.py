@@ -84,7 +84,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
     """
     config = importlib.import_module("configs.coco.dcsm").get_config(f"opposite={opposite}")
     rng = np.random.default_rng(0)
-    rows = config.batch_size // config.blocks
+    rows = config.batch_size // config.sub_batches
     scores = rng.normal(size=(rows, rows)).astype(np.float32)
     wrong = rng.normal(size=(rows, rows)).astype(np.float32)
     features = types.ImageFeatures(jnp.zeros((rows, 1)))

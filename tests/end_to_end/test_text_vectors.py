@@ -15,10 +15,11 @@ from configs.common import heads
 from configs.scenes import clip, text_vectors
 from input_pipeline.record import DataError
 from tests.support import helpers, recipes
-from vlc_jax import build, evaluate, pretrained, train
+from vlc_jax import train
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
+from vlc_jax.setup import data, init_from, resolve
 from vlc_jax.tools import cache_features, embed_text, export
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def shrunken(config, **fields):
 def run(config, path):
     workdir = Workdir(path)
     try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     return path
@@ -107,16 +108,15 @@ def live(file, base, tmp_path_factory):
 
 
 def test_the_vectors_of_a_run_are_what_its_evaluation_embeds(base, file):
-    config = saved_config(base)
-    task = build.task(config)
-    params = pretrained.newest(config, task, base).params
+    setup = resolve(saved_config(base), "eval")
+    params = init_from.load_latest(setup, base).params
     texts = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()][:5]
 
     def embed(model, text):
         return model.encode_text(text).pooled
 
-    expected = task.model.apply(
-        {"params": params}, jnp.asarray(task.tokenizer(texts)), method=embed
+    expected = setup.model.apply(
+        {"params": params}, jnp.asarray(setup.tokenizer(texts)), method=embed
     )
     found = input_pipeline.make_tokenizer("vectors", 20, path=file)(texts)
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -149,7 +149,7 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     workdir = Workdir(path)
     try:
         with pytest.raises(UsageError, match=r"text\.vectors\.path"):
-            train.train(config, workdir, StopSignal(), allow_change=False)
+            train.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     original = file.read_bytes()
@@ -157,10 +157,9 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
         np.save(file, -np.load(file))
         with pytest.raises(UsageError, match=r"data of the run .* changed:\n  vectors: "):
             run(of_vectors(file, base), path)
-        config = saved_config(path)
-        task = build.task(config)
+        setup = resolve(saved_config(path), "eval")
         with pytest.raises(WeightsError, match="was trained on other vectors"):  # evaluation, too
-            pretrained.newest(config, task, path)
+            init_from.load_latest(setup, path)
     finally:
         file.write_bytes(original)
 
@@ -169,7 +168,7 @@ def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
     lines = file.with_suffix(".jsonl").read_text().splitlines()
     rows = np.load(file)
     texts = [json.loads(line) for line in lines]
-    benchmark = evaluate.read_benchmark(of_vectors(file, base), "scenes_swap")
+    benchmark = data.benchmarks(of_vectors(file, base))["scenes_swap"].read()
     positive = benchmark.cases[-1].meta["positive"]
     for lacking, words in ((positive, "benchmark scenes_swap: no vector of "), (texts[0], "no ")):
         kept = [place for place, text in enumerate(texts) if text != lacking]
@@ -187,15 +186,11 @@ def test_a_run_on_vectors_has_no_form_of_other_projects(live, tmp_path):
 
 
 def test_another_run_on_vectors_starts_from_its_connector_and_one_on_tokens_without(live, file):
-    config = of_vectors(file, live)
-    task = build.task(config)
-    shapes = jax.eval_shape(build.init_params(config, task.model))
-    found = pretrained.imported(config, task, shapes)
+    setup = resolve(of_vectors(file, live))
+    found = init_from.load(setup, jax.eval_shape(setup.parameters.init))
     assert found["text"]["projection"]["kernel"].shape == (8, 8)
-    config = shrunken(clip.get_config("pooling=mean"), init_from=str(live))
-    task = build.task(config)
-    shapes = jax.eval_shape(build.init_params(config, task.model))
-    assert set(pretrained.imported(config, task, shapes)) == {"image"}
+    setup = resolve(shrunken(clip.get_config("pooling=mean"), init_from=str(live)))
+    assert set(init_from.load(setup, jax.eval_shape(setup.parameters.init))) == {"image"}
 
 
 def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
@@ -208,15 +203,15 @@ def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
         config.input.image_size, config.text.tokenizer = 224, "vectors"
         config.text.vectors.path = str(file)
         config.frozen = ("image",)
-    task = build.task(config)
-    shapes = jax.eval_shape(build.init_params(config, task.model))
+    setup = resolve(config, "eval")
+    shapes = jax.eval_shape(setup.parameters.init)
     assert set(shapes) == {"image", "text", "logit_scale"}
-    assert set(pretrained.imported(config, task, shapes)) == {"image"}
-    frozen, _ = pretrained.frozen_params(config, task)
+    assert set(init_from.load(setup, shapes)) == {"image"}
+    frozen, _ = init_from.load_frozen(setup)
     assert set(frozen) == {"image"}
     config.frozen = ("image", "text")
     with pytest.raises(UsageError, match=r"ViT-B-32.safetensors has no text of this model"):
-        pretrained.frozen_params(config, task)
+        init_from.load_frozen(resolve(config, "eval"))
 
 
 def with_text_tower(base):
@@ -232,7 +227,7 @@ def with_text_tower(base):
 def stored(file, base, tmp_path_factory):
     """Features of the frozen image tower, stored for a run on vectors."""
     folder = tmp_path_factory.mktemp("stored") / "features"
-    manifest = cache_features.store(of_vectors(file, base), folder, "float32", 4096)
+    manifest = cache_features.store(resolve(of_vectors(file, base)), folder, "float32", 4096)
     assert manifest["count"] == 48  # and hard images
     return folder
 

@@ -9,8 +9,9 @@ import optax
 import pytest
 
 from configs import default
-from vlc_jax import build, errors, models, sharding, train_step, types
+from vlc_jax import errors, models, setup, train_step, types
 from vlc_jax.models import dcsm
+from vlc_jax.state import State
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -187,11 +188,11 @@ def cross_entropy(logits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [2])
-def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(blocks):
+@pytest.mark.parametrize("sub_batches", [2])
+def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(sub_batches):
     """Images choose among 16 texts, the 8 matched texts among the images."""
     rng = np.random.default_rng(4)
-    count = 8 * blocks
+    count = 8 * sub_batches
 
     def normal(*shape):
         return jnp.asarray(rng.normal(size=shape), "f4")
@@ -215,21 +216,20 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     }
     config = default.get_config()
     with config.unlocked():
-        config.batch_size, config.blocks = count, blocks
+        config.batch_size, config.sub_batches = count, sub_batches
+        config.frozen, config.init_from = ("image", "text"), "towers"
         config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
         config.optimizer.warmup_steps = 1
     variables = jax.jit(model.init)(jax.random.key(0), batch)
-    task = build.Task(sharding.make_mesh(), None, model, lambda image: image)
+    run = setup.of_model(config, model, 9)
     params = jax.tree.map(lambda x: x + 0.05 * normal(*x.shape), variables["params"])
     params["logit_scale"] = jnp.zeros(())
-    state = build.State(
-        jnp.zeros((), jnp.int32), params, build.transformation(config, params, 9).init(params)
-    )
-    _, metrics = jax.jit(train_step.make_step(config, task, steps=9))(state, {}, batch)
+    first = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params))
+    _, metrics = jax.jit(train_step.make_step(run))(first, {}, batch)
 
     value, gradients = 0.0, []
-    for block in range(blocks):
-        part = {key: x[block::blocks] for key, x in batch.items()}
+    for index in range(sub_batches):
+        part = {key: x[index::sub_batches] for key, x in batch.items()}
 
         def scores(params, part=part):
             outputs = model.apply({"params": params}, part)
@@ -242,9 +242,9 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
         assert whole.shape == (8, 16)
         rows, of_rows = cross_entropy(whole)
         columns, of_columns = cross_entropy(whole[:, :8].T)
-        value += (rows + columns) / blocks
+        value += (rows + columns) / sub_batches
         of_rows[:, :8] += of_columns.T
-        gradients.append(back(jnp.asarray(of_rows / blocks, "f4"))[0])
+        gradients.append(back(jnp.asarray(of_rows / sub_batches, "f4"))[0])
     gradient = jax.tree.map(lambda *x: sum(x), *gradients)
     assert metrics["loss"] == pytest.approx(value, rel=1e-5)
     assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-4)

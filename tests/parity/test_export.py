@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from vlc_jax import models, pretrained, weights
+from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import lora
+from vlc_jax.setup.init_from import architecture
 from vlc_jax.tools import verify_export
 from vlc_jax.weights import folder
 
@@ -86,7 +87,7 @@ def random_params(model):
 def write(out, case, model, params):
     _, name, _, describe, file = CASES[case]
     out.mkdir()
-    arrays = weights.save(params, name, pretrained.architecture(model))
+    arrays = weights.save(params, name, architecture(model))
     save_file(arrays, out / f"{file}.safetensors", metadata={"format": "pt"})
     for config, content in describe(described(model, name == "hf_siglip")).items():
         (out / config).write_text(json.dumps(folder.without_none(content)))
@@ -148,7 +149,7 @@ def test_an_adapter_gives_our_scores_in_peft(python, tmp_path, case, targets, do
     new = lora.init(jax.random.key(0), params, targets=targets, rank=3, dora=dora)
     rng = np.random.default_rng(1)
     trained = jax.tree.map(lambda x: x + 0.2 * rng.normal(size=x.shape).astype(np.float32), new)
-    rules = weights.FORMATS[name].rules(pretrained.architecture(model))
+    rules = weights.FORMATS[name].rules(architecture(model))
     arrays = weights.peft.save(jax.tree.map(np.asarray, lora.adapters(trained)), rules)
     out = tmp_path / "adapter"
     out.mkdir()

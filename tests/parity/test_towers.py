@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import models, pretrained, types, weights
+from vlc_jax import models, types, weights
 from vlc_jax.models import layers, rope
+from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import files
 
 PROJECTED = types.FeatureRequest("projected")
@@ -61,7 +62,7 @@ CASES = {
 
 def load(model, path):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return weights.load(path, shapes, pretrained.architecture(model))[0]
+    return weights.load(path, shapes, architecture(model))[0]
 
 
 def differences(model, params, io):
@@ -111,7 +112,7 @@ def test_a_file_read_and_written_again_has_the_same_bytes(reference, case):
     path = folder / ("model" if case.startswith("hf") else "weights")
     theirs = files.read(path.with_suffix(".safetensors"))
     params = load(model, path.with_suffix(".safetensors"))
-    ours = weights.save(params, weights.detect(theirs), pretrained.architecture(model))
+    ours = weights.save(params, weights.detect(theirs), architecture(model))
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         assert ours[name].shape == array.shape

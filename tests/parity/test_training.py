@@ -7,7 +7,9 @@ import pytest
 
 from configs import default
 from tests.parity.test_towers import HF, TINY
-from vlc_jax import build, models, pretrained, sharding, train_step, weights
+from vlc_jax import models, setup, sharding, train_step, weights
+from vlc_jax.setup.init_from import architecture
+from vlc_jax.state import State
 
 pytestmark = pytest.mark.slow
 
@@ -30,22 +32,19 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
         config.losses = {name: default.loss(weight) for name, weight in WEIGHTS[loss].items()}
         config.batch_size = 8
         config.optimizer.warmup_steps = 2
-    mesh = sharding.make_mesh(batch_size=8)
-    task = build.Task(mesh, None, model, lambda image: image)
+    run = setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params, _ = weights.load(tmp_path / "before", shapes, pretrained.architecture(model))
+    params, _ = weights.load(tmp_path / "before", shapes, architecture(model))
     params = jax.tree.map(jnp.asarray, params)
-    state = build.State(
-        jnp.zeros((), jnp.int32), params, build.transformation(config, params, 10).init(params)
-    )
-    step = jax.jit(train_step.make_step(config, task, steps=10))
+    state = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params))
+    step = jax.jit(train_step.make_step(run))
     every = {"mask": np.ones(8, bool), "stop": np.zeros(8, bool)}
     with np.load(tmp_path / "batches.npz") as saved:
         batches = dict(saved)
     for index in range(len(batches["image"])):
         batch = {key: array[index] for key, array in batches.items()}
-        state, _ = step(state, {}, sharding.put_batch(mesh, batch | every))
-    expected, _ = weights.load(tmp_path / "after", shapes, pretrained.architecture(model))
+        state, _ = step(state, {}, sharding.put_batch(run.mesh, batch | every))
+    expected, _ = weights.load(tmp_path / "after", shapes, architecture(model))
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), expected, params)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter was trained
     jax.tree.map(

@@ -8,10 +8,10 @@ import pytest
 
 from configs.scenes import dcsm as scenes
 from tests.support.archives import tensor
-from vlc_jax import build, consistency, models, pretrained
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.models import dcsm_network
+from vlc_jax.setup import init_from, resolve, validate
 from vlc_jax.weights import dcsm
 
 PATCHES, LENGTH, HIDDEN = 10, 6, 64
@@ -150,17 +150,15 @@ def test_other_files_are_refused(torch_save, tmp_path):
 
 @pytest.fixture
 def run(save):
-    """run(field=value, ...) -> config, task and shapes of a run whose head is an archive."""
+    """The setup and the shapes of a run whose head is an archive."""
     config = scenes.get_config("standardise=tensor")
     with config.unlocked():
         config.model.head.num_functional_words = len(head.WORDS)
         functional = config.text.functional_words
         functional.words, functional.position = head.WORDS, "word"
         config.init_from = "towers"
-        task = build.task(config)
-        ends = SimpleNamespace(pad_id=2, eos_id=2)
-        built = task.model.head
-        state, rows = {}, np.ones((len(head.WORDS), built.patches), "f4")
+        made = resolve(config).model.head
+        state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
         for name, (_, shape) in dcsm_network.parameters(
             "cnn", "flat", built.patches, built.length, 128
         ).items():
@@ -169,49 +167,53 @@ def run(save):
             kind = "bias" if "bias" in name else "weight"
             state[f"{theirs}.{kind}"] = np.ones(shape, "f4").T if "fc" in theirs else np.ones(shape)
         config.head_from = str(save({k: v.astype("f4") for k, v in state.items()}, rows))
-    shapes = jax.eval_shape(lambda key: models.init(task.model, key), jax.random.key(0))
-    return config, task._replace(tokenizer=ends), shapes
+    setup = resolve(config)
+    ends = SimpleNamespace(pad_id=2, eos_id=2, words=head.WORDS, position="word")
+    return setup._replace(tokenizer=ends), jax.eval_shape(setup.parameters.init)
 
 
 def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatch):
-    config, task, wanted = run
+    setup, wanted = run
     towers = {"image": "of init_from", "text": "of init_from", "logit_scale": "of init_from"}
-    monkeypatch.setattr(pretrained, "_imported", lambda *_: towers)
-    params = pretrained.imported(config, task, wanted)
+    monkeypatch.setattr(init_from, "_load", lambda *_: towers)
+    params = init_from.load(setup, wanted)
     assert params["image"] == params["text"] == "of init_from"
     assert params["logit_scale"] == 0  # the logarithm of 1
-    loaded = {name: x.shape for name, x in params["head"].items()}
-    assert loaded == {name: x.shape for name, x in wanted["head"].items()}
-    pretrained.require_all(params, wanted, "x")
-    assert pretrained.imported(config, task, wanted, "other") is towers
+    found = {name: x.shape for name, x in params["head"].items()}
+    assert found == {name: x.shape for name, x in wanted["head"].items()}
+    init_from.require_all(params, wanted, "x")
+    assert init_from.load(setup, wanted, "other") is towers
 
 
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("text.functional_words.position", "token", "position to 'word' and its words to"),
-        ("text.functional_words.words", ("left", "right"), r"its words to \('above', 'below'"),
-        ("model.name", "pacl", "config.model.name is 'pacl'"),
+        ("position", "token", "position to 'word' and its words to"),
+        ("words", ("left", "right"), r"its words to \('above', 'below'"),
+        ("model_name", "pacl", "config.model.name is 'pacl'"),
     ],
 )
 def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value, message):
-    config, task, wanted = run
-    with config.unlocked():
-        config.update_from_flattened_dict({field: value})
+    setup, wanted = run
+    if field == "model_name":
+        setup = setup._replace(origin=setup.origin._replace(model_name=value))
+    else:
+        setattr(setup.tokenizer, field, value)
     with pytest.raises(UsageError, match=message):
-        pretrained._head(config, task, wanted)
+        init_from._load_head(setup, wanted)
 
 
-def test_a_head_without_towers_is_refused(run):
-    config, _, _ = run
+def test_a_head_without_towers_is_refused():
+    config = scenes.get_config()
     with config.unlocked():
+        config.head_from = "head.pt"
         config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
     with pytest.raises(UsageError, match=r"config.head_from is the head of towers"):
-        consistency.check_frozen(config)
+        validate.check_frozen(config)
 
 
 def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):
-    config, task, wanted = run
-    task = task._replace(tokenizer=SimpleNamespace(pad_id=0, eos_id=2))
+    setup, wanted = run
+    setup.tokenizer.pad_id = 0
     with pytest.raises(UsageError, match=r"token 0 fills them: set config.text.tokenizer to 'hf'"):
-        pretrained._head(config, task, wanted)
+        init_from._load_head(setup, wanted)

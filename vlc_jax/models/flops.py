@@ -51,21 +51,27 @@ def text_tower(
 
 
 def train_step(
-    model: nn.Module, *, texts: int = 1, frozen: Collection[str] = (), tokens: bool = False
+    model: nn.Module,
+    *,
+    texts: int = 1,
+    frozen: Collection[str] = (),
+    stored: Collection[str] = (),
+    tokens: bool = False,
 ) -> int:
     """FLOPs of one image with its `texts` texts in training: 3 x forward, 1 x for a tower in
-    `frozen`.
+    `frozen`, 0 for one whose features are `stored`.
 
-    frozen: any of "image", "text". The head is left out, see `head`, and so is the similarity
-    matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches of tens of
-    thousands.
+    frozen, stored: any of "image", "text". The head is left out, see `head`, and so is the
+    similarity matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches
+    of tens of thousands.
     """
     reads_all = [tokens or request.tokens != "none" for request in model.head.requests]
     forward = {
         "image": image_tower(model.image, tokens=reads_all[0]),
         "text": texts * text_tower(model.text, tokens=reads_all[1]),
     }
-    return sum(count * (1 if name in frozen else 3) for name, count in forward.items())
+    passes = {name: 0 if name in stored else 1 if name in frozen else 3 for name in forward}
+    return sum(passes[name] * count for name, count in forward.items())
 
 
 def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str] = ()) -> int:

@@ -32,6 +32,17 @@ EVAL_FIELDS = (
     *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
     "input.normalisation",
 )
+# Config fields by their former names; a config that has one was written by an earlier version.
+RENAMED_FIELDS = {
+    "blocks": "sub_batches",
+    "logit_scale_max": "model.logit_scale_max",
+    "optimizer.multipliers": "optimizer.learning_rate_multipliers (config.frozen for those of 0)",
+    "input.negatives.kinds": "input.negatives.generators",
+    "input.negatives.missing": "input.negatives.fallback",
+    "input.positives.kinds": "input.positives.generators",
+    "input.positives.missing": "input.positives.fallback",
+    "text.marks": "text.functional_words",
+}
 
 
 class Workdir:
@@ -112,7 +123,9 @@ class Workdir:
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
-            differences = config_diff(read_json(path), config)
+            saved = read_json(path)
+            check_version(saved, path)
+            differences = config_diff(saved, config)
             names = {difference: difference.split(":")[0] for difference in differences}
             if fields is None:
                 refused = [d for d, name in names.items() if not _is_below(name, RESUMABLE)]
@@ -151,7 +164,7 @@ class Workdir:
             )
 
     def write_env(self, **fields: Any) -> None:
-        """Writes env.json: command, commit, hardware, versions and `fields`."""
+        """Writes env.json: command, commit, versions and `fields`."""
         if self.is_writer:
             write_json(self.path / "env.json", {**environment(), **fields})
 
@@ -177,22 +190,14 @@ LOUD = frozenset(
 
 
 def environment() -> dict[str, Any]:
-    """Command, commit, hardware and package versions of this process."""
-    repository = Path(__file__).resolve().parents[1]
+    """Command, commit and package versions of this process."""
+    repository = Path(__file__).resolve().parents[2]
     commit = _git(repository, "rev-parse", "HEAD")
     if commit and _git(repository, "status", "--porcelain", "--untracked-files=no"):
         commit += "-dirty"
     return {
         "command": " ".join([f"python -m {_module_name()}", *sys.argv[1:]]),
         "commit": commit,
-        "hardware": {
-            "platform": jax.default_backend(),
-            "devices": sorted({d.device_kind for d in jax.devices()}),
-            "device_count": jax.device_count(),
-            "process_count": jax.process_count(),
-            "cpu": f"{platform.machine()}, {os.cpu_count()} cores",
-            "host": socket.gethostname(),
-        },
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in PACKAGES},
@@ -245,7 +250,21 @@ def saved_config(workdir: Path) -> ConfigDict:
     content = read_json(path)
     if not isinstance(content, Mapping):
         raise UsageError(f"{path} is no config: it holds no JSON object")
+    check_version(content, path)
     return SavedConfig(content, path).lock()
+
+
+def check_version(content: Mapping[str, Any], path: Path) -> None:
+    """Raises UsageError for a config.json with fields by their former names (RENAMED_FIELDS)."""
+    for old, new in RENAMED_FIELDS.items():
+        node: Any = content
+        for key in old.split("."):
+            node = node.get(key) if isinstance(node, Mapping) else None
+        if node is not None or (old in content and "." not in old):
+            raise UsageError(
+                f"{path} was written by an earlier version of vlc_jax: config.{old} is now "
+                f"config.{new}; train again, or use the version named in its env.json"
+            )
 
 
 def read_json(path: Path) -> Any:

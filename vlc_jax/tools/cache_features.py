@@ -17,20 +17,24 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from absl import app, flags
-from ml_collections import ConfigDict
 
 from input_pipeline import command_line, record_validation, shard_writer, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.sources.features import HARD_IMAGE
-from vlc_jax import build, main, pretrained
+from vlc_jax import main
+from vlc_jax.encode import BatchEncoder
 from vlc_jax.errors import UsageError, known
-from vlc_jax.tools import command, encode
+from vlc_jax.setup import Setup, init_from, resolve
+from vlc_jax.setup.data import usage_errors
+from vlc_jax.tools import command
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
 DTYPE = flags.DEFINE_string(
@@ -99,17 +103,21 @@ def hard_images(source: Source) -> list[str]:
 class Encoder:
     """Records -> the same with packed features of frozen towers, `dtype` numbers."""
 
-    def __init__(self, config: ConfigDict, task: build.Task, params: Any, dtype: str) -> None:
-        self._task, self._dtype = task, dtype
-        self._transform = build.image_transform(config, is_training=False)
-        self._reads_text = "text" in config.frozen
-        of_image, of_text = task.model.head.requests
-
-        def tower(method: Callable[..., Any]) -> encode.Tower:
-            return encode.Tower(task, params, method, config.eval.batch_size)
-
-        self._image = tower(lambda model, x: model.image(task.normalise(x), of_image))
-        self._text = tower(lambda model, x: model.text(x, of_text))
+    def __init__(self, setup: Setup, params: Any, dtype: str) -> None:
+        self._dtype, self._transform = dtype, setup.evaluation.transform
+        self._reads_text = "text" in setup.parameters.frozen
+        of_image, of_text = setup.model.head.requests
+        image = BatchEncoder(
+            setup,
+            lambda model, rows: model.image(setup.normalise(rows["image"]), of_image),
+            lambda images: {"image": np.stack(images)},
+        )
+        text = BatchEncoder(
+            setup,
+            lambda model, rows: model.text(rows["text"], of_text),
+            lambda texts: {"text": setup.tokenizer(texts)},
+        )
+        self._image, self._text = partial(image, params), partial(text, params)
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
         """What cannot be read stays a DataError."""
@@ -119,11 +127,11 @@ class Encoder:
         found: list[Record | DataError] = list(pixels)
         if not good:
             return found
-        image = self._image(np.stack([pixels[i] for i in good]))
+        image = stored_parts(self._image([pixels[i] for i in good]))
         texts, text = [[] for _ in good], {}
         if self._reads_text:
             texts = [stored_features.texts_of(records[i]) for i in good]
-            text = self._text(self._task.tokenizer([t for of in texts for t in of]))
+            text = stored_parts(self._text([t for of in texts for t in of]))
         ends = np.cumsum([len(of_one) for of_one in texts])
         for row, (i, of_one, end) in enumerate(zip(good, texts, ends, strict=True)):
             packed = stored_features.pack(
@@ -145,34 +153,44 @@ class Encoder:
             return DataError(f"{record.id}: {error}")
 
 
-def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
+def stored_parts(found: ImageFeatures | TextFeatures) -> dict[str, np.ndarray]:
+    """The parts of features that are stored; masks are made anew from the token ids."""
+    parts = {"pooled": found.pooled, "tokens": found.tokens}
+    return {name: array for name, array in parts.items() if array is not None}
+
+
+def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
     """Writes the features into the folder `out`, or goes on with it, and returns its manifest.
 
     Raises UsageError where the config's towers are not frozen ones.
     """
     known("dtype of features", dtype, stored_features.DTYPES)
-    if "image" not in config.frozen:
+    if "image" not in setup.parameters.frozen:
         raise UsageError(
             "features are of towers that stay as they are: config.frozen names 'image', and 'text' "
-            f"if texts have features, too; got {tuple(config.frozen)}"
+            f"if texts have features, too; got {setup.parameters.frozen}"
         )
     if jax.process_count() > 1:
         raise UsageError("features are stored by one process, with all the devices it has")
-    task = build.task(config)
-    source = build.source(config, "train")
-    frozen, fingerprints = pretrained.frozen_params(config, task)
-    names = hard_images(source) if config.input.hard_images else []
-    facts = build.feature_facts(config, task) | fingerprints
-    encoder = Encoder(config, task, frozen, dtype)
-    request = {"split": "train", "features": facts, "dtype": dtype}
-    with command_line.bar("features", len(source) + len(names)) as advance, build.usage_errors():
+    data = setup.training.data
+    frozen, fingerprint = init_from.load_frozen(setup)
+    names = hard_images(data.source) if data.hard_images else []
+    request = {
+        "split": "train",
+        "features": data.feature_cache_key | fingerprint,
+        "dtype": dtype,
+    }
+    records = FeaturesOf(
+        data.source, Encoder(setup, frozen, dtype), setup.evaluation.batch_size, names
+    )
+    with command_line.bar("features", len(records)) as advance, usage_errors():
         return shard_writer.write(
-            FeaturesOf(source, encoder, config.eval.batch_size, names),
+            records,
             out,
-            size=config.input.image_size,
+            size=setup.evaluation.transform.size,
             image_format="features",
             shard_size=shard_size,
-            max_bad_share=config.input.max_bad_share,
+            max_bad_share=data.max_bad_share,
             request=request,
             advance=advance,
         )
@@ -180,7 +198,7 @@ def store(config: ConfigDict, out: Path, dtype: str, shard_size: int) -> dict[st
 
 def sentence() -> str:
     """Does what the flags say; a sentence about it."""
-    manifest = store(main.config(), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
+    manifest = store(resolve(main.config()), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
     size = sum(shard["bytes"] for shard in manifest["shards"])
     return f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB"
 

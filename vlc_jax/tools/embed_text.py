@@ -18,18 +18,21 @@ import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import app, flags
-from ml_collections import ConfigDict
 
 from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
-from vlc_jax import build, evaluate, main, pretrained, weights
+from vlc_jax import main, weights
+from vlc_jax.encode import BatchEncoder
 from vlc_jax.errors import UsageError
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.tools import command, encode
+from vlc_jax.setup import init_from, resolve
+from vlc_jax.setup.data import all_texts, usage_errors
+from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
 BLOCK = 1024  # texts between two writes
@@ -45,17 +48,18 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
 
 
-def texts_of(config: ConfigDict) -> list[str]:
-    """Every text that training and evaluation with this config read, each once; those that are
-    made at each reading are not among them.
+def texts_of(config: Any) -> list[str]:
+    """Every text of the config's training records and benchmarks, each once; those that are made
+    at each reading are not among them.
     """
-    source, found = build.source(config, "train"), dict[str, None]()
+    source, with_hard_images, benchmarks = all_texts(config)
+    found = dict[str, None]()
     with command_line.bar("reading", len(source)) as advance:
-        for done, record in enumerate(_records(source, config.input.hard_images > 0), 1):
+        for done, record in enumerate(_records(source, with_hard_images), 1):
             found |= dict.fromkeys(stored_features.texts_of(record))
             advance(min(done, len(source)))
-    for name in config.evals:
-        found |= dict.fromkeys(evaluate.read_benchmark(config, name).texts)
+    for benchmark in benchmarks.values():
+        found |= dict.fromkeys(benchmark.read().texts)
     return [text for text in found if text]
 
 
@@ -80,20 +84,21 @@ class RunEncoder:
     """The text tower of a run: texts -> pooled features of unit length."""
 
     def __init__(self, workdir: Path) -> None:
-        config = saved_config(workdir)
-        self._task = build.task(config)
-        found = pretrained.newest(config, self._task, workdir)
-        self._tower = encode.Tower(
-            self._task, found.params, lambda model, x: model.text(x), config.eval.batch_size
+        setup = resolve(saved_config(workdir), "weights")
+        self._params = init_from.load_latest(setup, workdir).params
+        self._encode = BatchEncoder(
+            setup,
+            lambda model, rows: model.text(rows["text"]),
+            lambda texts: {"text": setup.tokenizer(texts)},
         )
         digest = hashlib.sha256()
-        for name, array in sorted(weights.flatten(found.params["text"]).items()):
+        for name, array in sorted(weights.flatten(self._params["text"]).items()):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(array).data)
-        self.identity = [self._task.tokenizer.fingerprint, digest.hexdigest()]
+        self.identity = [setup.tokenizer.fingerprint, digest.hexdigest()]
 
     def __call__(self, texts: list[str]) -> np.ndarray:
-        return self._tower(self._task.tokenizer(texts))["pooled"]
+        return self._encode(self._params, texts).pooled
 
 
 def store() -> str:
@@ -101,7 +106,7 @@ def store() -> str:
     has_config = main.CONFIG.value is not None
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
-    with build.usage_errors():
+    with usage_errors():
         out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
         if FLAGS.model:
             encoder = sentence_encoder.SentenceEncoder(FLAGS.model, FLAGS.batch_size)

@@ -16,24 +16,23 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import input_pipeline
-from input_pipeline import image as image_ops
 from input_pipeline.record import DataError
-from vlc_jax import build, pretrained, specification, weights
+from vlc_jax import weights
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
+from vlc_jax.setup import Setup, compatibility, init_from, resolve
 from vlc_jax.tools import verify_export
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
@@ -92,39 +91,39 @@ def export(
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
-    config = saved_config(workdir)
-    task = build.task(config)
-    if specification.reads_vectors(task.model):
+    setup = resolve(saved_config(workdir), "weights")
+    model = setup.model
+    if compatibility.reads_vectors(model):
         raise UsageError(
             f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
         )
-    if task.model.has_head:
+    if model.has_head:
         raise UsageError(
-            f"{workdir} scores with the head {config.model.name}, which no format of {target} has; "
-            "it is used from its workdir"
+            f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
+            f"{target} has; it is used from its workdir"
         )
-    found = pretrained.newest(config, task, workdir)
-    is_siglip = task.model.image.pooling == "map"
-    is_eva02 = task.model.image.activation == "swiglu"
+    latest = init_from.load_latest(setup, workdir)
+    is_siglip = model.image.pooling == "map"
+    is_eva02 = model.image.activation == "swiglu"
     kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
     name = TARGETS[target].get(kind)
     if name is None:
         others = [other for other, kinds in TARGETS.items() if kind in kinds]
         raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
-    architecture = pretrained.architecture(task.model)
+    architecture = init_from.architecture(model)
     if target == "peft":
-        arrays = adapter_arrays(config, found, weights.FORMATS[name].rules(architecture))
+        arrays = adapter_arrays(setup, latest, weights.FORMATS[name].rules(architecture))
     else:
-        arrays = weights.save(jax.tree.map(np.asarray, found.params), name, architecture)
-    facts = describe(config, task, is_siglip)
+        arrays = weights.save(jax.tree.map(np.asarray, latest.params), name, architecture)
+    facts = describe(setup, is_siglip)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        write(partial, target, arrays, facts, config, task.tokenizer)
-        card = model_card(config, workdir, target, found.step)
+        write(partial, target, arrays, facts, setup)
+        card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
-        text = task.tokenizer(CHECKED_ON)
-        verdict = verify_export.check(partial, target, task.model, found.params, text, python)
+        text = setup.tokenizer(CHECKED_ON)
+        verdict = verify_export.check(partial, target, model, latest.params, text, python)
         partial.chmod(0o755)
         partial.rename(out)
     except BaseException:
@@ -134,30 +133,30 @@ def export(
 
 
 def adapter_arrays(
-    config: ConfigDict, found: pretrained.Newest, rules: Sequence[Rule]
+    setup: Setup, latest: init_from.Latest, rules: Sequence[Rule]
 ) -> dict[str, np.ndarray]:
     """The adapter of a workdir as PEFT names it."""
-    if not config.lora.targets or found.trained is None:
+    if not setup.parameters.lora or latest.trained is None:
         raise UsageError("there is no trained adapter (config.lora.targets): use --to hf")
-    base = Path(config.init_from)
+    base = Path(setup.origin.path)
     if not (base / "config.json").exists() or (base / "env.json").exists():
         raise UsageError(
             f"PEFT puts an adapter on a transformers folder, but this one was trained on {base}; "
             "export the merged weights with --to hf"
         )
-    full = weights.flatten({k: v for k, v in found.trained.items() if k != lora.LORA})
+    full = weights.flatten({k: v for k, v in latest.trained.items() if k != lora.LORA})
     if full:
         raise UsageError(
             f"the run also trained {min(full)} in full, which a PEFT adapter has no place for; use "
             "--to hf"
         )
-    return weights.peft.save(jax.tree.map(np.asarray, lora.adapters(found.trained)), rules)
+    return weights.peft.save(jax.tree.map(np.asarray, lora.adapters(latest.trained)), rules)
 
 
-def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Model:
-    """What the other projects' config files ask."""
-    image, text, tokenizer = task.model.image, task.model.text, task.tokenizer
-    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
+def describe(setup: Setup, is_siglip: bool) -> folder.Model:
+    """The facts that the other projects' config files state."""
+    image, text, tokenizer = setup.model.image, setup.model.text, setup.tokenizer
+    metadata = setup.origin.metadata.values
     towers = [
         folder.Tower(t.width, t.depth, t.heads, t.mlp_width or 4 * t.width, t.activation, t.epsilon)
         for t in (image, text)
@@ -172,11 +171,11 @@ def describe(config: ConfigDict, task: build.Task, is_siglip: bool) -> folder.Mo
         bos_id=getattr(tokenizer, "sot_id", None),
         eos_id=tokenizer.eos_id,
         pad_id=tokenizer.pad_id,
-        mean=mean,
-        std=std,
-        crop=build.image_transform(config, is_training=False).crop,
+        mean=metadata["mean"],
+        std=metadata["std"],
+        crop=metadata["crop"],
         is_siglip=is_siglip,
-        interpolation=config.input.interpolation,
+        interpolation=metadata["interpolation"],
     )
 
 
@@ -185,8 +184,7 @@ def write(
     target: str,
     arrays: dict[str, np.ndarray],
     facts: folder.Model,
-    config: ConfigDict,
-    made_by: input_pipeline.Tokenizer,
+    setup: Setup,
 ) -> None:
     """Numbers, configs and the tokenizer's files."""
     if target == "big_vision":
@@ -194,8 +192,8 @@ def write(
         return
     if target == "peft":
         lora_config = weights.peft.config(
-            *(arrays, config.lora.rank, config.lora.alpha),
-            str(Path(config.init_from).absolute()),
+            *(arrays, setup.parameters.lora["rank"], setup.parameters.lora["alpha"]),
+            str(Path(setup.origin.path).absolute()),
         )
         (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
         save_arrays(arrays, out / "adapter_model.safetensors")
@@ -206,12 +204,12 @@ def write(
         (out / name).write_text(text + "\n", "utf-8")
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
     save_arrays(arrays, out / f"{name}.safetensors")
-    if hasattr(made_by, "files"):
-        for name, content in made_by.files().items():
+    if hasattr(setup.tokenizer, "files"):
+        for name, content in setup.tokenizer.files().items():
             (out / name).write_text(content, "utf-8")
         return
-    if path := build.tokenizer_options(config).get("path"):
-        for file in input_pipeline.tokenizer_files(path):
+    if setup.tokenizer_path:
+        for file in input_pipeline.tokenizer_files(setup.tokenizer_path):
             shutil.copy(file, out / file.name)
 
 
@@ -221,7 +219,7 @@ def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
     path.chmod(0o644)
 
 
-def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str:
+def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int) -> str:
     """The README of the exported folder, from what the run left behind."""
     rows: list[dict[str, Any]] = [
         json.loads(path.read_text()) for path in sorted(workdir.glob(f"evals/*/{step}.json"))
@@ -229,14 +227,14 @@ def model_card(config: ConfigDict, workdir: Path, target: str, step: int) -> str
     done = "Not trained, converted by vlc_jax"
     if step:
         done = (
-            f"Trained with vlc_jax for {step:,} steps of {config.batch_size:,} pairs, losses "
-            f"{', '.join(config.losses)}, source `{config.input.source}`"
+            f"Trained with vlc_jax for {step:,} steps of {config['batch_size']:,} pairs, losses "
+            f"{', '.join(config['losses'])}, source `{config['input']['source']}`"
         )
     lines = [
         f"# {workdir.name}",
         "",
-        f"{done}, exported as {target}. Architecture {config.model.variant}, started from "
-        f"{config.init_from or 'random weights'}.",
+        f"{done}, exported as {target}. Architecture {config['model']['variant']}, started "
+        f"from {config['init_from'] or 'random weights'}.",
         "",
         "| benchmark | metric | value | 95 % interval | chance | n |",
         "|---|---|---|---|---|---|",

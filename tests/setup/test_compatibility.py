@@ -7,8 +7,8 @@ import tokenizers
 from ml_collections import ConfigDict
 
 from configs import default
-from vlc_jax import build, specification
 from vlc_jax.errors import UsageError
+from vlc_jax.setup import compatibility, resolve
 
 WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
 TOWER = {"width": 8, "heads": 2, "depth": 1}
@@ -55,7 +55,9 @@ def siglip(folder) -> ConfigDict:
 
 
 def check(config):
-    specification.check_files(config, build.task(config), config.init_from)
+    setup = resolve(config)
+    origin = setup.origin
+    compatibility.check_files(origin.metadata, setup.model, setup.tokenizer, origin.path)
 
 
 def test_a_config_that_has_what_the_weights_say_is_taken(folder):
@@ -152,7 +154,7 @@ def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
     (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
     config = siglip(folder)
     config.text.siglip.path = str(folder.parent / "tokenizer.json")
-    config.model.vocab_size = 11 + specification.MAX_SPARE_ROWS + 1
+    config.model.vocab_size = 11 + compatibility.MAX_SPARE_ROWS + 1
     with pytest.raises(UsageError, match="embeds 1036 tokens, tokenizer 'siglip' has 11"):
         check(config)
 
@@ -171,4 +173,4 @@ def test_an_id_beyond_the_embedding_is_refused_without_any_weights(folder):
     config.init_from = None
     config.model.vocab_size = 10
     with pytest.raises(UsageError, match=r"has 11 ids .* but the model embeds 10"):
-        build.task(config)
+        resolve(config)

@@ -1,10 +1,10 @@
-"""What a config's numbers become: records of a step, steps of a run, hard texts."""
+"""Config validation: records of a step, steps of a run, functional words, hard texts."""
 
 import pytest
 
 from configs import default
-from vlc_jax import build
 from vlc_jax.errors import UsageError
+from vlc_jax.setup import data, resolve, validate
 
 
 def configured(batch_size=12, hard_images=0, **length):
@@ -25,12 +25,12 @@ def configured(batch_size=12, hard_images=0, **length):
     ],
 )
 def test_epochs_and_examples_count_records_and_not_their_hard_images(hard_images, length, steps):
-    assert build.total_steps(configured(hard_images=hard_images, **length), examples=120) == steps
+    assert validate.total_steps(configured(hard_images=hard_images, **length), records=120) == steps
 
 
 def test_a_batch_holds_whole_groups():
     with pytest.raises(UsageError, match=r"batch_size=12 is not divisible by .* = 5"):
-        build.total_steps(configured(hard_images=4, steps=1), examples=120)
+        validate.total_steps(configured(hard_images=4, steps=1), records=120)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_functional_words_without_a_vector_in_the_head_and_the_other_way_round_a
     with pytest.raises(
         UsageError, match=rf"functional_words\.words are {len(words)}, the head {name} has"
     ):
-        build.task(config)
+        resolve(config)
 
 
 def test_texts_come_from_the_config():
     config = configured()
     config.input.negatives.count = 2
-    texts = build.hard_texts(config)
+    texts = data.hard_texts(config)
     assert (texts["negatives"].count, texts["positives"].count) == (2, 0)
     config.input.negatives.fallback = "self"
     with pytest.raises(UsageError, match="is for positives"):
-        build.hard_texts(config)
+        data.hard_texts(config)

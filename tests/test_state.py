@@ -1,0 +1,85 @@
+"""The split of parameters into trained and frozen ones."""
+
+import jax
+import numpy as np
+import pytest
+
+from vlc_jax import models, optimizer
+from vlc_jax.errors import UsageError
+from vlc_jax.state import Parameters
+
+SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
+MODEL = models.build(
+    "clip",
+    "B/32",
+    image={**SMALL, "image_size": 8, "patch_size": 4},
+    text={**SMALL, "vocab_size": 10, "context_length": 4, "eos_id": 2},
+)
+
+
+def frozen(*rules):
+    return Parameters(MODEL, 0, rules)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return jax.jit(frozen().init)()
+
+
+def sizes(tree):
+    return sum(x.size for x in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_frozen"),
+    [
+        ((), lambda path: False),
+        (("image",), lambda path: path[0] == "image"),
+        (("logit_scale",), lambda path: path == ("logit_scale",)),
+        (("text", "logit_scale"), lambda path: path[0] in ("text", "logit_scale")),
+        ((".*/norm/.*",), lambda path: path[1:2] == ("norm",)),
+    ],
+)
+def test_rules_split_and_merging_gives_all_back(params, rules, is_frozen):
+    parameters = frozen(*rules)
+    trained, kept = parameters.split(params)
+    names = lambda tree: {  # noqa: E731
+        tuple(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)
+    }
+    assert names(kept) == {path for path in names(params) if is_frozen(path)}
+    assert names(trained) == names(params) - names(kept)
+    jax.tree.map(np.testing.assert_array_equal, parameters.merge(kept, trained), params)
+    assert parameters.count(kept, trained)["trained"] == sizes(trained)
+    assert parameters.has_frozen == bool(rules)
+
+
+def test_frozen_parameters_have_no_gradient_and_no_moments(params):
+    parameters = frozen("image")
+    trained, _ = parameters.split(params)
+    tx = optimizer.make(
+        trained,
+        learning_rate=optimizer.schedule("constant", 0.1, 10),
+        weight_decay=0.2,
+        b1=0.9,
+        b2=0.98,
+        eps=1e-6,
+        clip_norm=1.0,
+        decay_exclude="",
+        learning_rate_multipliers=(),
+    )
+    moments = sum(x.size for x in jax.tree.leaves(tx.init(trained)) if np.ndim(x))
+    matrices = sum(x.size for x in jax.tree.leaves(trained) if np.ndim(x))
+    assert moments == 2 * matrices
+    assert parameters.frozen_towers(params) == ("image",)
+    assert frozen("image/.*").frozen_towers(params) == ("image",)
+    assert frozen("image/norm").frozen_towers(params) == ()
+
+
+def test_a_rule_that_matches_nothing_is_an_error_naming_it(params):
+    with pytest.raises(UsageError, match=r"config\.frozen: 'imgae' matches no parameter"):
+        frozen("image", "imgae").check_frozen(params)
+
+
+def test_freezing_everything_is_an_error(params):
+    with pytest.raises(UsageError, match="freezes every parameter"):
+        frozen(".*").check_frozen(params)

@@ -1,0 +1,66 @@
+"""Training batches: the loader's rows as global arrays on the devices."""
+
+import jax
+import numpy as np
+
+from input_pipeline import batch as batch_contract
+from vlc_jax import sharding
+from vlc_jax.run.metrics import StepClock, read_rows
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import Setup
+from vlc_jax.train_step import Batch
+
+POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked at
+
+
+class BatchIterator:
+    """The next global batch, sharded over the devices.
+
+    Records that cannot be used, found by this start or an earlier one, are events of the workdir.
+    """
+
+    def __init__(self, setup: Setup, workdir: Workdir, start_step: int):
+        data = setup.training.data
+        if data.records_per_step > len(data.source):  # pairs become their own negatives
+            workdir.event(
+                "batch_beyond_source", batch_size=data.batch_size, records=len(data.source)
+            )
+        events = read_rows(workdir.path / "events.jsonl")
+        known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
+        self._loader = data.make_loader(start_step, known_bad)
+        self._mesh, self._workdir = setup.mesh, workdir
+        self._bad = set(self._loader.bad)
+        self._is_checked = False
+
+    def next(self, stop: StopSignal, clock: StepClock) -> Batch:
+        """The next batch, with `stop` saying on each row whether its process should stop; `clock`
+        counts the wait for the loader.
+
+        Raises PreemptedError when a signal arrives during the wait, in a run of one process.
+        Several must stop at the same step, so they exchange it with the batch.
+        """
+        with clock.waiting():
+            while (batch := self._loader.next(timeout=POLL_SECONDS)) is None:
+                if jax.process_count() == 1:
+                    stop.check()
+        if not self._is_checked:  # one batch stands for all: their shapes are the same
+            batch_contract.check(batch)
+            self._is_checked = True
+        for record_id in self._loader.bad.keys() - self._bad:
+            self._bad.add(record_id)
+            self._workdir.event("bad_record", id=record_id, reason=self._loader.bad[record_id])
+        rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
+        rows["stop"] = np.full(len(batch["id"]), stop.is_set)
+        return sharding.put_batch(self._mesh, rows)
+
+    def record_ids(self, step: int) -> list[str]:
+        """The ids of the records of the batch of `step`, counted from 0."""
+        return self._loader.record_ids(step)
+
+    def close(self) -> None:
+        if self._loader.stand_ins:  # of this process
+            self._workdir.event(
+                "hard_images_missing", step=self._loader.step, rows=self._loader.stand_ins
+            )
+        self._loader.close()

@@ -1,0 +1,130 @@
+"""Hardware: processes joined, devices found, their peak speed and memory.
+
+With sharding.py the only file that says "device".
+"""
+
+import ctypes
+import os
+import platform
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import psutil
+
+from vlc_jax.errors import UsageError
+
+# Dense bfloat16 peaks in FLOP/s as their makers publish them; the prefix of `device_kind` decides.
+PEAK_FLOPS = {
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "TPU v3": 123e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5e": 197e12,
+    "TPU v5p": 459e12,
+    "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU v6e": 918e12,
+}
+
+
+def connect(coordinator: str | None, processes: int | None, index: int | None) -> None:
+    """Joins the processes of one run and finds the devices; call it before anything else of JAX.
+
+    `coordinator` is host:port of process 0, "auto" where the cluster says it itself (TPU pods,
+    Slurm), None for a run of one process. Raises UsageError when there are no such processes or
+    devices.
+    """
+    # Among several processes JAX would take SIGTERM for itself; `preemption` handles it.
+    jax.config.update("jax_enable_preemption_service", False)
+    try:
+        if coordinator == "auto":
+            jax.distributed.initialize()
+        elif coordinator:
+            jax.distributed.initialize(coordinator, processes, index)
+        devices = jax.device_count()
+    except (RuntimeError, ValueError) as error:
+        wanted = f"--coordinator={coordinator}: " if coordinator else ""
+        raise UsageError(f"cannot start JAX: {wanted}{error}") from error
+    if jax.default_backend() == "cpu" and devices > 1:
+        # jax 0.10.2 reads a CPU program with ppermute wrongly from its persistent cache: the ring
+        # loss hangs or computes garbage, where a freshly compiled one is right.
+        jax.config.update("jax_enable_compilation_cache", False)
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Makes the C library keep freed memory, where JAX runs on a CPU under glibc.
+
+    XLA asks for its temporary buffers anew in every step. By default glibc maps large ones afresh
+    each time, and touching fresh pages takes a third of a step of the default model
+    (docs/scaling.md).
+    """
+    if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL("libc.so.6")
+    trim_threshold, mmap_max, arena_max = -1, -4, -8  # of malloc.h
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(trim_threshold, -1)
+    libc.mallopt(arena_max, 1)  # one arena, so that threads reuse each other's freed memory
+
+
+def require_platform(wanted: str) -> None:
+    """Raises UsageError unless JAX runs on `wanted` ("any" accepts all)."""
+    found = jax.default_backend()
+    if wanted not in ("any", found):
+        raise UsageError(
+            f"config.platform asks for {wanted!r} but JAX found {found!r} ({jax.devices()[0]}); "
+            f"install the {wanted} build of jaxlib or set config.platform={found}"
+        )
+
+
+def count() -> int:
+    """Number of devices of all processes."""
+    return jax.device_count()
+
+
+def hardware() -> dict[str, Any]:
+    """Devices, processes and host of this run, for env.json."""
+    return {
+        "platform": jax.default_backend(),
+        "devices": sorted({d.device_kind for d in jax.devices()}),
+        "device_count": jax.device_count(),
+        "process_count": jax.process_count(),
+        "cpu": f"{platform.machine()}, {os.cpu_count()} cores",
+        "host": platform.node(),
+    }
+
+
+def peak_flops() -> tuple[float, str]:
+    """Peak FLOP/s of one device, and where the figure comes from.
+
+    Accelerators: the published dense bfloat16 peak. Unknown ones and the CPU: the best of a few
+    float32 matrix products measured now (half a second), shared among the simulated devices.
+    """
+    kind = jax.devices()[0].device_kind
+    for prefix in sorted(PEAK_FLOPS, key=len, reverse=True):  # "TPU v5 lite" before "TPU v5"
+        if kind.startswith(prefix):
+            return PEAK_FLOPS[prefix], f"published bfloat16 peak of {prefix}"
+    size = 1536
+    a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])
+    product = jax.jit(jnp.matmul)
+    product(a, a).block_until_ready()
+    seconds = []
+    for _ in range(6):
+        start = time.perf_counter()
+        product(a, a).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    sharing = jax.local_device_count() if jax.default_backend() == "cpu" else 1
+    return 2 * size**3 / min(seconds) / sharing, "measured float32 matmul"
+
+
+def memory_gb() -> float:
+    """Peak memory of the fullest local device in GB; on the CPU the resident set of the process."""
+    if jax.default_backend() == "cpu":
+        return psutil.Process().memory_info().rss / 1e9
+    return max(d.memory_stats()["peak_bytes_in_use"] for d in jax.local_devices()) / 1e9

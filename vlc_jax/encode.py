@@ -1,0 +1,119 @@
+"""Towers and scores of a model, compiled: numpy in, numpy out, in batches of one size."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from input_pipeline import tokenize
+from input_pipeline.record import ImageLike
+from vlc_jax import sharding
+from vlc_jax.evaluators import Scorer
+from vlc_jax.setup import Setup
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+Batch = dict[str, np.ndarray]
+
+THREADS = 8  # that decode images; decoding releases the GIL
+
+
+def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
+    """method(model, *inputs) as a compiled function of (params, *inputs), its results replicated.
+
+    method: such as `lambda model, text: model.encode_text(text)`.
+    """
+    run = jax.jit(
+        lambda params, *inputs: nn.apply(method, setup.model)({"params": params}, *inputs),
+        out_shardings=sharding.replicated(setup.mesh),
+    )
+
+    def call(params: Any, *inputs: Any) -> Any:
+        with jax.set_mesh(setup.mesh):
+            return run(params, *inputs)
+
+    return call
+
+
+class BatchEncoder:
+    """A method of the model, applied to any number of items in batches of one size.
+
+    Args:
+      setup: of the model.
+      method: (model, batch of rows) -> features, a tree of arrays with as many rows.
+      load: items -> name -> their rows, as numpy; each process loads its own rows of every batch.
+      before_batch: called before each batch, for example to stop between two of them.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        method: Callable[..., Any],
+        load: Callable[[Sequence[Any]], Batch],
+        before_batch: Callable[[], None] = lambda: None,
+    ):
+        size, devices = setup.evaluation.batch_size, setup.mesh.size
+        self._batch_size = -(-size // devices) * devices  # a full row of devices, or more
+        self._encode, self._mesh = compiled(setup, method), setup.mesh
+        self._load, self._before_batch = load, before_batch
+
+    def __call__(self, params: Any, items: Sequence[Any]) -> Any:
+        """Features of all items, as numpy."""
+        size = self._batch_size
+        local = size // jax.process_count()
+        features = []
+        for start in range(0, len(items), size):
+            self._before_batch()
+            count = min(size, len(items) - start)
+            first = start + jax.process_index() * local
+            # the last batch is filled with its last item: one shape, one compilation
+            rows = self._load([items[min(first + i, len(items) - 1)] for i in range(local)])
+            encoded = self._encode(params, sharding.put_batch(self._mesh, rows))
+            features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], encoded))
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
+
+
+class Encoder:
+    """A model as evaluation sees it: images and texts to features, features to scores."""
+
+    def __init__(self, setup: Setup, before_batch: Callable[[], None] = lambda: None):
+        self.transform = setup.evaluation.transform
+        self._images = BatchEncoder(
+            setup,
+            lambda model, rows: model.encode_image(setup.normalise(rows["image"])),
+            self._pixels,
+            before_batch,
+        )
+        self._texts = BatchEncoder(
+            setup,
+            lambda model, rows: model.encode_text(rows["text"], rows.get("text_marks")),
+            partial(tokenize, setup.tokenizer),
+            before_batch,
+        )
+        self._score = compiled(setup, lambda m, image, text: m.score(image, text))
+        self._score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
+        self.patch_maps = compiled(setup, lambda m, image, text: m.patch_maps(image, text))
+
+    def scorer(self, params: Any) -> Scorer:
+        """The model with these parameters, for the evaluators."""
+
+        def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+            return np.asarray(self._score(params, image, text))
+
+        def score_options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+            return np.asarray(self._score_options(params, image, text))
+
+        return Scorer(
+            lambda images: self._images(params, images),
+            lambda texts: self._texts(params, texts),
+            score,
+            score_options,
+        )
+
+    def _pixels(self, images: Sequence[ImageLike]) -> Batch:
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            pixels = pool.map(lambda image: self.transform(image, None), images)
+            return {"image": np.stack(list(pixels))}

@@ -1,0 +1,54 @@
+"""Frozen parameters and the state that a run begins with: restored, loaded or initialised."""
+
+from typing import Any
+
+import jax
+
+from vlc_jax import sharding
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import Setup, init_from
+from vlc_jax.setup.data import check_features
+from vlc_jax.state import TOWERS, State, merge_trees
+
+
+def load_frozen(setup: Setup) -> tuple[Any, dict[str, Any]]:
+    """The frozen parameters that a step needs, and fingerprints of them and of the data.
+
+    Raises UsageError where stored features are of other towers.
+    """
+    frozen, fingerprint = init_from.load_frozen(setup)
+    data = setup.training.data
+    if data.has_features:
+        check_features(data.source, data.feature_cache_key | fingerprint)
+        # their features are stored; evaluation loads the towers when it needs them
+        frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
+    return frozen, {**data.fingerprints(), **fingerprint}
+
+
+def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State, Checkpoints]:
+    """The latest valid checkpoint of the workdir; if nothing was ever saved, the first state.
+
+    That is an adapter of the frozen parameters, or the trained ones, those of config.init_from if
+    it is set.
+    """
+    training, shapes = setup.training, sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    checkpoints = Checkpoints(
+        workdir.path / "checkpoints",
+        training.checkpoint["keep_last"],
+        training.checkpoint["keep_every"] or 0,
+        workdir.event,
+    )
+    state = checkpoints.restore(shapes)
+    if state is not None:
+        return state, checkpoints
+    loaded = {}
+    if setup.origin.path and not setup.parameters.lora:  # read before anything is allocated
+        loaded = init_from.load_trained(setup, shapes.params)
+    where = jax.tree.map(lambda x: x.sharding, shapes)
+    state = jax.jit(setup.init_state, out_shardings=where)(frozen)
+    state = state._replace(params=merge_trees(state.params, loaded))
+    if setup.origin.path:
+        parts = sorted(frozen.keys() | loaded.keys())
+        workdir.event("weights", path=str(setup.origin.path), parts=parts)
+    return state, checkpoints

@@ -1,0 +1,198 @@
+"""A config becomes the things of a run, once: `resolve(config) -> Setup`.
+
+With main and run/workdir this folder is the only one that sees a ConfigDict; everything else gets
+the ready things of a Setup, or keyword arguments.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from vlc_jax import devices, sharding
+from vlc_jax.setup import compatibility, data, init_from, model, validate
+from vlc_jax.setup.data import BenchmarkSetup, TrainingData
+from vlc_jax.setup.model import Optimization
+from vlc_jax.state import Parameters, State
+
+Mode = Literal["train", "eval", "weights"]
+
+
+class Interpolation(NamedTuple):
+    """WiSE-FT: evaluate (1 - alpha) other + alpha ours for each share; other None: nothing mixed.
+
+    other: weights as config.init_from names them.
+    """
+
+    other: str | None
+    shares: tuple[float, ...]
+
+
+class EvaluationSetup(NamedTuple):
+    """The benchmarks of a run, and how images and texts reach the model.
+
+    every: steps between evaluations; None: after the last step only.
+    batch_size: images or texts per forward pass, over all devices.
+    examples: cases per benchmark whose images are kept for the report.
+    preview: cases per benchmark that are decoded before training.
+    """
+
+    benchmarks: Mapping[str, BenchmarkSetup]
+    transform: data.Transform
+    every: int | None
+    batch_size: int
+    examples: int
+    preview: int
+    interpolation: Interpolation
+
+
+class TrainingSetup(NamedTuple):
+    """The training half of a run.
+
+    checkpoint: every, keep_last and keep_every (steps), as config.checkpoint has them.
+    log_every: steps between rows of metrics.jsonl.
+    flops_per_example: of one row of the batch, forward and backward.
+    """
+
+    data: TrainingData
+    steps: int
+    log_every: int
+    checkpoint: Mapping[str, int | None]
+    flops_per_example: int
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of the global batch."""
+        return self.data.batch_size
+
+
+class Setup(NamedTuple):
+    """Everything a run needs, made from its config.
+
+    config: the whole of it as a plain dict, for config.json and for provenance only.
+    tokenizer_path: its files, which an export copies; None for one without.
+    normalise: uint8 pixels -> float32, on the devices.
+    training: None where a run is not to be trained (--mode eval, tools that read weights).
+    """
+
+    config: Mapping[str, Any]
+    mesh: Mesh
+    tokenizer: data.Tokenizer
+    tokenizer_path: str | None
+    model: nn.Module
+    normalise: Callable[[jax.Array], jax.Array]
+    parameters: Parameters
+    optimization: Optimization
+    origin: init_from.Origin
+    evaluation: EvaluationSetup
+    training: TrainingSetup | None
+
+    def init_state(self, frozen: Any) -> State:
+        """The state before the first step; an adapter is made for the `frozen` parameters."""
+        params = self.parameters.init_trained(frozen)
+        return State(jnp.zeros((), jnp.int32), params, self.optimization.optimizer.init(params))
+
+    def starting_from(self, path: str) -> "Setup":
+        """The same run with config.init_from set to `path`."""
+        origin = self.origin._replace(path=path, pretraining=None)
+        return self._replace(config={**self.config, "init_from": path}, origin=origin)
+
+
+def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
+    """Makes everything a run needs; no parameters are computed or loaded, no benchmark is read.
+
+    mode: "train" opens the training records, "eval" needs none. "weights", for the parameters of a
+    workdir, takes the devices there are, whatever that run had, every process holding all of them.
+    Raises UsageError when parts of the config do not fit together, DataError for training records
+    that cannot be opened.
+    """
+    validate.check(config, mode)
+    if mode == "weights":
+        mesh = sharding.make_mesh()
+    else:
+        devices.require_platform(config.platform)
+        mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
+    tokenizer = data.make_tokenizer(config)
+    net = model.make_model(config, tokenizer)
+    validate.check_model(config, tokenizer, net)
+    parameters = model.make_parameters(config, net)
+    training, steps = None, config.optimizer.warmup_steps + 1  # the state has no schedule in it
+    if mode == "train":
+        training = _training(config, tokenizer, parameters)
+        steps = training.steps
+    return Setup(
+        config=config.to_dict(),
+        mesh=mesh,
+        tokenizer=tokenizer,
+        tokenizer_path=data.tokenizer_options(config).get("path"),
+        model=net,
+        normalise=model.normaliser(config.input.normalisation),
+        parameters=parameters,
+        optimization=model.make_optimization(config, parameters, steps),
+        origin=_origin(config, net, tokenizer),
+        evaluation=_evaluation(config),
+        training=training,
+    )
+
+
+def of_model(config: ConfigDict, net: nn.Module, steps: int) -> Setup:
+    """The half of a Setup that a train step needs, for a model that was made without a config.
+
+    It has no tokenizer, data or benchmarks: for speed/ and tests.
+    """
+    parameters = model.make_parameters(config, net)
+    return Setup(
+        config=config.to_dict(),
+        mesh=sharding.make_mesh(**config.mesh, batch_size=config.batch_size),
+        tokenizer=None,
+        tokenizer_path=None,
+        model=net,
+        normalise=model.normaliser(config.input.normalisation),
+        parameters=parameters,
+        optimization=model.make_optimization(config, parameters, steps),
+        origin=None,
+        evaluation=None,
+        training=None,
+    )
+
+
+def _training(
+    config: ConfigDict, tokenizer: data.Tokenizer, parameters: Parameters
+) -> TrainingSetup:
+    records = data.training_data(config, tokenizer, parameters.model)
+    return TrainingSetup(
+        data=records,
+        steps=validate.total_steps(config, len(records.source)),
+        log_every=config.log_every,
+        checkpoint=config.checkpoint.to_dict(),
+        flops_per_example=model.flops_per_example(config, parameters),
+    )
+
+
+def _evaluation(config: ConfigDict) -> EvaluationSetup:
+    other = config.interpolate.get("other")
+    return EvaluationSetup(
+        benchmarks=data.benchmarks(config),
+        transform=data.image_transform(config, is_training=False),
+        every=config.eval.every,
+        batch_size=config.eval.batch_size,
+        examples=config.eval.examples,
+        preview=config.input.preview,
+        interpolation=Interpolation(other, validate.interpolation_shares(config)),
+    )
+
+
+def _origin(config: ConfigDict, net: nn.Module, tokenizer: data.Tokenizer) -> init_from.Origin:
+    is_first = bool(config.pretrain) and not config.init_from
+    return init_from.Origin(
+        path=config.init_from,
+        head_path=config.head_from,
+        model_name=config.model.name,
+        metadata=compatibility.metadata(config, net, tokenizer),
+        pretraining=partial(resolve, config.pretrain, "train") if is_first else None,
+    )

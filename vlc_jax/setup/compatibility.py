@@ -1,0 +1,163 @@
+"""Checks of a checkpoint's metadata (activation, epsilon, preprocessing, tokenizer) against ours.
+
+Weights load without complaint when one of these is wrong, and are worse for it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import numpy as np
+from ml_collections import ConfigDict
+
+import input_pipeline
+from input_pipeline import image as image_ops
+from vlc_jax import weights
+from vlc_jax.errors import UsageError
+from vlc_jax.models.text_vectors import VectorTower
+from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
+
+# Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
+MAX_SPARE_ROWS = 1024
+# Share of tokens that may differ: the forms of one tokenizer name some special tokens otherwise.
+MAX_DIFFERING = 0.01
+
+
+class Metadata(NamedTuple):
+    """Metadata of a model's weights, and the config fields that decide it.
+
+    values: keys of `weights.metadata.FIELDS` -> value; without text where texts are vectors.
+    fields: the same keys -> config field.
+    tokenizer, variant: their names in the config, for messages.
+    """
+
+    values: Mapping[str, Any]
+    fields: Mapping[str, str]
+    tokenizer: str
+    variant: str
+
+
+def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Metadata:
+    """The metadata of weights trained with this config."""
+    mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
+    values = {
+        "image_activation": model.image.activation,
+        "image_epsilon": model.image.epsilon,
+        "mean": mean,
+        "std": std,
+        "interpolation": config.input.interpolation,
+        "crop": image_transform(config, is_training=False).crop,
+    }
+    if not reads_vectors(model):
+        values |= {
+            "text_activation": model.text.activation,
+            "text_epsilon": model.text.epsilon,
+            "context_length": model.text.context_length,
+            "vocab_size": model.text.vocab_size,
+            **_tokenizer_metadata(model, tokenizer),
+        }
+    fields = {key: _field(config, key) for key in weights.metadata.FIELDS}
+    return Metadata(values, fields, config.text.tokenizer, config.model.variant)
+
+
+def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: str | Path) -> None:
+    """Raises UsageError if the files beside the weights at `path` contradict the config."""
+    if not reads_vectors(model):
+        folder = weights.metadata.folder(path)
+        with usage_errors():
+            vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+        check_tokenizer(ours, model, tokenizer, vocabulary, path)
+    check_metadata(ours, model, weights.metadata.read(path), path)
+
+
+def check_metadata(
+    ours: Metadata, model: nn.Module, theirs: Mapping[str, Any], path: str | Path
+) -> None:
+    """Raises UsageError naming each value of the weights at `path` that the config contradicts, and
+    the field that sets it.
+    """
+    values = dict(ours.values)
+    if "context_length" in values.keys() & theirs.keys() and may_cut_text(model):
+        values["context_length"] = max(values["context_length"], theirs["context_length"])
+    differing = [
+        f"{name} is {theirs[name]}, here {values[name]} ({ours.fields[name]})"
+        for name in values.keys() & theirs.keys()
+        if not _is_same(theirs[name], values[name])
+    ]
+    if differing:
+        raise UsageError(
+            f"what is known of the weights at {path} is that {'; '.join(sorted(differing))}: set "
+            "the fields in brackets accordingly"
+        )
+
+
+def check_tokenizer(
+    ours: Metadata,
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    theirs: Mapping[str, int] | None,
+    path: str | Path,
+) -> None:
+    """Raises UsageError if the tokenizer is not that of the weights at `path`: most of their rows
+    have no id, or their vocabulary `theirs` (token -> id, if known) numbers the tokens otherwise.
+    """
+    rows = model.text.vocab_size
+    rule = f"use the tokenizer that belongs to {path} (config.text.tokenizer, and its path)"
+    if rows - tokenizer.vocab_size > MAX_SPARE_ROWS:
+        raise UsageError(
+            f"the configured model ({ours.variant}) embeds {rows} tokens, tokenizer "
+            f"{ours.tokenizer!r} has {tokenizer.vocab_size}; {rule}, and its model.variant"
+        )
+    vocabulary = tokenizer.vocabulary()
+    differing = [token for token, index in (theirs or {}).items() if vocabulary.get(token) != index]
+    if theirs and len(differing) > MAX_DIFFERING * len(theirs):
+        # the middle one by id: first and last ids are special tokens, which say little
+        token = sorted(differing, key=theirs.__getitem__)[len(differing) // 2]
+        raise UsageError(
+            f"tokenizer {ours.tokenizer!r} is not the one of {path}: {len(differing)} of "
+            f"{len(theirs)} tokens differ, as {token!r} ({theirs[token]}, here "
+            f"{vocabulary.get(token, 'none')}); {rule}"
+        )
+
+
+def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the tokenizer does to case, punctuation, ends and padding, seen on its ids.
+
+    The padding only where the text tower reads it (SigLIP).
+    """
+    found = {"padding_side": "right"}
+    plain, capital, points = tokenizer(["a red dog", "A RED Dog", "a red, dog!"])
+    found["lower_case"] = bool((plain == capital).all())
+    found["strips_punctuation"] = bool((plain == points).all())
+    names = {index: token for token, index in tokenizer.vocabulary().items()}
+    if tokenizer.eos_id in names:
+        found["eos_token"] = names[tokenizer.eos_id]
+    if tokenizer.pad_id in names and not may_cut_text(model):
+        found["pad_token"] = names[tokenizer.pad_id]
+    return found
+
+
+def may_cut_text(model: nn.Module) -> bool:
+    """Whether a text never reads what follows its end."""
+    if reads_vectors(model):
+        return False
+    return model.text.is_causal and model.text.pooling == "eos"
+
+
+def reads_vectors(model: nn.Module) -> bool:
+    """Whether texts come as vectors from a file, and no text tower reads them."""
+    return isinstance(model.text, VectorTower)
+
+
+def _field(config: ConfigDict, key: str) -> str:
+    """The config field of a key; of a tokenizer without that option, the choice of another one."""
+    field, name = weights.metadata.FIELDS[key], config.text.tokenizer
+    is_listed = name in config.text and field.rpartition(".")[2] in config.text[name]
+    if "{}" in field and not is_listed:
+        return "config.text.tokenizer"
+    return field.format(name)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))

@@ -1,0 +1,296 @@
+"""Data of a run: tokenizer, image transforms, training records, hard texts, benchmarks."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+from ml_collections import ConfigDict
+
+import input_pipeline
+from input_pipeline import benchmarks as benchmark_readers
+from input_pipeline import image as image_ops
+from input_pipeline.benchmarks import Benchmark
+from input_pipeline.record import Source
+from vlc_jax import evaluators
+from vlc_jax.errors import UsageError, known
+from vlc_jax.state import TOWERS
+
+Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
+Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
+
+# Fields of config.model that image features depend on, and those that text features add.
+IMAGE_FIELDS = ("variant", "activation", "epsilon", "dtype", "image")
+TEXT_FIELDS = ("vocab_size", "text")
+
+
+class TrainingData(NamedTuple):
+    """Training records, and what is made of them at each reading.
+
+    hard_texts: "negatives" and "positives" of every caption, with their generators.
+    preview: records that are read and checked before anything is compiled.
+    max_bad_share: share of unusable records that ends the run.
+    loader: further keyword arguments of `input_pipeline.make_train`.
+    has_features: whether the records hold features of frozen towers instead of images.
+    feature_cache_key: of those features.
+    """
+
+    source: Source
+    tokenizer: Tokenizer
+    transform: Transform
+    hard_texts: Mapping[str, input_pipeline.HardTexts]
+    noun_phrases: input_pipeline.NounPhrases | None
+    batch_size: int
+    seed: int
+    hard_images: int
+    preview: int
+    max_bad_share: float
+    loader: Mapping[str, Any]
+    has_features: bool
+    feature_cache_key: Mapping[str, Any]
+
+    @property
+    def records_per_step(self) -> int:
+        """Records of the epoch in a batch; its other rows are their hard images."""
+        return self.batch_size // (1 + self.hard_images)
+
+    def fingerprints(self) -> dict[str, Any]:
+        """Identities of source, hard texts, noun phrases and text vectors, by which a resumed run
+        notices that its data changed."""
+        found = {"train": self.source.fingerprint}
+        found |= input_pipeline.text_versions(self.hard_texts)
+        if self.noun_phrases:
+            found["noun_phrases"] = self.noun_phrases.version
+        if isinstance(self.tokenizer, input_pipeline.TextVectors):
+            found["vectors"] = self.tokenizer.fingerprint
+        return found
+
+    def check_preview(self) -> None:
+        """Reads the first records as training will: bad data stops the run before it compiles."""
+        report = input_pipeline.preview(
+            self.source,
+            self.tokenizer,
+            self.transform,
+            count=self.preview,
+            max_bad_share=self.max_bad_share,
+        )
+        with usage_errors():
+            report.check_hard_texts(self.hard_texts)
+
+    def make_loader(self, start_step: int, known_bad: list[str]) -> input_pipeline.Loader:
+        """Batches from `start_step` on; `known_bad` are records that earlier starts found."""
+        with usage_errors():
+            return input_pipeline.make_train(
+                self.source,
+                self.tokenizer,
+                self.transform,
+                batch_size=self.batch_size,
+                seed=self.seed,
+                start_step=start_step,
+                process_index=jax.process_index(),
+                process_count=jax.process_count(),
+                max_bad_share=self.max_bad_share,
+                known_bad=known_bad,
+                hard_images=self.hard_images,
+                noun_phrases=self.noun_phrases,
+                **self.hard_texts,
+                **self.loader,
+            )
+
+
+class BenchmarkSetup(NamedTuple):
+    """A benchmark of config.evals: its reader, and the options of its protocol.
+
+    options: all that the config says of it, as its results record it.
+    """
+
+    read: Callable[[], Benchmark]
+    protocol_options: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) -> TrainingData:
+    """The training half of config.input."""
+    return TrainingData(
+        source=source(config, "train"),
+        tokenizer=tokenizer,
+        transform=image_transform(config, is_training=True),
+        hard_texts=hard_texts(config),
+        noun_phrases=noun_phrases(config),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        hard_images=config.input.hard_images,
+        preview=config.input.preview,
+        max_bad_share=config.input.max_bad_share,
+        loader=config.input.loader.to_dict(),
+        has_features=config.input.source == "features",
+        feature_cache_key=feature_cache_key(config, model, tokenizer),
+    )
+
+
+def make_tokenizer(config: ConfigDict) -> Tokenizer:
+    """The configured tokenizer, or what reads vectors of texts from a file."""
+    name, functional = config.text.tokenizer, config.text.functional_words
+    if name == "vectors" and functional.words:
+        raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
+    with usage_errors():
+        plain = input_pipeline.make_tokenizer(
+            name, config.text.context_length, **tokenizer_options(config)
+        )
+        if not functional.words:
+            return plain
+        return input_pipeline.FunctionalWordTokenizer(plain, **functional)
+
+
+def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:
+    """Training records, whether their hard images are read, too, and benchmarks: all whose texts a
+    run reads, for a tool that needs no tokenizer."""
+    return source(config, "train"), config.input.hard_images > 0, benchmarks(config)
+
+
+def source(config: ConfigDict, split: str) -> Source:
+    """The records of one split of the configured source."""
+    with usage_errors():
+        options = source_options(config)
+        if split == "train" and config.input.exclude:
+            options["exclude"] = config.input.exclude
+        return input_pipeline.make_source(options.pop("source"), split, **options)
+
+
+def source_options(config: ConfigDict) -> dict[str, Any]:
+    """The configured source's name and its own options."""
+    name = config.input.source
+    return {"source": name, **_options(config.input, name, config.input.source_options)}
+
+
+def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
+    """The options of the configured tokenizer."""
+    return _options(config.text, config.text.tokenizer, config.text.tokenizer_options)
+
+
+def image_transform(config: ConfigDict, is_training: bool) -> Transform:
+    """Decoding, cropping and resizing of images.
+
+    Random crops and jitter belong to training; evaluation crops the centre, unless eval_crop says
+    otherwise. Stored features have no pixels in training.
+    """
+    if is_training and config.input.source == "features":
+        return input_pipeline.FeatureTransform()
+    crop = config.input.crop
+    if not is_training:
+        crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
+        known("crop of evaluation", crop, ("centre", "none"))
+    with usage_errors():
+        return image_ops.ImageTransform(
+            size=config.input.image_size,
+            crop=crop,
+            scale=tuple(config.input.crop_scale),
+            **(config.input.jitter if is_training else {}),
+            interpolation=config.input.interpolation,
+        )
+
+
+def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.HardTexts]:
+    """Hard "negatives" and "positives" of every caption, their generators made."""
+    with usage_errors():
+        return {
+            side: input_pipeline.make_hard_texts(side, **_text_options(config, side))
+            for side in ("negatives", "positives")
+        }
+
+
+def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
+    """The replacement of captions by their noun phrases; None where the share is 0."""
+    with usage_errors():
+        options = config.input.noun_phrases
+        return input_pipeline.NounPhrases(**options) if options.share else None
+
+
+def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
+    """Name -> benchmark of config.evals; files are opened by `read` only."""
+    return {name: _benchmark(config, name) for name in config.evals}
+
+
+def _benchmark(config: ConfigDict, name: str) -> BenchmarkSetup:
+    options = config.evals[name].to_dict()
+    of_protocol = evaluators.protocol_options(name)
+    of_reader = {key: value for key, value in options.items() if key not in of_protocol}
+    if benchmark_readers.reads_source(name) and "source" not in of_reader:
+        of_reader = {**source_options(config), **of_reader}
+    return BenchmarkSetup(
+        read=partial(_read_benchmark, name, of_reader),
+        protocol_options={key: value for key, value in options.items() if key in of_protocol},
+        options=options,
+    )
+
+
+def _read_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
+    """Raises UsageError for a wrong option."""
+    try:
+        return benchmark_readers.READERS[name](**options)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"config.evals.{name}: {error}") from error
+
+
+def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Cache key of precomputed features, beside weights and records: towers, pixels, requests.
+
+    It has no text fields if only the image tower is frozen.
+    """
+    image, text = model.head.requests
+    fields = config.model.to_dict()
+    key = {
+        "frozen": [name for name in TOWERS if name in config.frozen],
+        "image_size": config.input.image_size,
+        "crop": image_transform(config, is_training=False).crop,
+        "interpolation": config.input.interpolation,
+        "normalisation": config.input.normalisation,
+        "model": {name: fields[name] for name in IMAGE_FIELDS},
+        "image": image._asdict(),
+    }
+    if "text" in config.frozen:
+        key["model"] |= {name: fields[name] for name in TEXT_FIELDS}
+        key["tokenizer"] = tokenizer.fingerprint
+        key["context_length"] = config.text.context_length
+        key["text"] = text._asdict()
+    return key
+
+
+def check_features(source: Source, key: dict[str, Any]) -> None:
+    """Raises UsageError naming how stored features differ from what the config's towers give."""
+    stored, wanted = source.facts, json.loads(json.dumps(key))
+    differing = [name for name in wanted if stored.get(name) != wanted[name]]
+    if differing:
+        lines = "; ".join(f"{name} {stored.get(name)}, not {wanted[name]}" for name in differing)
+        raise UsageError(
+            f"the features at config.input.features.path are of other towers or pixels: {lines}; "
+            "store them again (python -m vlc_jax.tools.cache_features) or change the config"
+        )
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """A ValueError of the input pipeline, which knows no exit codes, becomes a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
+    """Generators of the scenes are made for the world that the pictures are of."""
+    asked, scenes = config.input[side].to_dict(), config.input.scenes
+    world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
+    of_scenes = [kind for kind in asked["generators"] if kind.startswith("scenes_")]
+    options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
+    return asked | {"options": asked["options"] | options}
+
+
+def _options(group: ConfigDict, name: str, further: ConfigDict) -> dict[str, Any]:
+    """The fields of a source or tokenizer in the config, and further options; None is unset."""
+    listed = group[name].to_dict() if name in group else {}
+    options = {**listed, **further.to_dict()}
+    return {key: value for key, value in options.items() if value is not None}

@@ -1,0 +1,292 @@
+"""Parameters that are not initialised here: weights of other projects, and workdirs.
+
+config.init_from names a file or folder of another project (`vlc_jax.weights`) or the workdir of
+a run, whose latest valid checkpoint is taken; config.head_from a checkpoint of DCSM's authors.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import numpy as np
+from flax import traverse_util
+
+from input_pipeline import TextVectors
+from vlc_jax import sharding, weights
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models import dcsm
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.workdir import read_json, saved_config
+from vlc_jax.setup import compatibility
+from vlc_jax.state import TOWERS, State
+
+if TYPE_CHECKING:
+    from vlc_jax.setup import Setup
+
+
+class Origin(NamedTuple):
+    """Where parameters come from that are not initialised from the seed.
+
+    path: config.init_from.   head_path: config.head_from.   model_name: config.model.name.
+    metadata: of this config, with which that of the weights is compared.
+    pretraining: makes the setup of the run to do first if there is no path; None without one.
+    """
+
+    path: str | None
+    head_path: str | None
+    model_name: str
+    metadata: compatibility.Metadata
+    pretraining: "Callable[[], Setup] | None"
+
+
+class Latest(NamedTuple):
+    """The latest parameters of a workdir, frozen ones and adapter merged, and their step.
+
+    trained: the trained ones among them; None at step 0, when nothing was.
+    """
+
+    params: Any
+    step: int
+    trained: Any | None
+
+
+def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> dict[str, Any]:
+    """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
+
+    shapes: of all parameters of the model. If the weights have another head, only the two towers
+    are loaded: a logit scale is made for one kind of score. If only one side uses precomputed text
+    vectors, only the image tower is. The head is that of config.head_from, if that is set and
+    `path` is not.
+
+    Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
+    config, WeightsError if the numbers do not fit the model.
+    """
+    params = _load(setup, shapes, Path(path or setup.origin.path))
+    if setup.origin.head_path and path is None:
+        params = {**params, **_load_head(setup, shapes)}
+    return params
+
+
+def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    if (path / "checkpoints").is_dir() or (path / "env.json").exists():
+        return _load_workdir(setup, shapes, path)
+    model = setup.model
+    compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
+    if compatibility.reads_vectors(model):
+        return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
+    params, _ = weights.load(path, _without_head(shapes), architecture(model))
+    return _towers(params) if model.has_head else params
+
+
+def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    from vlc_jax.setup import resolve  # which imports this file
+
+    theirs = resolve(saved_config(path), "weights")
+    ours, model = setup.origin.metadata, setup.model
+    are_vectors = isinstance(theirs.tokenizer, TextVectors), compatibility.reads_vectors(model)
+    if not any(are_vectors):
+        vocabulary = theirs.tokenizer.vocabulary()
+        compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
+    compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)
+    latest = load_latest(theirs, path)
+    logging.info("weights of %s, step %d", path, latest.step)
+    params = jax.tree.map(np.asarray, latest.params)
+    if len(set(are_vectors)) > 1:
+        params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
+    elif theirs.origin.model_name != setup.origin.model_name:
+        params, shapes = _towers(params), _towers(shapes)
+    try:
+        return weights.fitted(params, shapes, architecture(model))
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
+
+
+def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """Head parameters from config.head_from; the logit scale is set to 1, the authors use none.
+
+    Raises UsageError if the head is another one, or reads other texts than it was trained on.
+    """
+    path, tokenizer = setup.origin.head_path, setup.tokenizer
+    if setup.origin.model_name != "dcsm":
+        raise UsageError(
+            "config.head_from is a checkpoint of DCSM, config.model.name is "
+            f"{setup.origin.model_name!r}"
+        )
+    params, words = weights.dcsm.load(path, shapes["head"])
+    wanted = words or dcsm.WORDS
+    functional = getattr(tokenizer, "words", ()), getattr(tokenizer, "position", None)
+    if "functional_words" in params and functional != (wanted, "word"):
+        raise UsageError(
+            f"the vectors at {path} stand for words found by their number in the text: "
+            f"set config.text.functional_words.position to 'word' and its words to {wanted}"
+        )
+    if tokenizer.pad_id != tokenizer.eos_id:
+        raise UsageError(
+            f"the head at {path} reads texts that are filled up with end tokens, here "
+            f"token {tokenizer.pad_id} fills them: set config.text.tokenizer to 'hf', its path to "
+            "the tokenizer.json of the towers, and its pad_token to the end token"
+        )
+    return {"head": params, "logit_scale": np.zeros((), np.float32)}  # a logarithm
+
+
+def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
+    """The frozen parameters, those an adapter is trained on among them, and their fingerprint.
+
+    Towers come from config.init_from; what else is frozen and not there is initialised from the
+    seed. Both empty where nothing is frozen.
+    """
+    parameters = setup.parameters
+    if not parameters.has_frozen:
+        return {}, {}
+    shapes = sharding.state_shapes(setup.mesh, parameters.init)
+    frozen_shapes = parameters.split(shapes)[1]
+    if not setup.origin.path:
+        frozen = jax.tree.map(np.asarray, jax.jit(lambda: parameters.split(parameters.init())[1])())
+    else:
+        loaded = load(setup, shapes)
+        frozen = _complete(setup, loaded, frozen_shapes)
+    digest = hashlib.sha256()
+    for name, array in sorted(weights.flatten(frozen).items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return sharding.put_like(frozen, frozen_shapes), {"weights": digest.hexdigest()[:16]}
+
+
+def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
+    """The leaves of `loaded` that `shapes` has, others from the seed; towers must be there."""
+    parts = shapes if setup.parameters.lora else {k: v for k, v in shapes.items() if k in TOWERS}
+    require_all(loaded, parts, setup.origin.path)
+    found = traverse_util.flatten_dict(loaded, sep="/")
+    wanted = traverse_util.flatten_dict(shapes, sep="/")
+    kept = {path: found[path] for path in wanted if path in found}
+    if len(kept) < len(wanted):
+        drawn = traverse_util.flatten_dict(jax.jit(setup.parameters.init)(), sep="/")
+        kept |= {path: np.asarray(drawn[path]) for path in wanted if path not in kept}
+    return traverse_util.unflatten_dict({path: kept[path] for path in wanted}, sep="/")
+
+
+def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """As many of the trained parameters, which have these shapes, as config.init_from holds."""
+    loaded = load(setup, sharding.state_shapes(setup.mesh, setup.parameters.init))
+    found = traverse_util.flatten_dict(loaded, sep="/")
+    wanted = traverse_util.flatten_dict(shapes, sep="/")
+    common = [path for path in wanted if path in found]
+    kept, like = (
+        traverse_util.unflatten_dict({path: tree[path] for path in common}, sep="/")
+        for tree in (found, wanted)
+    )
+    return sharding.put_like(kept, like)
+
+
+def load_latest(
+    setup: "Setup",
+    workdir: Path,
+    on_event: "Callable[..., None] | None" = None,
+) -> Latest:
+    """Parameters of the latest valid checkpoint of a workdir; if nothing was ever saved, those of
+    config.init_from. Nothing in the workdir is changed.
+
+    Raises UsageError when there is neither.
+    """
+    frozen, fingerprint = load_frozen(setup)
+    state = _restore(setup, workdir, frozen, on_event or _warn)
+    if state is not None:
+        _check_unchanged(workdir, fingerprint)
+        _check_vectors(setup, workdir)
+        params = state.params
+        if setup.parameters.has_frozen:
+            params = jax.jit(setup.parameters.merge)(frozen, state.params)
+        return Latest(params, int(state.step), state.params)
+    if not setup.origin.path:
+        raise UsageError(f"no checkpoint in {workdir}: train first, or set config.init_from")
+    if setup.parameters.lora:
+        return Latest(frozen, 0, None)
+    return Latest(load_whole(setup), 0, None)
+
+
+def load_whole(setup: "Setup", path: str | None = None) -> dict[str, Any]:
+    """All parameters of the model, on the devices; `path`: as in `load`.
+
+    Raises UsageError if a part of the model is not there.
+    """
+    shapes = sharding.state_shapes(setup.mesh, setup.parameters.init)
+    params = load(setup, shapes, path)
+    require_all(params, shapes, path or setup.origin.path)
+    return sharding.put_like(params, shapes)
+
+
+def _restore(
+    setup: "Setup", workdir: Path, frozen: Any, on_event: "Callable[..., None]"
+) -> State | None:
+    folder = workdir / "checkpoints"
+    if not folder.exists():
+        return None
+    shapes = sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    return Checkpoints(folder, on_event=on_event).restore(shapes, set_aside=False)
+
+
+def check_exists(setup: "Setup", workdir: Path) -> None:
+    """Raises UsageError if a run with no state yet is to start from nothing."""
+    path = setup.origin.path
+    is_needed = path and not (workdir / "checkpoints").exists()
+    if is_needed and not Path(path).exists():
+        raise UsageError(f"config.init_from: no weights at {path}")
+
+
+def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: str) -> None:
+    """Raises UsageError if `params` of `source` lack a part of the model."""
+    lacking = sorted(shapes.keys() - params.keys())
+    if lacking:
+        raise UsageError(f"{source} has no {', '.join(lacking)} of this model: train it first")
+
+
+def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
+    """Raises WeightsError if the frozen parameters are not those that the run was trained with."""
+    path = workdir / "env.json"
+    saved = read_json(path).get("input", {}).get("weights") if path.exists() else None
+    if fingerprint and saved not in (None, fingerprint["weights"]):
+        raise WeightsError(
+            f"what is in {workdir} was trained on other weights ({saved}) than those at "
+            f"config.init_from now ({fingerprint['weights']}): restore them"
+        )
+
+
+def _check_vectors(setup: "Setup", workdir: Path) -> None:
+    """Raises WeightsError if there are other vectors than in training at the same path; another
+    path was asked for."""
+    env = workdir / "env.json"
+    saved = read_json(env).get("input", {}).get("vectors") if env.exists() else None
+    path = setup.config["text"].get("vectors", {}).get("path")
+    is_same_path = path == saved_config(workdir).text.vectors.path
+    if saved and is_same_path and setup.tokenizer.fingerprint != saved:
+        raise WeightsError(
+            f"what is in {workdir} was trained on other vectors ({saved[:16]}) than those in "
+            f"{path} now ({setup.tokenizer.fingerprint[:16]}): restore them, or "
+            "name a file with more texts by --config.text.vectors.path and --allow_config_change"
+        )
+
+
+def architecture(model: nn.Module) -> weights.Architecture:
+    """What formats of weights must know of a model beside its shapes."""
+    return weights.Architecture(
+        patch_size=model.image.patch_size or 0,
+        heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},
+        may_cut_text=compatibility.may_cut_text(model),
+    )
+
+
+def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in params.items() if name != "head"}
+
+
+def _towers(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in TOWERS if name in params}
+
+
+def _warn(event: str, **facts: Any) -> None:
+    if event == "corrupt_checkpoint":
+        logging.warning("%s %s", event, facts)

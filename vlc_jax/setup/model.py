@@ -1,0 +1,139 @@
+"""Model of a run, the parameters of it that are trained, and how they are optimised."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, UInt8
+from ml_collections import ConfigDict
+
+import input_pipeline
+from input_pipeline import image as image_ops
+from vlc_jax import losses, models, optimizer
+from vlc_jax.errors import known
+from vlc_jax.models import flops
+from vlc_jax.setup.data import Tokenizer
+from vlc_jax.state import TOWERS, Parameters
+
+Schedule = Callable[[Any], Array]
+
+
+class Optimization(NamedTuple):
+    """What a step minimises, and how.
+
+    optimizer, schedule: the schedule is inside the optimizer, too; here for the metrics.
+    losses: name of `losses.LOSSES` -> weight and options.
+    sub_batches: the batch is split into that many contrastive sub-batches without shared negatives.
+    rows_per_example: neighbouring rows that stay together then, an image and its hard images.
+    logit_scale_max: clamp of the (linear) logit scale after each update; None: no clamp.
+    seed: of dropout.
+    """
+
+    optimizer: optax.GradientTransformation
+    schedule: Schedule
+    losses: Mapping[str, Mapping[str, Any]]
+    sub_batches: int
+    rows_per_example: int
+    logit_scale_max: float | None
+    seed: int
+
+
+def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
+    """The configured towers and head, for texts as `tokenizer` gives them."""
+    overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
+    overrides.pop("logit_scale_max", None)  # of the optimization
+    if isinstance(tokenizer, input_pipeline.TextVectors):
+        text_options = {"vector_width": tokenizer.width}
+    else:
+        text_options = {
+            "context_length": config.text.context_length,
+            "eos_id": tokenizer.eos_id,
+        }
+    return models.build(**overrides, **text_options, image_size=config.input.image_size)
+
+
+def normaliser(name: str) -> Callable[[Array], Array]:
+    """uint8 pixels -> float32 with the named mean and standard deviation, on the device."""
+    known("normalisation", name, image_ops.NORMALISATIONS)
+    mean, std = (np.asarray(v, np.float32) for v in image_ops.NORMALISATIONS[name])
+    scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
+
+    def normalise(image: UInt8[Array, "b h w 3"]) -> Float[Array, "b h w 3"]:
+        return image.astype(jnp.float32) * scale + shift
+
+    return normalise
+
+
+def make_parameters(config: ConfigDict, model: nn.Module) -> Parameters:
+    """The split into trained and frozen parameters that config.frozen and config.lora describe.
+
+    Raises UsageError for a rule of config.frozen that matches nothing, or that leaves nothing.
+    """
+    lora = config.lora.to_dict() if config.lora.targets else None
+    parameters = Parameters(model, config.seed, tuple(config.frozen), lora)
+    parameters.check_frozen(jax.eval_shape(parameters.init))
+    return parameters
+
+
+def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) -> Optimization:
+    """Optimizer, schedule over `steps`, and losses of the config.
+
+    Raises UsageError for a warmup that is too long, and for a multiplier that matches nothing.
+    """
+    shapes = jax.eval_shape(parameters.init_trained, jax.eval_shape(parameters.init))
+    schedule = learning_rate(config, steps)
+    c = config.optimizer
+    return Optimization(
+        optimizer=optimizer.make(
+            shapes,
+            learning_rate=schedule,
+            weight_decay=c.weight_decay,
+            b1=c.b1,
+            b2=c.b2,
+            eps=c.eps,
+            clip_norm=c.clip_norm,
+            decay_exclude=c.decay_exclude,
+            learning_rate_multipliers=tuple(map(tuple, c.learning_rate_multipliers)),
+        ),
+        schedule=schedule,
+        losses={
+            name: {key: value for key, value in options.items() if value is not None}
+            for name, options in config.losses.items()
+        },
+        sub_batches=config.sub_batches,
+        rows_per_example=1 + config.input.hard_images,
+        logit_scale_max=config.model.logit_scale_max,
+        seed=config.seed,
+    )
+
+
+def learning_rate(config: ConfigDict, steps: int) -> Schedule:
+    """The schedule of the config over `steps`."""
+    c = config.optimizer
+    return optimizer.schedule(
+        c.schedule, c.learning_rate, steps, c.warmup_steps, c.end_learning_rate, c.timescale
+    )
+
+
+def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
+    """FLOPs of one row of the batch in training, all its texts included (models/flops.py).
+
+    Stored features need no frozen tower, others its forward pass.
+    """
+    negatives, positives = config.input.negatives, config.input.positives
+    of_negatives = negatives.count + negatives.of_positives * positives.count
+    contrasts = losses.contrasted_with_all_images(config.losses)
+    sub_batch = config.batch_size // config.sub_batches
+    pairs = sub_batch
+    for kind, count in (("negative", of_negatives), ("positive", positives.count)):
+        pairs += count * (sub_batch if kind in contrasts else 1)
+    texts = 1 + positives.count + of_negatives
+    frozen_towers = tuple(name for name in TOWERS if name in config.frozen)
+    stored = frozen_towers if config.input.source == "features" else ()
+    frozen = stored or parameters.frozen_towers(jax.eval_shape(parameters.init))
+    towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
+    return towers + flops.head(parameters.model, pairs=pairs, texts=texts, frozen=frozen)

@@ -1,0 +1,157 @@
+"""Config validation, before anything is built.
+
+`check` sees the config alone, `check_model` what was made of it; whatever else can be wrong with a
+value (a path, a size, a name of a table) its own owner refuses.
+"""
+
+import flax.linen as nn
+from ml_collections import ConfigDict
+
+import input_pipeline
+from vlc_jax import evaluators, losses
+from vlc_jax.errors import UsageError, known
+from vlc_jax.state import TOWERS
+
+WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
+
+
+def check(config: ConfigDict, mode: str) -> None:
+    """Raises UsageError for fields that contradict each other or their range.
+
+    mode: "train" or "eval".
+    """
+    check_positive(config)
+    check_frozen(config)
+    check_lora(config)
+    interpolation_shares(config)
+    if mode == "train" and config.interpolate.get("other"):
+        raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
+    for name in config.losses:
+        known("loss", name, losses.LOSSES)
+    for name in config.evals:
+        evaluators.protocol(name)  # a misspelt name is found before hours of training
+
+
+def check_positive(config: ConfigDict) -> None:
+    """Raises UsageError for a count that must be at least 1."""
+    counts = {
+        "batch_size": config.batch_size,
+        "log_every": config.log_every,
+        "eval.batch_size": config.eval.batch_size,
+        "checkpoint.keep_last": config.checkpoint.keep_last,
+    }
+    for name, value in counts.items():
+        if value < 1:
+            raise UsageError(f"config.{name} must be at least 1; got {value}")
+
+
+def check_frozen(config: ConfigDict) -> None:
+    """Raises UsageError for frozen towers without weights, or a head without its towers."""
+    has_weights = config.init_from or config.pretrain
+    if any(rule.split("/")[0] in TOWERS for rule in config.frozen) and not has_weights:
+        raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
+    if config.input.source == "features" and not config.init_from:
+        raise UsageError(
+            "config.input.source=features holds what frozen towers gave: set config.init_from to "
+            "the same towers"
+        )
+    if config.head_from and (config.lora.targets or not has_weights):
+        raise UsageError(
+            "config.head_from is the head of towers at config.init_from: set that, and no "
+            "config.lora.targets"
+        )
+    if config.frozen and config.lora.targets:
+        raise UsageError(
+            "config.lora freezes all it does not name (config.lora.full): leave config.frozen empty"
+        )
+
+
+def check_lora(config: ConfigDict) -> None:
+    """Raises UsageError for an adapter without weights, or of a strength that is no number."""
+    if not config.lora.targets:
+        return
+    if not (config.init_from or config.pretrain):
+        raise UsageError("config.lora adapts pretrained weights: set config.init_from")
+    if not 0 < config.lora.alpha < float("inf"):
+        raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
+
+
+def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
+    """config.interpolate.alpha. Raises UsageError for what are no shares."""
+    for name in config.interpolate:
+        known("field of config.interpolate", name, ("other", "alpha"))
+    shares = config.interpolate.get("alpha", WISE_FT_SHARES)
+    is_list = isinstance(shares, tuple | list) and len(shares) > 0
+    if not is_list or not all(isinstance(x, int | float) and 0 <= x <= 1 for x in shares):
+        raise UsageError(f"config.interpolate.alpha lists shares from 0 to 1; got {shares!r}")
+    return tuple(shares)
+
+
+def records_per_step(config: ConfigDict) -> int:
+    """Records of the epoch in a batch, whose other rows are their hard images.
+
+    Raises UsageError for a batch size that groups or sub-batches do not divide.
+    """
+    group = 1 + config.input.hard_images
+    if config.sub_batches < 1 or config.batch_size // max(group, 1) % config.sub_batches:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} must be a multiple of config.sub_batches="
+            f"{config.sub_batches} times the {group} rows of an example (1 + input.hard_images)"
+        )
+    if group < 1 or config.batch_size % group:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} is not divisible by 1 + input.hard_images"
+            f" = {group}: hard images are rows of the batch"
+        )
+    return config.batch_size // group
+
+
+def total_steps(config: ConfigDict, records: int) -> int:
+    """Steps of the whole run; the one place where epochs and examples become steps.
+
+    records: of the source. Hard images do not count.
+    """
+    given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
+    if len(given) != 1:
+        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")
+    ((unit, value),) = given.items()
+    per_step = records_per_step(config)
+    examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
+    steps = int(examples // per_step)
+    if steps < 1:
+        raise UsageError(f"config.{unit}={value} is less than one step of {per_step} records")
+    return steps
+
+
+def check_model(
+    config: ConfigDict,
+    tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
+    model: nn.Module,
+) -> None:
+    """Raises UsageError where tokenizer and model do not fit together."""
+    if not isinstance(tokenizer, input_pipeline.TextVectors):
+        check_vocabulary(tokenizer, model.text.vocab_size)
+    check_functional_words(config, model)
+
+
+def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
+    """Raises UsageError unless the head has a vector for each of config.text.functional_words."""
+    words = len(config.text.functional_words.words)
+    vectors = getattr(model.head, "num_functional_words", 0)
+    if words != vectors:
+        raise UsageError(
+            f"config.text.functional_words.words are {words}, the head {config.model.name} has "
+            f"{vectors} of them: set config.model.head.num_functional_words to their number (dcsm "
+            "alone reads them)"
+        )
+
+
+def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:
+    """Raises UsageError if any id of the tokenizer lies beyond the model's embedding table."""
+    needed = max(tokenizer.vocab_size, tokenizer.pad_id + 1, tokenizer.eos_id + 1)
+    if needed > vocab_size:
+        raise UsageError(
+            f"the tokenizer has {tokenizer.vocab_size} ids (pad {tokenizer.pad_id}, end-of-text "
+            f"{tokenizer.eos_id}) but the model embeds {vocab_size}; use the model's own tokenizer "
+            f"or set config.model.vocab_size={needed}"
+        )
