@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from configs.common import arguments
 from tests.support import helpers
 from tests.support.configs import CONFIGS, identifier, load
-from vlc_jax import evaluators, models, sharding
+from vlc_jax import evaluators, models
 from vlc_jax.setup import data, resolve
 from vlc_jax.setup.model import learning_rate
 
@@ -37,9 +37,9 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
         return
     _SHAPED.add(str(key))
     setup = resolve(config, "eval")
-    params = jax.eval_shape(setup.parameters.init)
+    params = setup.parameters.shapes
     frozen = setup.parameters.split(params)[1]
-    shapes = sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    shapes = setup.state_shapes(frozen)
     count = setup.parameters.count(frozen, shapes.params)
     assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
     expected = sum(x.size for x in jax.tree.leaves(shapes.params))

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 
-from vlc_jax import sharding
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, init_from
@@ -32,7 +31,7 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     That is an adapter of the frozen parameters, or the trained ones, those of config.init_from if
     it is set.
     """
-    training, shapes = setup.training, sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    training, shapes = setup.training, setup.state_shapes(frozen)
     checkpoints = Checkpoints(
         workdir.path / "checkpoints",
         training.checkpoint["keep_last"],

@@ -5,7 +5,7 @@ every mesh axis (`put_batch`). jit does the rest: arrays are global, so `image @
 similarity matrix of the global batch on any number of devices and hosts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -78,9 +78,8 @@ def state_shardings(mesh: Mesh, shapes: Any) -> Any:
     return jax.tree.map(rule, shapes)
 
 
-def state_shapes(mesh: Mesh, init: Callable[..., Any], *args: Any) -> Any:
-    """Shapes, dtypes and shardings of init(*args); nothing is allocated."""
-    shapes = jax.eval_shape(init, *args)
+def place_shapes(mesh: Mesh, shapes: Any) -> Any:
+    """A tree of shapes and dtypes with the shardings of `state_shardings`; nothing is allocated."""
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         shapes,

@@ -31,7 +31,7 @@ class State(NamedTuple):
 class Parameters(NamedTuple):
     """The parameters of a model, split into trained and frozen ones.
 
-    seed: of their initialisation.
+    seed: of their initialisation.   shapes: of all of them, as jax.eval_shape gives them.
     frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
       as "image", stands for everything below it. Frozen parameters have no gradient and no
       optimizer state, and are not in the checkpoints.
@@ -41,6 +41,7 @@ class Parameters(NamedTuple):
 
     model: nn.Module
     seed: int
+    shapes: Mapping[str, Any]
     frozen: tuple[str, ...] = ()
     lora: Mapping[str, Any] | None = None
 
@@ -62,25 +63,25 @@ class Parameters(NamedTuple):
         trained = {path: leaf for path, leaf in leaves.items() if path not in frozen}
         return tuple(traverse_util.unflatten_dict(part, sep="/") for part in (trained, frozen))
 
-    def check_frozen(self, params: Mapping[str, Any]) -> None:
+    def check_frozen(self) -> None:
         """Raises UsageError for a rule that matches nothing, since a misspelt regex would train
         what should stay, and if nothing is left to train.
         """
-        paths = list(traverse_util.flatten_dict(params, sep="/"))
+        paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
         for rule in self.frozen:
             # a text tower of precomputed vectors may have no parameter at all
             if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
                 listed = "\n  ".join(paths[:40])
                 raise UsageError(f"config.frozen: {rule!r} matches no parameter of:\n  {listed}")
-        if not self.lora and not jax.tree.leaves(self.split(params)[0]):
+        if not self.lora and not jax.tree.leaves(self.split(self.shapes)[0]):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
 
-    def frozen_towers(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+    def frozen_towers(self) -> tuple[str, ...]:
         """The towers ("image", "text") of which nothing is trained; none of them with an adapter,
         whose gradient goes through both."""
         if self.lora:
             return ()
-        trained = self.split(params)[0]
+        trained = self.split(self.shapes)[0]
         return tuple(name for name in TOWERS if name not in trained)
 
     def init_trained(self, frozen: Any) -> dict[str, Any]:
@@ -89,6 +90,12 @@ class Parameters(NamedTuple):
             options = {key: value for key, value in self.lora.items() if key != "alpha"}
             return lora.init(jax.random.key(self.seed), frozen, **options)
         return self.split(self.init())[0]
+
+    def trained_shapes(self) -> Any:
+        """Shapes of the trained parameters."""
+        if self.lora:
+            return jax.eval_shape(self.init_trained, self.shapes)
+        return self.split(self.shapes)[0]
 
     def merge(self, frozen: Any, trained: Any) -> dict[str, Any]:
         """All parameters of the model, from frozen and trained ones."""

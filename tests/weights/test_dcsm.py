@@ -2,12 +2,12 @@
 
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
 from configs.scenes import dcsm as scenes
 from tests.support.archives import tensor
+from vlc_jax import models
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.models import dcsm_network
@@ -157,8 +157,8 @@ def run(save):
         functional = config.text.functional_words
         functional.words, functional.position = head.WORDS, "word"
         config.init_from = "towers"
-        made = resolve(config).model.head
-        state, rows = {}, np.ones((len(head.WORDS), made.patches), "f4")
+        built = resolve(config).model.head
+        state, rows = {}, np.ones((len(head.WORDS), built.patches), "f4")
         for name, (_, shape) in dcsm_network.parameters(
             "cnn", "flat", built.patches, built.length, 128
         ).items():
@@ -169,7 +169,7 @@ def run(save):
         config.head_from = str(save({k: v.astype("f4") for k, v in state.items()}, rows))
     setup = resolve(config)
     ends = SimpleNamespace(pad_id=2, eos_id=2, words=head.WORDS, position="word")
-    return setup._replace(tokenizer=ends), jax.eval_shape(setup.parameters.init)
+    return setup._replace(tokenizer=ends), setup.parameters.shapes
 
 
 def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatch):

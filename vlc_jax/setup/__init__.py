@@ -97,6 +97,10 @@ class Setup(NamedTuple):
         params = self.parameters.init_trained(frozen)
         return State(jnp.zeros((), jnp.int32), params, self.optimization.optimizer.init(params))
 
+    def state_shapes(self, frozen: Any) -> State:
+        """Shapes, dtypes and shardings of `init_state`; nothing is allocated."""
+        return sharding.place_shapes(self.mesh, jax.eval_shape(self.init_state, frozen))
+
     def starting_from(self, path: str) -> "Setup":
         """The same run with config.init_from set to `path`."""
         origin = self.origin._replace(path=path, pretraining=None)

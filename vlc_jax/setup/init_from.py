@@ -142,7 +142,7 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     parameters = setup.parameters
     if not parameters.has_frozen:
         return {}, {}
-    shapes = sharding.state_shapes(setup.mesh, parameters.init)
+    shapes = sharding.place_shapes(setup.mesh, parameters.shapes)
     frozen_shapes = parameters.split(shapes)[1]
     if not setup.origin.path:
         frozen = jax.tree.map(np.asarray, jax.jit(lambda: parameters.split(parameters.init())[1])())
@@ -171,7 +171,7 @@ def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, An
 
 def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
     """As many of the trained parameters, which have these shapes, as config.init_from holds."""
-    loaded = load(setup, sharding.state_shapes(setup.mesh, setup.parameters.init))
+    loaded = load(setup, sharding.place_shapes(setup.mesh, setup.parameters.shapes))
     found = traverse_util.flatten_dict(loaded, sep="/")
     wanted = traverse_util.flatten_dict(shapes, sep="/")
     common = [path for path in wanted if path in found]
@@ -213,7 +213,7 @@ def load_whole(setup: "Setup", path: str | None = None) -> dict[str, Any]:
 
     Raises UsageError if a part of the model is not there.
     """
-    shapes = sharding.state_shapes(setup.mesh, setup.parameters.init)
+    shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
     params = load(setup, shapes, path)
     require_all(params, shapes, path or setup.origin.path)
     return sharding.put_like(params, shapes)
@@ -225,7 +225,7 @@ def _restore(
     folder = workdir / "checkpoints"
     if not folder.exists():
         return None
-    shapes = sharding.state_shapes(setup.mesh, setup.init_state, frozen)
+    shapes = setup.state_shapes(frozen)
     return Checkpoints(folder, on_event=on_event).restore(shapes, set_aside=False)
 
 

@@ -1,6 +1,7 @@
 """Model of a run, the parameters of it that are trained, and how they are optimised."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -74,8 +75,9 @@ def make_parameters(config: ConfigDict, model: nn.Module) -> Parameters:
     Raises UsageError for a rule of config.frozen that matches nothing, or that leaves nothing.
     """
     lora = config.lora.to_dict() if config.lora.targets else None
-    parameters = Parameters(model, config.seed, tuple(config.frozen), lora)
-    parameters.check_frozen(jax.eval_shape(parameters.init))
+    shapes = jax.eval_shape(partial(models.init, model), jax.random.key(config.seed))
+    parameters = Parameters(model, config.seed, shapes, tuple(config.frozen), lora)
+    parameters.check_frozen()
     return parameters
 
 
@@ -84,7 +86,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
 
     Raises UsageError for a warmup that is too long, and for a multiplier that matches nothing.
     """
-    shapes = jax.eval_shape(parameters.init_trained, jax.eval_shape(parameters.init))
+    shapes = parameters.trained_shapes()
     schedule = learning_rate(config, steps)
     c = config.optimizer
     return Optimization(
@@ -134,6 +136,6 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     texts = 1 + positives.count + of_negatives
     frozen_towers = tuple(name for name in TOWERS if name in config.frozen)
     stored = frozen_towers if config.input.source == "features" else ()
-    frozen = stored or parameters.frozen_towers(jax.eval_shape(parameters.init))
+    frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
     return towers + flops.head(parameters.model, pairs=pairs, texts=texts, frozen=frozen)
