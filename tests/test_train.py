@@ -51,7 +51,7 @@ def resolved(config, model):
 
 def first_state(run, params):
     trained, frozen = run.parameters.split(params)
-    state = State(jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained))
+    state = State(jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained), {})
     return state, frozen
 
 

@@ -22,18 +22,20 @@ THREADS = 8  # that decode images; decoding releases the GIL
 
 
 def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
-    """method(model, *inputs) as a compiled function of (params, *inputs), its results replicated.
+    """method(model, *inputs) as a compiled function of (variables, *inputs), results replicated.
+
+    variables: {"params": ...}, and "batch_stats" for a method that scores.
 
     method: such as `lambda model, text: model.encode_text(text)`.
     """
     run = jax.jit(
-        lambda params, *inputs: nn.apply(method, setup.model)({"params": params}, *inputs),
+        lambda variables, *inputs: nn.apply(method, setup.model)(variables, *inputs),
         out_shardings=sharding.replicated(setup.mesh),
     )
 
-    def call(params: Any, *inputs: Any) -> Any:
+    def call(variables: Any, *inputs: Any) -> Any:
         with jax.set_mesh(setup.mesh):
-            return run(params, *inputs)
+            return run(variables, *inputs)
 
     return call
 
@@ -60,7 +62,7 @@ class BatchEncoder:
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._before_batch = load, before_batch
 
-    def __call__(self, params: Any, items: Sequence[Any]) -> Any:
+    def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
         """Features of all items, as numpy."""
         size = self._batch_size
         local = size // jax.process_count()
@@ -71,7 +73,7 @@ class BatchEncoder:
             first = start + jax.process_index() * local
             # the last batch is filled with its last item: one shape, one compilation
             rows = self._load([items[min(first + i, len(items) - 1)] for i in range(local)])
-            encoded = self._encode(params, sharding.put_batch(self._mesh, rows))
+            encoded = self._encode(variables, sharding.put_batch(self._mesh, rows))
             features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], encoded))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
 
@@ -97,18 +99,18 @@ class Encoder:
         self._score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
         self.patch_maps = compiled(setup, lambda m, image, text: m.patch_maps(image, text))
 
-    def scorer(self, params: Any) -> Scorer:
-        """The model with these parameters, for the evaluators."""
+    def scorer(self, variables: Any) -> Scorer:
+        """The model with these variables, for the evaluators."""
 
         def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self._score(params, image, text))
+            return np.asarray(self._score(variables, image, text))
 
         def score_options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self._score_options(params, image, text))
+            return np.asarray(self._score_options(variables, image, text))
 
         return Scorer(
-            lambda images: self._images(params, images),
-            lambda texts: self._texts(params, texts),
+            lambda images: self._images(variables, images),
+            lambda texts: self._texts(variables, texts),
             score,
             score_options,
         )

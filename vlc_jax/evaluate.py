@@ -66,14 +66,14 @@ class Evaluation:
         other._root = self.workdir.path / folder
         return other
 
-    def run(self, params: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
-        """The results of every benchmark for `params` at `step`, as in their JSON files.
+    def run(self, variables: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
+        """The results of every benchmark for `variables` at `step`, as in their JSON files.
 
         Results that are on disk are kept unless `is_fresh`.
         """
-        scorer = self._encoder.scorer(params)
+        scorer = self._encoder.scorer(variables)
         if is_fresh or not self.is_complete(step):
-            self._write_maps(params, scorer, step)
+            self._write_maps(variables, scorer, step)
         return [self._one(name, scorer, step, is_fresh) for name in self._options.benchmarks]
 
     def forget_after(self, step: int) -> None:
@@ -144,7 +144,7 @@ class Evaluation:
                     Image.fromarray(image_ops.decode(image)).save(path)
         write_json(folder / f"{row['step']}.json", row)
 
-    def _write_maps(self, params: Any, scorer: Scorer, step: int) -> None:
+    def _write_maps(self, variables: Any, scorer: Scorer, step: int) -> None:
         """What the head sees of the cases whose images are kept; before any result, so that a step
         with all results has all of them. Mixtures of weights have no report of their own."""
         if not self.setup.model.has_head or self._root != self.workdir.path:
@@ -159,7 +159,7 @@ class Evaluation:
             cases,
             step,
             scorer,
-            partial(encoder.patch_maps, params),
+            partial(encoder.patch_maps, variables),
             partial(encoder.transform, rng=None),
             self.setup.tokenizer,
             self.workdir.is_writer,
@@ -179,25 +179,25 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     """
     mixture = setup.evaluation.interpolation
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
-    params, step, _ = init_from.load_latest(setup, workdir.path, workdir.event)
+    latest = init_from.load_latest(setup, workdir.path, workdir.event)
     evaluation = Evaluation(setup, workdir, stop)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         unmixed = {"other": None, "alpha": mixture.shares}
         workdir.claim({**setup.config, "interpolate": unmixed})
-        counts = models.parameter_counts(params)
+        counts = models.parameter_counts(latest.params)
         workdir.write_env(hardware=devices.hardware(), parameters=counts, input={})
     if mixture.other:
-        interpolate(setup, workdir, evaluation, params, step)
+        interpolate(setup, workdir, evaluation, latest.variables, latest.step)
     else:
-        evaluation.run(params, step, is_fresh=True)
-        evaluation.publish(step)
+        evaluation.run(latest.variables, latest.step, is_fresh=True)
+        evaluation.publish(latest.step)
 
 
 def interpolate(
-    setup: Setup, workdir: Workdir, evaluation: Evaluation, params: Any, step: int
+    setup: Setup, workdir: Workdir, evaluation: Evaluation, variables: Any, step: int
 ) -> None:
-    """Every benchmark on (1 - alpha) other + alpha `params`, for each alpha of the config.
+    """Every benchmark on (1 - alpha) other + alpha `variables`, for each alpha of the config.
 
     WiSE-FT (Wortsman et al. 2022, equation 1), with the results of each alpha in a folder
     interpolate/<alpha> of the workdir. Earlier results there are replaced.
@@ -205,14 +205,17 @@ def interpolate(
     from vlc_jax import report
 
     mixture = setup.evaluation.interpolation
-    other = init_from.load_whole(setup, mixture.other)
+    other = {
+        "params": init_from.load_whole(setup, mixture.other),
+        "batch_stats": init_from.load_batch_stats(setup, mixture.other),
+    }
     mix = jax.jit(
         lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
     )
     names = {f"{share:g}": share for share in mixture.shares}
     for name, share in names.items():
         mixed = evaluation.into(f"interpolate/{name}")
-        mixed.run(mix(share, other, params), step, is_fresh=True)
+        mixed.run(mix(share, other, variables), step, is_fresh=True)
     if workdir.is_writer:
         for earlier in (workdir.path / "interpolate").iterdir():
             if earlier.is_dir() and earlier.name not in names:

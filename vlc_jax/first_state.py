@@ -41,12 +41,17 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     state = checkpoints.restore(shapes)
     if state is not None:
         return state, checkpoints
-    loaded = {}
+    loaded, batch_stats = {}, {}
     if setup.origin.path and not setup.parameters.lora:  # read before anything is allocated
         loaded = init_from.load_trained(setup, shapes.params)
+    if setup.origin.path:
+        batch_stats = init_from.load_batch_stats(setup)
     where = jax.tree.map(lambda x: x.sharding, shapes)
     state = jax.jit(setup.init_state, out_shardings=where)(frozen)
-    state = state._replace(params=merge_trees(state.params, loaded))
+    state = state._replace(
+        params=merge_trees(state.params, loaded),
+        batch_stats=merge_trees(state.batch_stats, batch_stats),
+    )
     if setup.origin.path:
         parts = sorted(frozen.keys() | loaded.keys())
         workdir.event("weights", path=str(setup.origin.path), parts=parts)

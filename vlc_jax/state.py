@@ -20,12 +20,14 @@ class State(NamedTuple):
     """All that a run must remember between two steps; `step` counts finished updates.
 
     `params` are the trained parameters: all of them, those that are not frozen, or an adapter
-    (`models.lora`) of frozen ones.
+    (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's
+    mutable collection of that name), which the optimizer never sees; {} for a model without any.
     """
 
     step: Array
     params: Any
     opt_state: Any
+    batch_stats: Any
 
 
 class Parameters(NamedTuple):
@@ -53,6 +55,10 @@ class Parameters(NamedTuple):
     def init(self) -> dict[str, Any]:
         """All parameters of the model, drawn from the seed."""
         return models.init(self.model, jax.random.key(self.seed))
+
+    def init_batch_stats(self) -> dict[str, Any]:
+        """Running statistics of the model before the first step."""
+        return models.init_batch_stats(self.model)
 
     def split(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(trained, frozen) parts of a tree of all parameters, or of their shapes."""

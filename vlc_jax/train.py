@@ -126,7 +126,8 @@ class Run(NamedTuple):
                 if self.setup.training.data.has_features:  # the towers themselves were not needed
                     frozen = init_from.load_frozen(self.setup)[0]
                 params = jax.jit(parameters.merge)(frozen, params)
-            self.log.evaluated(step, self.evaluation.run(params, step))
+            variables = {"params": params, "batch_stats": state.batch_stats}
+            self.log.evaluated(step, self.evaluation.run(variables, step))
 
 
 def is_due(step: int, every: int | None, steps: int) -> bool:

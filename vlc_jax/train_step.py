@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from vlc_jax import losses, sharding
-from vlc_jax.models import clip, heads
+from vlc_jax.models import clip
 from vlc_jax.setup import Setup
 from vlc_jax.state import State
 
@@ -25,29 +25,33 @@ def make_step(setup: Setup) -> Step:
     model, parameters, optimization = setup.model, setup.parameters, setup.optimization
     sub_batches = optimization.sub_batches
 
-    def sub_batch_loss(params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
+    def sub_batch_loss(variables: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
         image = {"image": setup.normalise(batch["image"])} if "image" in batch else {}
-        outputs = model.apply({"params": params}, {**batch, **image}, rngs={"dropout": key})
+        outputs, updated = model.apply(
+            variables, {**batch, **image}, rngs={"dropout": key}, mutable=["batch_stats"]
+        )
         value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
         metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
-        return value, (metrics, outputs.statistics or {})
+        return value, (metrics, updated.get("batch_stats", {}))
 
-    def loss(trained: Any, frozen: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
-        params = parameters.merge(frozen, trained)
+    def loss(
+        trained: Any, frozen: Any, batch_stats: Any, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, tuple]:
+        variables = {"params": parameters.merge(frozen, trained), "batch_stats": batch_stats}
         if sub_batches == 1:
-            return sub_batch_loss(params, batch, key)
+            return sub_batch_loss(variables, batch, key)
         parts = split_batch(batch, sub_batches, optimization.rows_per_example)
         # rematerialised, so that the activations of one sub-batch are alive at a time
-        body = jax.checkpoint(lambda part: sub_batch_loss(params, *part))
+        body = jax.checkpoint(lambda part: sub_batch_loss(variables, *part))
         keys = jax.random.split(key, sub_batches)
         return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
     def step(state: State, frozen: Any, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
         # a function of (seed, step), so that a resumed run draws what an unbroken one does
         key = jax.random.fold_in(jax.random.key(optimization.seed), state.step)
-        (value, (metrics, statistics)), grads = jax.value_and_grad(loss, has_aux=True)(
-            state.params, frozen, batch, key
+        (value, (metrics, batch_stats)), grads = jax.value_and_grad(loss, has_aux=True)(
+            state.params, frozen, state.batch_stats, batch, key
         )
         norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
@@ -56,8 +60,7 @@ def make_step(setup: Setup) -> Step:
         # after the update, as open_clip does: a clamp inside the loss would have no gradient at
         # the bound
         params = clip.clamp_logit_scale(params, optimization.logit_scale_max)
-        params = heads.update_running_moments(params, statistics)
-        new = State(state.step + 1, params, opt_state)
+        new = State(state.step + 1, params, opt_state, batch_stats)
         # the whole state, moments of Adam and the step count included
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {

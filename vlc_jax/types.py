@@ -14,7 +14,7 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 `scores[i, j]` is always image i against text j.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -73,7 +73,6 @@ class Outputs(NamedTuple):
 
     token_groups: SPARC's language-grouped patch embedding of each token of the own caption, of unit
       length.
-    statistics: moments of the batch for running averages (models.heads.update_running_moments).
     """
 
     image: ImageFeatures
@@ -89,7 +88,6 @@ class Outputs(NamedTuple):
     positive_scores: Float[Array, "images texts positives"] | None = None
     own_positive_scores: Float[Array, "images positives"] | None = None
     token_groups: Float[Array, "texts length embed"] | None = None
-    statistics: Mapping[str, Float[Array, ""]] | None = None
 
 
 BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over

@@ -74,9 +74,10 @@ def test_eight_devices_train_the_same_head(live, clip, tmp_path):
 
 def test_only_the_head_is_saved_and_its_steps_are_counted(live):
     state = ocp.StandardCheckpointer().restore(live / "checkpoints/4/state")
-    params = state["params"] if isinstance(state, dict) else state.params
-    assert set(params) == {"head", "logit_scale"}
-    assert params["head"]["steps"] == 4
+    assert set(state["params"]) == {"head"}
+    assert set(state["batch_stats"]["head"]) == {"mean", "square", "steps"}
+    assert state["batch_stats"]["head"]["steps"] == 4
+    assert set(state["params"]["head"]).isdisjoint(state["batch_stats"]["head"])
 
 
 def test_a_head_is_not_exported_as_if_it_were_clips(live, tmp_path):

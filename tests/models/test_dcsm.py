@@ -197,19 +197,18 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     def normal(*shape):
         return jnp.asarray(rng.normal(size=shape), "f4")
 
-    head = models.HEADS["dcsm"](PATCHES, LENGTH, num_functional_words=0, hidden=32)
-    model = models.build("dcsm", "mini", head={"num_functional_words": 0}).clone(
-        head=head, logit_scale_init=1.0
-    )
+    head = {"num_functional_words": 0, "hidden": 32}
+    model = models.build("dcsm", "mini", head=head, logit_scale_init=1.0)
+    patches, length, embed = model.head.patches, model.head.length, model.image.embed
     batch = {
-        "image_pooled": normal(count, EMBED),
-        "image_tokens": normal(count, PATCHES, EMBED),
-        "text": jnp.zeros((count, LENGTH), jnp.int32),
-        "text_pooled": normal(count, EMBED),
-        "text_tokens": normal(count, LENGTH, EMBED),
-        "negative_text": jnp.zeros((count, 1, LENGTH), jnp.int32),
-        "negative_text_pooled": normal(count, 1, EMBED),
-        "negative_text_tokens": normal(count, 1, LENGTH, EMBED),
+        "image_pooled": normal(count, embed),
+        "image_tokens": normal(count, patches, embed),
+        "text": jnp.zeros((count, length), jnp.int32),
+        "text_pooled": normal(count, embed),
+        "text_tokens": normal(count, length, embed),
+        "negative_text": jnp.zeros((count, 1, length), jnp.int32),
+        "negative_text_pooled": normal(count, 1, embed),
+        "negative_text_tokens": normal(count, 1, length, embed),
         "negative_mask": jnp.ones((count, 1), bool),
         "mask": jnp.ones(count, bool),
         "stop": jnp.zeros(count, bool),
@@ -224,7 +223,7 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     run = setup.of_model(config, model, 9)
     params = jax.tree.map(lambda x: x + 0.05 * normal(*x.shape), variables["params"])
     params["logit_scale"] = jnp.zeros(())
-    first = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params))
+    first = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params), {})
     _, metrics = jax.jit(train_step.make_step(run))(first, {}, batch)
 
     value, gradients = 0.0, []
@@ -259,10 +258,10 @@ def test_running_scores_stand_alone(features):
     def outputs(module, image, text):
         return module.outputs(module.image(image), module.text(text))
 
-    statistics = head.apply(variables, *features, method=outputs)["statistics"]
-    params = models.heads.update_running_moments({"head": variables["params"]}, statistics)["head"]
-    assert params["steps"] == 1
-    trained = {"params": params}
+    assert not any(jax.tree.leaves(variables["batch_stats"]))
+    updated = head.apply(variables, *features, method=outputs, mutable=["batch_stats"])[1]
+    assert updated["batch_stats"]["steps"] == 1
+    trained = {**variables, **updated}
     whole = run(head, trained, features)
     np.testing.assert_allclose(whole, run(make(), variables, features), atol=1e-3)
     alone = jax.tree.map(lambda x: x[1:2], image)
@@ -271,7 +270,72 @@ def test_running_scores_stand_alone(features):
     np.testing.assert_allclose(options, whole[1:2], atol=1e-5)
 
 
-def test_the_rows_are_fixed_unless_they_are_trained(features):
+def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(features, monkeypatch):
+    monkeypatch.setattr(dcsm, "MOMENT_STEPS", 3)
+    head = make(standardise="running")
+    variables = init(head, features)
+    batches = [jax.tree.map(lambda x, k=k: k * x, features[0]) for k in range(1, 6)]
+
+    @functools.partial(jit, static_argnames="mutable")
+    def updated(variables, image, mutable=("batch_stats",)):
+        method = lambda module, image, text: module.outputs(image, module.text(text))  # noqa: E731
+        return head.apply(variables, image, features[1], method=method, mutable=mutable)[1]
+
+    def moments(image):
+        maps_ = maps((image, features[1]), variables["params"])
+        return np.array([maps_.mean(), (maps_**2).mean()])
+
+    for step, image in enumerate(batches):
+        variables = {**variables, **updated(variables, image)}
+        found = [variables["batch_stats"][name] for name in ("mean", "square")]
+        if step < 3:
+            expected = np.mean([moments(x) for x in batches[: step + 1]], axis=0)
+        else:
+            expected = expected + (moments(image) - expected) / 3
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert updated(variables, image, mutable=("intermediates",)).keys() <= {"intermediates"}
+
+
+def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_finite():
+    rng = np.random.default_rng(0)
+    options = {"num_functional_words": 0, "standardise": "running", "network": "mlp"}
+    model = models.build("dcsm", "mini", head=options)
+    patches, length, embed = model.head.patches, model.head.length, model.image.embed
+    shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
+    shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}
+    batch = {name: jnp.asarray(rng.normal(size=s), "f4") for name, s in shapes.items()}
+    batch |= {"text": jnp.zeros((4, length), jnp.int32), "mask": jnp.ones(4, bool)}
+    batch["stop"] = jnp.zeros(4, bool)
+    config = default.get_config()
+    with config.unlocked():
+        config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
+        config.frozen, config.init_from = ("image", "text"), "towers"
+    run = setup.of_model(config, model, 9)
+    variables = jax.jit(model.init)(jax.random.key(0), batch)
+    params, batch_stats = variables["params"], variables["batch_stats"]
+    optimizer = run.optimization.optimizer.init(params)
+    assert params["head"].keys().isdisjoint(batch_stats["head"])
+    first = State(jnp.zeros((), jnp.int32), params, optimizer, batch_stats)
+    assert len(jax.tree.leaves(optimizer)) < 3 * len(jax.tree.leaves(params))  # two moments, counts
+
+    step = jit(train_step.make_step(run))
+    state, _ = step(first, {}, batch)
+    found = state.batch_stats["head"]
+    maps_ = [
+        jnp.einsum("npd,mtd->nmpt", batch["image_tokens"][k::2], batch["text_tokens"][k::2])
+        for k in range(2)  # of each sub-batch
+    ]
+    assert found["steps"] == 1
+    assert found["mean"] == pytest.approx(np.mean(maps_), rel=1e-3)
+    assert found["square"] == pytest.approx(np.mean(np.square(maps_)), rel=1e-4)
+    broken = {**batch, "image_tokens": batch["image_tokens"].at[0].set(jnp.nan)}
+    same, metrics = step(state, {}, broken)
+    assert not metrics["is_finite"]
+    for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_vectors_of_functional_words_are_fixed_unless_they_are_trained(features):
     for train_functional_words in (False, True):
         head = make(train_functional_words=train_functional_words)
         variables = init(head, features)
@@ -280,7 +344,7 @@ def test_the_rows_are_fixed_unless_they_are_trained(features):
         assert is_moved == train_functional_words
 
 
-def test_rows_start_around_a_third():
+def test_vectors_of_functional_words_start_around_a_third():
     table = dcsm._word_vectors(jax.random.key(0), (11, 197))
     assert table.mean() == pytest.approx(1 / 3, abs=2e-3)
     assert table.std() == pytest.approx(1 / 3 / 197**0.5, rel=0.1)

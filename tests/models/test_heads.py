@@ -176,7 +176,9 @@ def test_a_temperature_is_learned_unless_it_is_frozen(features):
         run = setup.of_model(config, model, 9)
         trained, kept = run.parameters.split(params)
         step = jax.jit(train_step.make_step(run))
-        state = State(jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained))
+        state = State(
+            jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained), {}
+        )
         for _ in range(2):  # the rate of the first step is 0
             state = step(state, kept, batch)[0]
         after = run.parameters.merge(kept, state.params)

@@ -36,7 +36,7 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     params, _ = weights.load(tmp_path / "before", shapes, architecture(model))
     params = jax.tree.map(jnp.asarray, params)
-    state = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params))
+    state = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params), {})
     step = jax.jit(train_step.make_step(run))
     every = {"mask": np.ones(8, bool), "stop": np.zeros(8, bool)}
     with np.load(tmp_path / "batches.npz") as saved:

@@ -1,6 +1,7 @@
 """Saved states survive damage, kills and other meshes; what cannot be used says so."""
 
 import shutil
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +72,28 @@ def test_restores_onto_another_mesh(folder):
     restored = folder.checkpoints.restore(shapes(mesh))
     np.testing.assert_array_equal(restored["params"]["kernel"], np.full((8, 4), 5.0))
     assert restored["params"]["kernel"].sharding.mesh.shape["fsdp"] == 8
+
+
+class Grown(NamedTuple):
+    """A state with a field that it had not when it was saved, and that is empty."""
+
+    step: Any
+    params: Any
+    batch_stats: Any = {}  # noqa: RUF012
+
+
+def test_a_state_is_restored_from_before_it_had_a_field_that_is_empty(folder, tmp_path):
+    folder.save(3)
+    grown = Grown(**shapes())
+    restored = folder.checkpoints.restore(grown)
+    assert isinstance(restored, Grown)
+    assert int(restored.step) == 3
+    assert restored.batch_stats == {}
+    folder.checkpoints.save(4, restored)
+    folder.checkpoints.wait()
+    again = folder.checkpoints.restore(grown)
+    np.testing.assert_array_equal(again.params["kernel"], restored.params["kernel"])
+    assert int(folder.restored()["step"]) == 3  # the field is not on disk
 
 
 def test_nothing_saved_restores_none(folder):

@@ -160,7 +160,7 @@ def run(save):
         built = resolve(config).model.head
         state, rows = {}, np.ones((len(head.WORDS), built.patches), "f4")
         for name, (_, shape) in dcsm_network.parameters(
-            "cnn", "flat", built.patches, built.length, 128
+            "cnn", "flat", made.patches, made.length, 128
         ).items():
             theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")
             theirs = f"{theirs[:-1]}{int(theirs[-1]) + 1}"
@@ -200,6 +200,14 @@ def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value,
     else:
         setattr(setup.tokenizer, field, value)
     with pytest.raises(UsageError, match=message):
+        init_from._load_head(setup, wanted)
+
+
+def test_a_head_with_running_moments_which_no_archive_has_is_refused(run):
+    setup, wanted = run
+    model = setup.model.clone(head=setup.model.head.clone(standardise="running"))
+    setup = setup._replace(parameters=setup.parameters._replace(model=model))
+    with pytest.raises(WeightsError, match=r"no name for: mean.*standardise=running"):
         init_from._load_head(setup, wanted)
 
 

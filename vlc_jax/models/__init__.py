@@ -157,7 +157,18 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
 
 def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
     """Fresh parameters, float32; under `jax.jit` or `jax.eval_shape` no forward pass is run."""
-    return model.init({"params": key, "dropout": key}, example_batch(model))["params"]
+    return _init(model, key)["params"]
+
+
+def init_batch_stats(model: clip.CLIP) -> dict[str, Any]:
+    """Running statistics before the first step (the collection "batch_stats"), all of them 0; {}
+    for a model without any."""
+    shapes = jax.eval_shape(lambda: _init(model, jax.random.key(0))).get("batch_stats", {})
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def _init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
+    return model.init({"params": key, "dropout": key}, example_batch(model))
 
 
 def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:

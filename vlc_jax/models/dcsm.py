@@ -12,17 +12,17 @@ fixed vector of that word instead, one number per image token.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
+MOMENT_STEPS = 1000  # of the plain mean of running moments; later steps have a share of 1 in these
 
 
 class DCSM(heads.Head):
@@ -78,8 +78,11 @@ class DCSM(heads.Head):
             ).items()
         }
         if self.standardise == "running":
-            zero = nn.initializers.zeros
-            self.running = {key: self.param(key, zero, ()) for key in ("mean", "square", "steps")}
+            # no parameters: the optimizer must neither decay them nor have moments of them
+            self.running = {
+                key: self.variable("batch_stats", key, jnp.zeros, ())
+                for key in ("mean", "square", "steps")
+            }
 
     @property
     def _map_patches(self) -> int:
@@ -123,14 +126,21 @@ class DCSM(heads.Head):
             tokens, marks = insert_columns(tokens, marks)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
-    def outputs(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> dict[str, dict[str, Float[Array, ""]]]:
-        """Mean and mean square of the maps of the batch, where evaluation needs their average."""
-        if self.standardise != "running":
-            return {}
-        mean, square = self._moments(image, text)
-        return {"statistics": {"mean": mean, "square": square}}
+    def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
+        """No further outputs; updates the running moments if "batch_stats" is mutable."""
+        is_update = self.is_mutable_collection("batch_stats") and not self.is_initializing()
+        if self.standardise == "running" and is_update:
+            self._update_running_moments(*self._moments(image, text))
+        return {}
+
+    def _update_running_moments(self, mean: Float[Array, ""], square: Float[Array, ""]) -> None:
+        """The mean of the first MOMENT_STEPS training steps, then an exponential moving average."""
+        steps = self.running["steps"]
+        share = 1 / jnp.minimum(steps.value + 1, MOMENT_STEPS)
+        for name, value in (("mean", mean), ("square", square)):
+            running = self.running[name]
+            running.value = running.value + share * (value - running.value)
+        steps.value = steps.value + 1
 
     def all_scores(
         self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
@@ -269,7 +279,7 @@ class DCSM(heads.Head):
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
 
     def _running_scaling(self) -> tuple[Array, Array]:
-        mean, square = self.running["mean"], self.running["square"]
+        mean, square = self.running["mean"].value, self.running["square"].value
         return mean, jnp.sqrt(square - mean**2)
 
     def _key(self, is_training: bool) -> jax.Array | None:

@@ -4,7 +4,8 @@ models.HEADS lists them by name. The parameters of a head lie below "head"; its 
 before logit_scale and logit_bias.
 
 is_training selects what differs between training and evaluation, such as dropout, whose random
-numbers (the stream "dropout") the train step provides.
+numbers (the stream "dropout") the train step provides. A head that keeps running statistics has
+them in the mutable collection "batch_stats", below "head", and updates them in `outputs`.
 """
 
 import functools
@@ -122,22 +123,6 @@ class Head(nn.Module):
         """
         del image, text
         return {}
-
-
-def update_running_moments(
-    params: Mapping[str, Any], statistics: Mapping[str, Float[Array, ""]], steps: int = 1000
-) -> dict[str, Any]:
-    """`params` with the statistics of a step taken into the running moments in "head".
-
-    A running moment is the mean over the first `steps` training steps, then an exponential moving
-    average with a share of 1 / steps.
-    """
-    if not statistics:
-        return dict(params)
-    head = params["head"]
-    share = 1 / jnp.minimum(head["steps"] + 1, steps)
-    new = {name: head[name] + share * (value - head[name]) for name, value in statistics.items()}
-    return {**params, "head": {**head, **new, "steps": head["steps"] + 1}}
 
 
 def dot(

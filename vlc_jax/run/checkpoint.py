@@ -76,7 +76,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             shutil.rmtree(writing, ignore_errors=True)  # left by a killed run
             writing.mkdir()
-        self._orbax.save(writing / "state", args=ocp.args.StandardSave(state))
+        self._orbax.save(writing / "state", args=ocp.args.StandardSave(_without_empty(state)))
         # Hashing and the rename wait for Orbax's writes: on a thread, so that training does not.
         self._commit = threading.Thread(target=self._finish, args=(step, writing), daemon=True)
         self._commit.start()
@@ -107,12 +107,13 @@ class Checkpoints:
                 path = self.directory / str(step) / "state"
                 # Read from the metadata, so that an error names the arrays that do not fit.
                 self._check_shapes(path, shapes)
-                state = self._orbax.restore(path, args=ocp.args.StandardRestore(shapes))
+                saved = _without_empty(shapes)
+                state = self._orbax.restore(path, args=ocp.args.StandardRestore(saved))
                 self.on_event("restore", step=step)
                 # Only now: while no step could be read, all keep their names, for a repair by hand.
                 if set_aside:
                     self._set_aside(damaged)
-                return state
+                return shapes._replace(**state) if hasattr(shapes, "_replace") else state
             damaged[step] = problem
             self.on_event("corrupt_checkpoint", step=step, problem=problem)
         if damaged:
@@ -168,6 +169,15 @@ class Checkpoints:
             deleting = self.directory / f".{step}.deleting"
             (self.directory / str(step)).rename(deleting)
             shutil.rmtree(deleting)
+
+
+def _without_empty(state: Any) -> Any:
+    """A NamedTuple as the dict of its fields, without those that are {}: Orbax would refuse a
+    checkpoint from before there was such a field."""
+    if not hasattr(state, "_asdict"):
+        return state
+    fields = state._asdict().items()
+    return {name: field for name, field in fields if not isinstance(field, dict) or field}
 
 
 def write_manifest(folder: Path) -> None:

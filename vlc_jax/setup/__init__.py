@@ -95,7 +95,12 @@ class Setup(NamedTuple):
     def init_state(self, frozen: Any) -> State:
         """The state before the first step; an adapter is made for the `frozen` parameters."""
         params = self.parameters.init_trained(frozen)
-        return State(jnp.zeros((), jnp.int32), params, self.optimization.optimizer.init(params))
+        return State(
+            step=jnp.zeros((), jnp.int32),
+            params=params,
+            opt_state=self.optimization.optimizer.init(params),
+            batch_stats=self.parameters.init_batch_stats(),
+        )
 
     def state_shapes(self, frozen: Any) -> State:
         """Shapes, dtypes and shardings of `init_state`; nothing is allocated."""

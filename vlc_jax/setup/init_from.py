@@ -47,11 +47,18 @@ class Latest(NamedTuple):
     """The latest parameters of a workdir, frozen ones and adapter merged, and their step.
 
     trained: the trained ones among them; None at step 0, when nothing was.
+    batch_stats: running statistics of the model, {} without any.
     """
 
     params: Any
     step: int
     trained: Any | None
+    batch_stats: Any
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All that the model is applied with."""
+        return {"params": self.params, "batch_stats": self.batch_stats}
 
 
 def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> dict[str, Any]:
@@ -72,7 +79,7 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
 
 
 def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    if (path / "checkpoints").is_dir() or (path / "env.json").exists():
+    if _is_workdir(path):
         return _load_workdir(setup, shapes, path)
     model = setup.model
     compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
@@ -80,6 +87,10 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
+
+
+def _is_workdir(path: Path) -> bool:
+    return (path / "checkpoints").is_dir() or (path / "env.json").exists()
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -116,7 +127,9 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
             "config.head_from is a checkpoint of DCSM, config.model.name is "
             f"{setup.origin.model_name!r}"
         )
-    params, words = weights.dcsm.load(path, shapes["head"])
+    # the running moments too: no archive has them, and a head without any is refused
+    moments = setup.parameters.init_batch_stats().get("head", {})
+    params, words = weights.dcsm.load(path, {**shapes["head"], **moments})
     wanted = words or dcsm.WORDS
     functional = getattr(tokenizer, "words", ()), getattr(tokenizer, "position", None)
     if "functional_words" in params and functional != (wanted, "word"):
@@ -200,12 +213,12 @@ def load_latest(
         params = state.params
         if setup.parameters.has_frozen:
             params = jax.jit(setup.parameters.merge)(frozen, state.params)
-        return Latest(params, int(state.step), state.params)
+        return Latest(params, int(state.step), state.params, state.batch_stats)
     if not setup.origin.path:
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.init_from")
     if setup.parameters.lora:
-        return Latest(frozen, 0, None)
-    return Latest(load_whole(setup), 0, None)
+        return Latest(frozen, 0, None, load_batch_stats(setup))
+    return Latest(load_whole(setup), 0, None, load_batch_stats(setup))
 
 
 def load_whole(setup: "Setup", path: str | None = None) -> dict[str, Any]:
@@ -217,6 +230,29 @@ def load_whole(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     params = load(setup, shapes, path)
     require_all(params, shapes, path or setup.origin.path)
     return sharding.put_like(params, shapes)
+
+
+def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
+    """Running statistics of a workdir with the same head, on the devices; of other weights those
+    before the first step. `path`: as in `load`.
+
+    Raises WeightsError if the workdir's head has no such statistics.
+    """
+    shapes = sharding.state_shapes(setup.mesh, setup.parameters.init_batch_stats)
+    if not jax.tree.leaves(shapes):
+        return {}
+    first, path = setup.parameters.init_batch_stats(), Path(path or setup.origin.path)
+    if _is_workdir(path):
+        from vlc_jax.setup import resolve  # which imports this file
+
+        theirs = resolve(saved_config(path), "weights")
+        if theirs.origin.model_name == setup.origin.model_name:
+            loaded = load_latest(theirs, path).batch_stats
+            if jax.tree.structure(loaded) != jax.tree.structure(first):
+                needed = ", ".join(weights.flatten(first))
+                raise WeightsError(f"{path} has no running statistics of this head: {needed}")
+            first = loaded
+    return sharding.put_like(jax.tree.map(np.asarray, first), shapes)
 
 
 def _restore(

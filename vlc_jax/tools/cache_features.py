@@ -117,7 +117,10 @@ class Encoder:
             lambda model, rows: model.text(rows["text"], of_text),
             lambda texts: {"text": setup.tokenizer(texts)},
         )
-        self._image, self._text = partial(image, params), partial(text, params)
+        self._image, self._text = (
+            partial(image, {"params": params}),
+            partial(text, {"params": params}),
+        )
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
         """What cannot be read stays a DataError."""

@@ -98,7 +98,7 @@ class RunEncoder:
         self.identity = [setup.tokenizer.fingerprint, digest.hexdigest()]
 
     def __call__(self, texts: list[str]) -> np.ndarray:
-        return self._encode(self._params, texts).pooled
+        return self._encode({"params": self._params}, texts).pooled
 
 
 def store() -> str:
