@@ -160,7 +160,7 @@ def run(save):
         built = resolve(config).model.head
         state, rows = {}, np.ones((len(head.WORDS), built.patches), "f4")
         for name, (_, shape) in dcsm_network.parameters(
-            "cnn", "flat", made.patches, made.length, 128
+            "cnn", "flat", built.patches, built.length, 128
         ).items():
             theirs = name.replace("_bias", "").replace("conv_", "conv").replace("dense_", "fc")
             theirs = f"{theirs[:-1]}{int(theirs[-1]) + 1}"
