@@ -1,4 +1,4 @@
-"""A run starts from another run's workdir: an adapter on it is trained, resumed, judged."""
+"""A run starts from another run's workdir: an adapter on it is trained, resumed, evaluated."""
 
 import json
 import shutil

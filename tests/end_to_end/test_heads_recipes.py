@@ -113,8 +113,8 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     name, given, towers = RECIPES[recipe]
     arguments = f"{weights},{given.format(**files)},variant=B/32,size=64"
     arguments += "" if "dcsm" in name else ",batch=8"
-    is_judged = recipe in ("dcsm", "llava_pacl", "llava_sparc")
-    arguments += f",validation={files['captions']}" if is_judged else ""
+    is_evaluated = recipe in ("dcsm", "llava_pacl", "llava_sparc")
+    arguments += f",validation={files['captions']}" if is_evaluated else ""
     config = importlib.import_module(f"configs.{name}").get_config(arguments)
     with config.unlocked():
         for part in ("image", "text"):
@@ -136,7 +136,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     assert len(rows) == 2
     for loss in config.losses:
         assert all(row[f"train/{loss}"] > 0 for row in rows), loss
-    assert (workdir.path / "evals/retrieval/2.json").exists() == is_judged
+    assert (workdir.path / "evals/retrieval/2.json").exists() == is_evaluated
     env = json.loads((workdir.path / "env.json").read_text())
     parts = env["parameters"]
     expected = sum(parts[tower] for tower in towers) + parts.get("head", 0)

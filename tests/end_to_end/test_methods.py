@@ -1,7 +1,7 @@
 """Every method of configs/coco on a miniature of COCO, from published files to an exported folder.
 
 Data and weights are shared, and each method is one process (tests/support/chain.py): trained from
-imported weights, stopped by SIGTERM, gone on with, judged, exported.
+imported weights, stopped by SIGTERM, resumed, evaluated, exported.
 """
 
 import json

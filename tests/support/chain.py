@@ -1,4 +1,4 @@
-"""What a user does with a recipe, in one process: train, stop, go on, judge, export.
+"""What a user does with a recipe, in one process: train, stop, resume, evaluate, export.
 
   python -m tests.support.chain EXPORTED --config FILE --workdir DIR [flags]
 
