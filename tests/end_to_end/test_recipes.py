@@ -1,4 +1,4 @@
-"""The controls on a miniature of COCO as a user runs them: prepare, train, resume, evaluate, export.
+"""The controls on a miniature of COCO, as a user runs them: from prepare to export.
 
 The methods are in test_methods.py.
 """
