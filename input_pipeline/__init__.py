@@ -25,10 +25,11 @@ from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
 from input_pipeline.stored_features import FeatureTransform
 from input_pipeline.tokenizers import TOKENIZERS
-from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer, tokenize
+from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
 from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
 from input_pipeline.tokenizers.text_vectors import TextVectors
+from input_pipeline.tokenizers.tokenize import tokenize
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 __all__ = [

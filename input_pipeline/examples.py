@@ -82,7 +82,7 @@ class Examples:
         Bad records passed over are added to `bad`. Raises DataError when they are too many.
         """
         position = number * (1 + self.hard_images)
-        index, main = self._next_usable(int(self._order[number]), position, bad)
+        index, main = self._next_usable(int(self._shuffled_indices[number]), position, bad)
         if not self.hard_images:
             return [main]
         group = [main, *self._hard_images(main.record, position)]
@@ -174,7 +174,7 @@ class Examples:
         return Example(record, text, pixels, negatives, positives)
 
     @functools.cached_property
-    def _order(self) -> Sequence[int]:
+    def _shuffled_indices(self) -> Sequence[int]:
         import grain  # imports jax where it can; readers and checks do without both
 
         # An index shuffle without a table: order[i] costs nothing to store, and `repeat` shuffles
@@ -199,7 +199,7 @@ class Examples:
             raise DataError(self.known_bad[name])
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key != "_order"}
+        return {key: value for key, value in self.__dict__.items() if key != "_shuffled_indices"}
 
 
 def check_hard_images(source: Source) -> None:

@@ -23,8 +23,8 @@ from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Source
-from input_pipeline.tokenizers.functional_words import tokenize
 from input_pipeline.tokenizers.text_vectors import TextVectors
+from input_pipeline.tokenizers.tokenize import tokenize
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 from input_pipeline.workers import WorkerStream
 

@@ -214,7 +214,7 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
             config = get_config("rope=qk_2d,image_tower=unlocked")
             assert config.model.image.rope == "qk_2d"
             assert "rope" not in config.model.head
-            assert config.frozen == ("text",)
+            assert config.frozen == ("text", "logit_scale")
 
 
 def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
@@ -229,7 +229,10 @@ def test_vectors_of_texts_take_the_place_of_the_text_tower():
         whole = ",noun_phrases=0" if where == "llava" else ""
         config = get_config(f"text_encoder=a/texts.npy{whole}")
         assert (config.text.tokenizer, config.text.vectors.path) == ("vectors", "a/texts.npy")
-        assert (config.model.text.connector, config.frozen) == ("none", ("image",))
+        assert (config.model.text.connector, config.frozen) == (
+            "none",
+            ("image", "logit_scale"),
+        )
     with pytest.raises(ValueError, match="say noun_phrases=0"):
         llava("pacl", "text_encoder=a/texts.npy")
 

@@ -36,9 +36,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.report": (),
     "vlc_jax.devices": ("vlc_jax.errors",),
-    "vlc_jax.state": ("vlc_jax.models", "vlc_jax.errors"),
+    "vlc_jax.state": (),
+    "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
     "vlc_jax.setup": (
         *("vlc_jax.devices", "vlc_jax.sharding", "vlc_jax.optimizer", "vlc_jax.state"),
+        "vlc_jax.parameters",
         *("vlc_jax.models", "vlc_jax.losses", "vlc_jax.evaluators", "vlc_jax.weights"),
         *("vlc_jax.run", "vlc_jax.errors", "vlc_jax.types", "input_pipeline"),
     ),
@@ -51,7 +53,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "input_pipeline",
     ),
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
-    "vlc_jax.first_state": ("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.run"),
+    "vlc_jax.first_state": (
+        *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.parameters", "vlc_jax.sharding"),
+        "vlc_jax.run",
+    ),
     "vlc_jax.batch_iterator": (
         *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.sharding", "vlc_jax.run"),
         "input_pipeline",

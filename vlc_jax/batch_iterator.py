@@ -22,7 +22,7 @@ class BatchIterator:
 
     def __init__(self, setup: Setup, workdir: Workdir, start_step: int):
         data = setup.training.data
-        if data.records_per_step > len(data.source):  # pairs become their own negatives
+        if data.has_duplicates:  # pairs become their own negatives
             workdir.event(
                 "batch_beyond_source", batch_size=data.batch_size, records=len(data.source)
             )

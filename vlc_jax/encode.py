@@ -58,7 +58,7 @@ class BatchEncoder:
         before_batch: Callable[[], None] = lambda: None,
     ):
         size, devices = setup.evaluation.batch_size, setup.mesh.size
-        self._batch_size = -(-size // devices) * devices  # a full row of devices, or more
+        self._batch_size = -(-size // devices) * devices  # up to a multiple of devices
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._before_batch = load, before_batch
 
@@ -78,7 +78,7 @@ class BatchEncoder:
         return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
 
 
-class Encoder:
+class EvaluationEncoder:
     """A model as evaluation sees it: images and texts to features, features to scores."""
 
     def __init__(self, setup: Setup, before_batch: Callable[[], None] = lambda: None):

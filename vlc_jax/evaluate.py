@@ -18,7 +18,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError
 from vlc_jax import devices, evaluators, models, sharding
-from vlc_jax.encode import Encoder
+from vlc_jax.encode import EvaluationEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
 from vlc_jax.report.read_workdir import image_file, maps_file
@@ -44,7 +44,7 @@ class Evaluation:
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
-        self._encoder = Encoder(setup, self._check_stop)
+        self._encoder = EvaluationEncoder(setup, self._check_stop)
 
     def read(self) -> None:
         """Opens every benchmark and decodes its first pictures: a wrong option, a missing file, a
@@ -188,13 +188,13 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
         counts = models.parameter_counts(latest.params)
         workdir.write_env(hardware=devices.hardware(), parameters=counts, input={})
     if mixture.other:
-        interpolate(setup, workdir, evaluation, latest.variables, latest.step)
+        evaluate_wise_ft(setup, workdir, evaluation, latest.variables, latest.step)
     else:
         evaluation.run(latest.variables, latest.step, is_fresh=True)
         evaluation.publish(latest.step)
 
 
-def interpolate(
+def evaluate_wise_ft(
     setup: Setup, workdir: Workdir, evaluation: Evaluation, variables: Any, step: int
 ) -> None:
     """Every benchmark on (1 - alpha) other + alpha `variables`, for each alpha of the config.
@@ -206,7 +206,7 @@ def interpolate(
 
     mixture = setup.evaluation.interpolation
     other = {
-        "params": init_from.load_whole(setup, mixture.other),
+        "params": init_from.load_complete(setup, mixture.other),
         "batch_stats": init_from.load_batch_stats(setup, mixture.other),
     }
     mix = jax.jit(

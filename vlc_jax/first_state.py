@@ -4,14 +4,15 @@ from typing import Any
 
 import jax
 
+from vlc_jax.parameters import TOWERS, merge_trees
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, init_from
 from vlc_jax.setup.data import check_features
-from vlc_jax.state import TOWERS, State, merge_trees
+from vlc_jax.state import State
 
 
-def load_frozen(setup: Setup) -> tuple[Any, dict[str, Any]]:
+def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
     """The frozen parameters that a step needs, and fingerprints of them and of the data.
 
     Raises UsageError where stored features are of other towers.

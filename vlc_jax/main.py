@@ -24,7 +24,8 @@ from vlc_jax import devices, evaluate, train
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import RENAMED_FIELDS, Workdir, saved_config
+from vlc_jax.run.renamed_fields import RENAMED_FIELDS
+from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import resolve
 
 CONFIG = config_flags.DEFINE_config_file(

@@ -9,7 +9,7 @@ from vlc_jax import devices, train_step
 from vlc_jax.batch_iterator import BatchIterator
 from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluate import Evaluation
-from vlc_jax.first_state import load_frozen, restore_or_init
+from vlc_jax.first_state import load_frozen_for_step, restore_or_init
 from vlc_jax.metrics_log import MetricsLog
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.preemption import StopSignal
@@ -29,7 +29,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     setup = pretrain(setup, workdir, stop, allow_change)
     training = setup.training
     workdir.check_config(setup.config, allow_change)
-    frozen, fingerprints = load_frozen(setup)
+    frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     training.data.check_preview()  # before compiling, and before the workdir is claimed
     evaluation = Evaluation(setup, workdir, stop)
@@ -94,7 +94,7 @@ class Run(NamedTuple):
                     self.evaluate(step, state)
                 if step == steps:
                     return
-                # nothing in here may wait for the device; `log` and `batches` move data knowingly
+                # the step must cause no implicit transfer; log and batches, outside, move data
                 with jax.transfer_guard("disallow"):
                     state, metrics = one_step(state, self.frozen, batch)
                 step += 1
@@ -123,7 +123,7 @@ class Run(NamedTuple):
             params, parameters = state.params, self.setup.parameters
             if parameters.has_frozen:
                 frozen = self.frozen
-                if self.setup.training.data.has_features:  # the towers themselves were not needed
+                if self.setup.training.data.has_features:  # a step needs no towers, evaluation does
                     frozen = init_from.load_frozen(self.setup)[0]
                 params = jax.jit(parameters.merge)(frozen, params)
             variables = {"params": params, "batch_stats": state.batch_stats}
@@ -136,8 +136,8 @@ def is_due(step: int, every: int | None, steps: int) -> bool:
 
 
 def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) -> Setup:
-    """Trains or resumes the pretraining run in WORKDIR/pretrain if there is one to do; the setup
-    that starts from it.
+    """Trains or resumes config.pretrain in WORKDIR/pretrain, if it is set and config.init_from is
+    not; returns `setup` with config.init_from pointing at it.
     """
     if setup.origin.pretraining is None:
         return setup
@@ -156,8 +156,8 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
 def compile_interruptibly(
     setup: Setup, state: State, frozen: Any, batch: train_step.Batch, stop: StopSignal
 ) -> train_step.Step:
-    """A compiled step; the compiler is left behind when a signal arrives, unless there are several
-    processes, which stop at a step only.
+    """Compiles in a thread that is abandoned when a signal arrives; several processes, which must
+    stop at the same step, compile in this one.
     """
     compiled = partial(train_step.compile_step, setup, state, frozen, batch)
     return compiled() if jax.process_count() > 1 else stop.interrupt(compiled)

@@ -1,6 +1,7 @@
 """One step of training as a pure function, and compiled: forward, backward, update."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -8,7 +9,6 @@ import jax.numpy as jnp
 import optax
 
 from vlc_jax import losses, sharding
-from vlc_jax.models import clip
 from vlc_jax.setup import Setup
 from vlc_jax.state import State
 
@@ -59,7 +59,7 @@ def make_step(setup: Setup) -> Step:
         params = optax.apply_updates(state.params, updates)
         # after the update, as open_clip does: a clamp inside the loss would have no gradient at
         # the bound
-        params = clip.clamp_logit_scale(params, optimization.logit_scale_max)
+        params = clamp_logit_scale(params, optimization.logit_scale_max)
         new = State(state.step + 1, params, opt_state, batch_stats)
         # the whole state, moments of Adam and the step count included
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
@@ -72,6 +72,22 @@ def make_step(setup: Setup) -> Step:
         }
 
     return step
+
+
+def clamp_logit_scale(
+    params: Mapping[str, Any], maximum: float | None, minimum: float | None = 1.0
+) -> dict[str, Any]:
+    """`params` with the (linear) logit scale clipped to [minimum, maximum]; None is no bound.
+
+    A frozen scale is not among the trained `params` and stays as it is.
+
+    CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
+    about 117, so finetuning them needs `maximum=None`.
+    """
+    if "logit_scale" not in params:
+        return dict(params)
+    bounds = [None if bound is None else math.log(bound) for bound in (minimum, maximum)]
+    return {**params, "logit_scale": jnp.clip(params["logit_scale"], *bounds)}
 
 
 def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:

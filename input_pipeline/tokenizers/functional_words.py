@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 POSITIONS = ("token", "word")
@@ -72,13 +71,3 @@ class FunctionalWordTokenizer:
     def vocabulary(self) -> dict[str, int]:
         """That of the tokenizer."""
         return self.tokenizer.vocabulary()
-
-
-def tokenize(
-    tokenizer: Tokenizer | TextVectors, texts: Sequence[str], name: str = "text"
-) -> dict[str, np.ndarray]:
-    """{`name`: token ids or vectors}, and {`name`_marks: marks} of a FunctionalWordTokenizer."""
-    arrays = {name: tokenizer(texts)}
-    if isinstance(tokenizer, FunctionalWordTokenizer):
-        arrays[f"{name}_marks"] = tokenizer.marks(texts)
-    return arrays

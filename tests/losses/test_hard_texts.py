@@ -19,7 +19,7 @@ EMBEDDINGS = ("image", "text", "negative", "positive")
 def counted(name, batch):
     """Boolean mask of the examples in the mean of a loss."""
     mask, loss = np.asarray(batch["mask"]), losses.LOSSES[name]
-    for kind in loss.needs if loss.mean_over == "examples_with_texts" else ():
+    for kind in loss.needs if loss.mean_over == "examples_with_hard_texts" else ():
         mask = mask & np.asarray(batch[f"{kind}_mask"]).any(axis=1)
     return mask
 

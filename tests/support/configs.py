@@ -20,14 +20,15 @@ CONFIGS = sorted(
 # What configs are given beside a tokenizer file, which those of coco, llava and eval need.
 OF_WEIGHTS = ("coco", "llava", "eval")
 ARGUMENTS = {
-    **dict.fromkeys(  # locked towers, which come from somewhere
+    **dict.fromkeys(  # frozen towers, which come from somewhere
         (
             *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
             *("configs/llava/pacl.py", "configs/llava/sparc.py"),
+            *("configs/coco/leftright.py", "configs/coco/siglip_ft.py"),
         ),
         ",weights=ViT.pt",
     ),
-    "configs/coco/dac.py": ",negatives=rule",  # no language model
+    "configs/coco/dac.py": ",negatives=rule,weights=ViT.pt",  # no language model
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
 SMALL = {"width": 16, "heads": 2, "depth": 1}

@@ -28,7 +28,7 @@ class Loss(NamedTuple):
       besides the options of `dense` they take `chunk`, and `mesh` and `axes`.
     embeddings: (outputs, pair masks) -> the positional arguments of `chunked` and `ring`.
     needs: the hard texts that the batch must have besides captions.
-    mean_over: "batch", or "examples_with_texts": those that have all hard texts of `needs`.
+    mean_over: "batch", or "examples_with_hard_texts": those that have all hard texts of `needs`.
     contrasts_all: those of `needs` that are scored with all images, not only with their own.
     """
 
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
     ring: Values | None = None
     embeddings: Inputs | None = None
     needs: tuple[HardText, ...] = ()
-    mean_over: Literal["batch", "examples_with_texts"] = "batch"
+    mean_over: Literal["batch", "examples_with_hard_texts"] = "batch"
     contrasts_all: tuple[HardText, ...] = ()
 
     @property
@@ -132,34 +132,37 @@ LOSSES: dict[str, Loss] = {
         contrasts_all=("negative",),
     ),
     "svlc_negative": Loss(
-        svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_texts"
+        svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
     ),
     "hn_focal": Loss(
-        hn_focal.hn_focal, _own_negatives, needs=("negative",), mean_over="examples_with_texts"
+        hn_focal.hn_focal, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
     ),
     "analogy": Loss(
         svlc.analogy,
         _analogy,
         needs=("positive",),
-        mean_over="examples_with_texts",
+        mean_over="examples_with_hard_texts",
         contrasts_all=("positive",),
     ),
     "analogy_symmetric": Loss(
         svlc.analogy_symmetric,
         _analogy,
         needs=("positive",),
-        mean_over="examples_with_texts",
+        mean_over="examples_with_hard_texts",
         contrasts_all=("positive",),
     ),
     "dac_mil": Loss(
         dac.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
         needs=("positive",),
-        mean_over="examples_with_texts",
+        mean_over="examples_with_hard_texts",
         contrasts_all=("positive",),
     ),
     "dac_negative_bag": Loss(
-        dac.negative_bag, _bags, needs=("positive", "negative"), mean_over="examples_with_texts"
+        dac.negative_bag,
+        _bags,
+        needs=("positive", "negative"),
+        mean_over="examples_with_hard_texts",
     ),
     "sparc_local": Loss(sparc.local, _token_groups),
 }
@@ -276,7 +279,7 @@ def _per_example(
 
 def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, "batch"]:
     is_counted = pair_masks.mask
-    if loss.mean_over == "examples_with_texts":
+    if loss.mean_over == "examples_with_hard_texts":
         own = {"negative": masks.own_negatives, "positive": masks.own_positives}
         for text in loss.needs:
             is_counted &= own[text](pair_masks).any(axis=1)

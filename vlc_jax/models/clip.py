@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -166,19 +165,3 @@ def _side_by_side(arrays: Sequence[Array]) -> Array:
 def _flat(texts: Array) -> Array:
     """(batch, texts of one example, ...) as (batch * texts, ...)."""
     return texts.reshape(-1, *texts.shape[2:])
-
-
-def clamp_logit_scale(
-    params: Mapping[str, Any], maximum: float | None, minimum: float | None = 1.0
-) -> dict[str, Any]:
-    """`params` with the (linear) logit scale clipped to [minimum, maximum]; None is no bound.
-
-    A frozen scale is not among the trained `params` and stays as it is.
-
-    CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
-    about 117, so finetuning them needs `maximum=None`.
-    """
-    if "logit_scale" not in params:
-        return dict(params)
-    bounds = [None if bound is None else math.log(bound) for bound in (minimum, maximum)]
-    return {**params, "logit_scale": jnp.clip(params["logit_scale"], *bounds)}

@@ -18,6 +18,7 @@ import jax
 from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
+from vlc_jax.run.renamed_fields import refuse_renamed_fields
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "pillow")
 # Config fields that may change when a run is resumed: none of them changes the trained parameters.
@@ -32,17 +33,6 @@ EVAL_FIELDS = (
     *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
     "input.normalisation",
 )
-# Config fields by their former names; a config that has one was written by an earlier version.
-RENAMED_FIELDS = {
-    "blocks": "sub_batches",
-    "logit_scale_max": "model.logit_scale_max",
-    "optimizer.multipliers": "optimizer.learning_rate_multipliers (config.frozen for those of 0)",
-    "input.negatives.kinds": "input.negatives.generators",
-    "input.negatives.missing": "input.negatives.fallback",
-    "input.positives.kinds": "input.positives.generators",
-    "input.positives.missing": "input.positives.fallback",
-    "text.marks": "text.functional_words",
-}
 
 
 class Workdir:
@@ -124,7 +114,7 @@ class Workdir:
         path = self.path / "config.json"
         if path.exists() and self._has_state():
             saved = read_json(path)
-            check_version(saved, path)
+            refuse_renamed_fields(saved, path)
             differences = config_diff(saved, config)
             names = {difference: difference.split(":")[0] for difference in differences}
             if fields is None:
@@ -250,21 +240,8 @@ def saved_config(workdir: Path) -> ConfigDict:
     content = read_json(path)
     if not isinstance(content, Mapping):
         raise UsageError(f"{path} is no config: it holds no JSON object")
-    check_version(content, path)
+    refuse_renamed_fields(content, path)
     return SavedConfig(content, path).lock()
-
-
-def check_version(content: Mapping[str, Any], path: Path) -> None:
-    """Raises UsageError for a config.json with fields by their former names (RENAMED_FIELDS)."""
-    for old, new in RENAMED_FIELDS.items():
-        node: Any = content
-        for key in old.split("."):
-            node = node.get(key) if isinstance(node, Mapping) else None
-        if node is not None or (old in content and "." not in old):
-            raise UsageError(
-                f"{path} was written by an earlier version of vlc_jax: config.{old} is now "
-                f"config.{new}; train again, or use the version named in its env.json"
-            )
 
 
 def read_json(path: Path) -> Any:

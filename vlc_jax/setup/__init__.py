@@ -15,10 +15,11 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from vlc_jax import devices, sharding
-from vlc_jax.setup import compatibility, data, init_from, model, validate
+from vlc_jax.parameters import Parameters
+from vlc_jax.setup import data, duration, init_from, model, validate, weights_compatibility
 from vlc_jax.setup.data import BenchmarkSetup, TrainingData
 from vlc_jax.setup.model import Optimization
-from vlc_jax.state import Parameters, State
+from vlc_jax.state import State
 
 Mode = Literal["train", "eval", "weights"]
 
@@ -130,7 +131,7 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     net = model.make_model(config, tokenizer)
     validate.check_model(config, tokenizer, net)
     parameters = model.make_parameters(config, net)
-    training, steps = None, config.optimizer.warmup_steps + 1  # the state has no schedule in it
+    training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it
     if mode == "train":
         training = _training(config, tokenizer, parameters)
         steps = training.steps
@@ -176,7 +177,7 @@ def _training(
     records = data.training_data(config, tokenizer, parameters.model)
     return TrainingSetup(
         data=records,
-        steps=validate.total_steps(config, len(records.source)),
+        steps=duration.total_steps(config, len(records.source)),
         log_every=config.log_every,
         checkpoint=config.checkpoint.to_dict(),
         flops_per_example=model.flops_per_example(config, parameters),
@@ -202,6 +203,6 @@ def _origin(config: ConfigDict, net: nn.Module, tokenizer: data.Tokenizer) -> in
         path=config.init_from,
         head_path=config.head_from,
         model_name=config.model.name,
-        metadata=compatibility.metadata(config, net, tokenizer),
+        metadata=weights_compatibility.metadata(config, net, tokenizer),
         pretraining=partial(resolve, config.pretrain, "train") if is_first else None,
     )

@@ -17,7 +17,7 @@ from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import Source
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
-from vlc_jax.state import TOWERS
+from vlc_jax.parameters import TOWERS
 
 Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
 Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
@@ -53,9 +53,9 @@ class TrainingData(NamedTuple):
     feature_cache_key: Mapping[str, Any]
 
     @property
-    def records_per_step(self) -> int:
-        """Records of the epoch in a batch; its other rows are their hard images."""
-        return self.batch_size // (1 + self.hard_images)
+    def has_duplicates(self) -> bool:
+        """Whether a batch holds some record twice, since the source is smaller."""
+        return self.batch_size // (1 + self.hard_images) > len(self.source)
 
     def fingerprints(self) -> dict[str, Any]:
         """Identities of source, hard texts, noun phrases and text vectors, by which a resumed run
@@ -146,8 +146,8 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:
-    """Training records, whether their hard images are read, too, and benchmarks: all whose texts a
-    run reads, for a tool that needs no tokenizer."""
+    """(training source, whether its hard images are read, benchmarks) for a tool that reads all
+    texts of a run and needs no tokenizer."""
     return source(config, "train"), config.input.hard_images > 0, benchmarks(config)
 
 

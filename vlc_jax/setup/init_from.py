@@ -19,10 +19,11 @@ from input_pipeline import TextVectors
 from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
+from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.workdir import read_json, saved_config
-from vlc_jax.setup import compatibility
-from vlc_jax.state import TOWERS, State
+from vlc_jax.setup import weights_compatibility
+from vlc_jax.state import State
 
 if TYPE_CHECKING:
     from vlc_jax.setup import Setup
@@ -39,7 +40,7 @@ class Origin(NamedTuple):
     path: str | None
     head_path: str | None
     model_name: str
-    metadata: compatibility.Metadata
+    metadata: weights_compatibility.Metadata
     pretraining: "Callable[[], Setup] | None"
 
 
@@ -65,9 +66,9 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
 
     shapes: of all parameters of the model. If the weights have another head, only the two towers
-    are loaded: a logit scale is made for one kind of score. If only one side uses precomputed text
-    vectors, only the image tower is. The head is that of config.head_from, if that is set and
-    `path` is not.
+    are loaded: a logit scale is made for one kind of score. If exactly one of the two models reads
+    precomputed text vectors, only the image tower is loaded. The head is that of config.head_from,
+    if that is set and `path` is not.
 
     Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
     config, WeightsError if the numbers do not fit the model.
@@ -82,8 +83,8 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
     if _is_workdir(path):
         return _load_workdir(setup, shapes, path)
     model = setup.model
-    compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
-    if compatibility.reads_vectors(model):
+    weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
+    if weights_compatibility.reads_vectors(model):
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
@@ -98,11 +99,14 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
 
     theirs = resolve(saved_config(path), "weights")
     ours, model = setup.origin.metadata, setup.model
-    are_vectors = isinstance(theirs.tokenizer, TextVectors), compatibility.reads_vectors(model)
+    are_vectors = (
+        isinstance(theirs.tokenizer, TextVectors),
+        weights_compatibility.reads_vectors(model),
+    )
     if not any(are_vectors):
         vocabulary = theirs.tokenizer.vocabulary()
-        compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
-    compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)
+        weights_compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
+    weights_compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)
     latest = load_latest(theirs, path)
     logging.info("weights of %s, step %d", path, latest.step)
     params = jax.tree.map(np.asarray, latest.params)
@@ -147,7 +151,7 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
-    """The frozen parameters, those an adapter is trained on among them, and their fingerprint.
+    """The frozen parameters (with LoRA every base parameter) and the fingerprint of the towers.
 
     Towers come from config.init_from; what else is frozen and not there is initialised from the
     seed. Both empty where nothing is frozen.
@@ -162,15 +166,19 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     else:
         loaded = load(setup, shapes)
         frozen = _complete(setup, loaded, frozen_shapes)
-    digest = hashlib.sha256()
-    for name, array in sorted(weights.flatten(frozen).items()):
+    digest = hashlib.sha256()  # of towers, since stored features depend on them alone
+    towers = frozen if parameters.lora else _towers(frozen)
+    for name, array in sorted(weights.flatten(towers).items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(array).data)
     return sharding.put_like(frozen, frozen_shapes), {"weights": digest.hexdigest()[:16]}
 
 
 def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
-    """The leaves of `loaded` that `shapes` has, others from the seed; towers must be there."""
+    """`loaded` restricted to `shapes`, missing leaves drawn from the seed.
+
+    Raises UsageError for a missing tower, with LoRA for any missing part.
+    """
     parts = shapes if setup.parameters.lora else {k: v for k, v in shapes.items() if k in TOWERS}
     require_all(loaded, parts, setup.origin.path)
     found = traverse_util.flatten_dict(loaded, sep="/")
@@ -183,7 +191,10 @@ def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, An
 
 
 def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """As many of the trained parameters, which have these shapes, as config.init_from holds."""
+    """The trained parameters found at config.init_from; those missing there are left out.
+
+    shapes: of all trained parameters.
+    """
     loaded = load(setup, sharding.place_shapes(setup.mesh, setup.parameters.shapes))
     found = traverse_util.flatten_dict(loaded, sep="/")
     wanted = traverse_util.flatten_dict(shapes, sep="/")
@@ -218,10 +229,10 @@ def load_latest(
         raise UsageError(f"no checkpoint in {workdir}: train first, or set config.init_from")
     if setup.parameters.lora:
         return Latest(frozen, 0, None, load_batch_stats(setup))
-    return Latest(load_whole(setup), 0, None, load_batch_stats(setup))
+    return Latest(load_complete(setup), 0, None, load_batch_stats(setup))
 
 
-def load_whole(setup: "Setup", path: str | None = None) -> dict[str, Any]:
+def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     """All parameters of the model, on the devices; `path`: as in `load`.
 
     Raises UsageError if a part of the model is not there.
@@ -292,8 +303,8 @@ def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
 
 
 def _check_vectors(setup: "Setup", workdir: Path) -> None:
-    """Raises WeightsError if there are other vectors than in training at the same path; another
-    path was asked for."""
+    """Raises WeightsError if the file of text vectors changed since training. Another path is
+    allowed: the user chose it."""
     env = workdir / "env.json"
     saved = read_json(env).get("input", {}).get("vectors") if env.exists() else None
     path = setup.config["text"].get("vectors", {}).get("path")
@@ -311,7 +322,7 @@ def architecture(model: nn.Module) -> weights.Architecture:
     return weights.Architecture(
         patch_size=model.image.patch_size or 0,
         heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},
-        may_cut_text=compatibility.may_cut_text(model),
+        may_cut_text=weights_compatibility.may_cut_text(model),
     )
 
 

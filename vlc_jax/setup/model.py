@@ -17,8 +17,8 @@ from input_pipeline import image as image_ops
 from vlc_jax import losses, models, optimizer
 from vlc_jax.errors import known
 from vlc_jax.models import flops
+from vlc_jax.parameters import TOWERS, Parameters
 from vlc_jax.setup.data import Tokenizer
-from vlc_jax.state import TOWERS, Parameters
 
 Schedule = Callable[[Any], Array]
 
@@ -46,7 +46,7 @@ class Optimization(NamedTuple):
 def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     """The configured towers and head, for texts as `tokenizer` gives them."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
-    overrides.pop("logit_scale_max", None)  # of the optimization
+    overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
     if isinstance(tokenizer, input_pipeline.TextVectors):
         text_options = {"vector_width": tokenizer.width}
     else:
@@ -124,7 +124,7 @@ def learning_rate(config: ConfigDict, steps: int) -> Schedule:
 def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     """FLOPs of one row of the batch in training, all its texts included (models/flops.py).
 
-    Stored features need no frozen tower, others its forward pass.
+    A frozen tower costs its forward pass, or nothing where its features are stored.
     """
     negatives, positives = config.input.negatives, config.input.positives
     of_negatives = negatives.count + negatives.of_positives * positives.count

@@ -100,7 +100,7 @@ def hard_images(source: Source) -> list[str]:
     return [name for name in named if name not in known]
 
 
-class Encoder:
+class FeatureEncoder:
     """Records -> the same with packed features of frozen towers, `dtype` numbers."""
 
     def __init__(self, setup: Setup, params: Any, dtype: str) -> None:
@@ -184,7 +184,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
         "dtype": dtype,
     }
     records = FeaturesOf(
-        data.source, Encoder(setup, frozen, dtype), setup.evaluation.batch_size, names
+        data.source, FeatureEncoder(setup, frozen, dtype), setup.evaluation.batch_size, names
     )
     with command_line.bar("features", len(records)) as advance, usage_errors():
         return shard_writer.write(

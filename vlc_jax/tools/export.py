@@ -32,7 +32,7 @@ from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import Setup, compatibility, init_from, resolve
+from vlc_jax.setup import Setup, init_from, resolve, weights_compatibility
 from vlc_jax.tools import verify_export
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
@@ -93,7 +93,7 @@ def export(
         raise UsageError(f"{out} exists already; name a new folder")
     setup = resolve(saved_config(workdir), "weights")
     model = setup.model
-    if compatibility.reads_vectors(model):
+    if weights_compatibility.reads_vectors(model):
         raise UsageError(
             f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
         )

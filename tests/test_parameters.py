@@ -6,7 +6,7 @@ import pytest
 
 from vlc_jax import models, optimizer
 from vlc_jax.errors import UsageError
-from vlc_jax.state import Parameters
+from vlc_jax.parameters import Parameters
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
 MODEL = models.build(

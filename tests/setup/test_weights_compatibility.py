@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import compatibility, resolve
+from vlc_jax.setup import resolve, weights_compatibility
 
 WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
 TOWER = {"width": 8, "heads": 2, "depth": 1}
@@ -57,7 +57,7 @@ def siglip(folder) -> ConfigDict:
 def check(config):
     setup = resolve(config)
     origin = setup.origin
-    compatibility.check_files(origin.metadata, setup.model, setup.tokenizer, origin.path)
+    weights_compatibility.check_files(origin.metadata, setup.model, setup.tokenizer, origin.path)
 
 
 def test_a_config_that_has_what_the_weights_say_is_taken(folder):
@@ -154,7 +154,7 @@ def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
     (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
     config = siglip(folder)
     config.text.siglip.path = str(folder.parent / "tokenizer.json")
-    config.model.vocab_size = 11 + compatibility.MAX_SPARE_ROWS + 1
+    config.model.vocab_size = 11 + weights_compatibility.MAX_SPARE_ROWS + 1
     with pytest.raises(UsageError, match="embeds 1036 tokens, tokenizer 'siglip' has 11"):
         check(config)
 

@@ -4,7 +4,7 @@ import pytest
 
 from configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import data, resolve, validate
+from vlc_jax.setup import data, duration, resolve
 
 
 def configured(batch_size=12, hard_images=0, **length):
@@ -25,12 +25,12 @@ def configured(batch_size=12, hard_images=0, **length):
     ],
 )
 def test_epochs_and_examples_count_records_and_not_their_hard_images(hard_images, length, steps):
-    assert validate.total_steps(configured(hard_images=hard_images, **length), records=120) == steps
+    assert duration.total_steps(configured(hard_images=hard_images, **length), records=120) == steps
 
 
 def test_a_batch_holds_whole_groups():
     with pytest.raises(UsageError, match=r"batch_size=12 is not divisible by .* = 5"):
-        validate.total_steps(configured(hard_images=4, steps=1), records=120)
+        duration.total_steps(configured(hard_images=4, steps=1), records=120)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
 
 # Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
 MAX_SPARE_ROWS = 1024
-# Share of tokens that may differ: the forms of one tokenizer name some special tokens otherwise.
+# Share of tokens that may differ: files of one tokenizer name some special tokens differently.
 MAX_DIFFERING = 0.01
 
 
@@ -139,7 +139,8 @@ def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any
 
 
 def may_cut_text(model: nn.Module) -> bool:
-    """Whether a text never reads what follows its end."""
+    """Whether text features cannot depend on positions after the end token (causal, pooled there);
+    the table of positions may then be cut."""
     if reads_vectors(model):
         return False
     return model.text.is_causal and model.text.pooling == "eos"
@@ -151,7 +152,7 @@ def reads_vectors(model: nn.Module) -> bool:
 
 
 def _field(config: ConfigDict, key: str) -> str:
-    """The config field of a key; of a tokenizer without that option, the choice of another one."""
+    """The config field that sets `key`; config.text.tokenizer if it has no such option."""
     field, name = weights.metadata.FIELDS[key], config.text.tokenizer
     is_listed = name in config.text and field.rpartition(".")[2] in config.text[name]
     if "{}" in field and not is_listed:

@@ -1,0 +1,114 @@
+"""The parameters of a model, split into trained and frozen ones."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+from flax import traverse_util
+
+from vlc_jax import models
+from vlc_jax.errors import UsageError
+from vlc_jax.models import lora
+
+TOWERS = ("image", "text")
+
+
+class Parameters(NamedTuple):
+    """The parameters of a model, split into trained and frozen ones.
+
+    seed: of their initialisation.   shapes: of all of them, as jax.eval_shape gives them.
+    frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
+      as "image", stands for everything below it. Frozen parameters have no gradient and no
+      optimizer state, and are not in the checkpoints.
+    lora: options of an adapter (`models.lora.init`, and alpha), which is then all that is trained,
+      every parameter of the model being frozen; None without one.
+    """
+
+    model: nn.Module
+    seed: int
+    shapes: Mapping[str, Any]
+    frozen: tuple[str, ...] = ()
+    lora: Mapping[str, Any] | None = None
+
+    @property
+    def has_frozen(self) -> bool:
+        """Whether some parameters are frozen, and hence not in the state."""
+        return bool(self.frozen or self.lora)
+
+    def init(self) -> dict[str, Any]:
+        """All parameters of the model, drawn from the seed."""
+        return models.init(self.model, jax.random.key(self.seed))
+
+    def init_batch_stats(self) -> dict[str, Any]:
+        """Running statistics of the model before the first step."""
+        return models.init_batch_stats(self.model)
+
+    def split(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(trained, frozen) parts of a tree of all parameters, or of their shapes."""
+        if self.lora:
+            return {}, dict(params)
+        leaves = traverse_util.flatten_dict(params, sep="/")
+        frozen = {path: leaf for path, leaf in leaves.items() if self._is_frozen(path)}
+        trained = {path: leaf for path, leaf in leaves.items() if path not in frozen}
+        return tuple(traverse_util.unflatten_dict(part, sep="/") for part in (trained, frozen))
+
+    def check_frozen(self) -> None:
+        """Raises UsageError for a rule that matches nothing, since a misspelt regex would train
+        what should stay, and if nothing is left to train.
+        """
+        paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
+        for rule in self.frozen:
+            # a text tower of precomputed vectors may have no parameter at all
+            if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
+                listed = "\n  ".join(paths[:40])
+                raise UsageError(f"config.frozen: {rule!r} matches no parameter of:\n  {listed}")
+        if not self.lora and not jax.tree.leaves(self.split(self.shapes)[0]):
+            raise UsageError("config.frozen freezes every parameter; nothing to train")
+
+    def frozen_towers(self) -> tuple[str, ...]:
+        """The towers ("image", "text") of which nothing is trained; none of them with an adapter,
+        whose gradient goes through both."""
+        if self.lora:
+            return ()
+        trained = self.split(self.shapes)[0]
+        return tuple(name for name in TOWERS if name not in trained)
+
+    def init_trained(self, frozen: Any) -> dict[str, Any]:
+        """The trained parameters before the first step; an adapter is made for `frozen`."""
+        if self.lora:
+            options = {key: value for key, value in self.lora.items() if key != "alpha"}
+            return lora.init(jax.random.key(self.seed), frozen, **options)
+        return self.split(self.init())[0]
+
+    def trained_shapes(self) -> Any:
+        """Shapes of the trained parameters."""
+        if self.lora:
+            return jax.eval_shape(self.init_trained, self.shapes)
+        return self.split(self.shapes)[0]
+
+    def merge(self, frozen: Any, trained: Any) -> dict[str, Any]:
+        """All parameters of the model, from frozen and trained ones."""
+        if self.lora:
+            return lora.merge(frozen, trained, self.lora["alpha"])
+        return merge_trees(frozen, trained)
+
+    def count(self, frozen: Any, trained: Any) -> dict[str, int]:
+        """Numbers of parameters of the towers, of the head, in total, and of trained ones."""
+        full = jax.eval_shape(self.merge, frozen, trained)
+        sizes = (leaf.size for leaf in jax.tree.leaves(trained))
+        return {**models.parameter_counts(full), "trained": sum(sizes)}
+
+    def _is_frozen(self, path: str) -> bool:
+        return any(_matches(rule, path) for rule in self.frozen)
+
+
+def merge_trees(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """The nested dict with the leaves of both; those of `b` win."""
+    leaves = traverse_util.flatten_dict(a, sep="/") | traverse_util.flatten_dict(b, sep="/")
+    return traverse_util.unflatten_dict(leaves, sep="/")
+
+
+def _matches(rule: str, path: str) -> bool:
+    return path.startswith(f"{rule}/") or re.fullmatch(rule, path) is not None

@@ -1,0 +1,41 @@
+"""Duration of a run: epochs and examples become steps here, and nowhere else."""
+
+from ml_collections import ConfigDict
+
+from vlc_jax.errors import UsageError
+
+
+def records_per_step(config: ConfigDict) -> int:
+    """Records of the epoch in a batch, whose other rows are their hard images.
+
+    Raises UsageError for a batch size that groups or sub-batches do not divide.
+    """
+    group = 1 + config.input.hard_images
+    if config.sub_batches < 1 or config.batch_size // max(group, 1) % config.sub_batches:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} must be a multiple of config.sub_batches="
+            f"{config.sub_batches} times the {group} rows of an example (1 + input.hard_images)"
+        )
+    if group < 1 or config.batch_size % group:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} is not divisible by 1 + input.hard_images"
+            f" = {group}: hard images are rows of the batch"
+        )
+    return config.batch_size // group
+
+
+def total_steps(config: ConfigDict, records: int) -> int:
+    """Steps of the whole run, from config.steps, .epochs or .examples.
+
+    records: of the source. Hard images do not count.
+    """
+    given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
+    if len(given) != 1:
+        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")
+    ((unit, value),) = given.items()
+    per_step = records_per_step(config)
+    examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
+    steps = int(examples // per_step)
+    if steps < 1:
+        raise UsageError(f"config.{unit}={value} is less than one step of {per_step} records")
+    return steps
