@@ -249,7 +249,8 @@ def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
 
     Raises WeightsError if the workdir's head has no such statistics.
     """
-    shapes = sharding.state_shapes(setup.mesh, setup.parameters.init_batch_stats)
+    moments = jax.eval_shape(setup.parameters.init_batch_stats)
+    shapes = sharding.place_shapes(setup.mesh, moments)
     if not jax.tree.leaves(shapes):
         return {}
     first, path = setup.parameters.init_batch_stats(), Path(path or setup.origin.path)
