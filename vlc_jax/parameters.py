@@ -62,8 +62,10 @@ class Parameters(NamedTuple):
         for rule in self.frozen:
             # a text tower of precomputed vectors may have no parameter at all
             if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
-                listed = "\n  ".join(paths[:40])
-                raise UsageError(f"config.frozen: {rule!r} matches no parameter of:\n  {listed}")
+                raise UsageError(
+                    f"config.frozen: {rule!r} matches no parameter; parts are "
+                    f"{', '.join(self.shapes)}, paths begin with them: {paths[0]}"
+                )
         if not self.lora and not jax.tree.leaves(self.split(self.shapes)[0]):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
 
