@@ -5,13 +5,10 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
-from configs import default
-from vlc_jax import errors, models, setup, train_step, types
+from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
-from vlc_jax.state import State
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -179,77 +176,6 @@ def test_in_training_all_texts_of_a_batch_are_standardised_together(features, st
     assert (np.abs(alone - captions).max() < 1e-5) == (standardise == "per_pair")
 
 
-def cross_entropy(logits):
-    """Mean over rows whose own column comes first, and its gradient."""
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    shares /= shares.sum(1, keepdims=True)
-    diagonal = np.eye(*logits.shape)
-    return -np.log((shares * diagonal).sum(1)).mean(), (shares - diagonal) / len(logits)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sub_batches", [2])
-def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(sub_batches):
-    """Images choose among 16 texts, the 8 matched texts among the images."""
-    rng = np.random.default_rng(4)
-    count = 8 * sub_batches
-
-    def normal(*shape):
-        return jnp.asarray(rng.normal(size=shape), "f4")
-
-    head = {"num_functional_words": 0, "hidden": 32}
-    model = models.build("dcsm", "mini", head=head, logit_scale_init=1.0)
-    patches, length, embed = model.head.patches, model.head.length, model.image.embed
-    batch = {
-        "image_pooled": normal(count, embed),
-        "image_tokens": normal(count, patches, embed),
-        "text": jnp.zeros((count, length), jnp.int32),
-        "text_pooled": normal(count, embed),
-        "text_tokens": normal(count, length, embed),
-        "negative_text": jnp.zeros((count, 1, length), jnp.int32),
-        "negative_text_pooled": normal(count, 1, embed),
-        "negative_text_tokens": normal(count, 1, length, embed),
-        "negative_mask": jnp.ones((count, 1), bool),
-        "mask": jnp.ones(count, bool),
-        "stop": jnp.zeros(count, bool),
-    }
-    config = default.get_config()
-    with config.unlocked():
-        config.batch_size, config.sub_batches = count, sub_batches
-        config.frozen, config.init_from = ("image", "text"), "towers"
-        config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
-        config.optimizer.warmup_steps = 1
-    variables = jax.jit(model.init)(jax.random.key(0), batch)
-    run = setup.of_model(config, model, 9)
-    params = jax.tree.map(lambda x: x + 0.05 * normal(*x.shape), variables["params"])
-    params["logit_scale"] = jnp.zeros(())
-    first = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params), {})
-    _, metrics = jax.jit(train_step.make_step(run))(first, {}, batch)
-
-    value, gradients = 0.0, []
-    for index in range(sub_batches):
-        part = {key: x[index::sub_batches] for key, x in batch.items()}
-
-        def scores(params, part=part):
-            outputs = model.apply({"params": params}, part)
-            return jnp.exp(params["logit_scale"]) * jnp.concatenate(
-                [outputs.scores, outputs.negative_scores[..., 0]], axis=1
-            )
-
-        whole, back = jax.vjp(scores, params)
-        whole = np.asarray(whole, np.float64)
-        assert whole.shape == (8, 16)
-        rows, of_rows = cross_entropy(whole)
-        columns, of_columns = cross_entropy(whole[:, :8].T)
-        value += (rows + columns) / sub_batches
-        of_rows[:, :8] += of_columns.T
-        gradients.append(back(jnp.asarray(of_rows / sub_batches, "f4"))[0])
-    gradient = jax.tree.map(lambda *x: sum(x), *gradients)
-    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
-    assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-4)
-    assert metrics["grad_norm"] > 1e-3
-
-
 def test_running_scores_stand_alone(features):
     head = make(standardise="running")
     variables = init(head, features)
@@ -294,45 +220,6 @@ def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(feature
             expected = expected + (moments(image) - expected) / 3
         np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert updated(variables, image, mutable=("intermediates",)).keys() <= {"intermediates"}
-
-
-def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_finite():
-    rng = np.random.default_rng(0)
-    options = {"num_functional_words": 0, "standardise": "running", "network": "mlp"}
-    model = models.build("dcsm", "mini", head=options)
-    patches, length, embed = model.head.patches, model.head.length, model.image.embed
-    shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
-    shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}
-    batch = {name: jnp.asarray(rng.normal(size=s), "f4") for name, s in shapes.items()}
-    batch |= {"text": jnp.zeros((4, length), jnp.int32), "mask": jnp.ones(4, bool)}
-    batch["stop"] = jnp.zeros(4, bool)
-    config = default.get_config()
-    with config.unlocked():
-        config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
-        config.frozen, config.init_from = ("image", "text"), "towers"
-    run = setup.of_model(config, model, 9)
-    variables = jax.jit(model.init)(jax.random.key(0), batch)
-    params, batch_stats = variables["params"], variables["batch_stats"]
-    optimizer = run.optimization.optimizer.init(params)
-    assert params["head"].keys().isdisjoint(batch_stats["head"])
-    first = State(jnp.zeros((), jnp.int32), params, optimizer, batch_stats)
-    assert len(jax.tree.leaves(optimizer)) < 3 * len(jax.tree.leaves(params))  # two moments, counts
-
-    step = jit(train_step.make_step(run))
-    state, _ = step(first, {}, batch)
-    found = state.batch_stats["head"]
-    maps_ = [
-        jnp.einsum("npd,mtd->nmpt", batch["image_tokens"][k::2], batch["text_tokens"][k::2])
-        for k in range(2)  # of each sub-batch
-    ]
-    assert found["steps"] == 1
-    assert found["mean"] == pytest.approx(np.mean(maps_), rel=1e-3)
-    assert found["square"] == pytest.approx(np.mean(np.square(maps_)), rel=1e-4)
-    broken = {**batch, "image_tokens": batch["image_tokens"].at[0].set(jnp.nan)}
-    same, metrics = step(state, {}, broken)
-    assert not metrics["is_finite"]
-    for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_vectors_of_functional_words_are_fixed_unless_they_are_trained(features):

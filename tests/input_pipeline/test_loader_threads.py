@@ -1,0 +1,122 @@
+"""Threads and worker processes of the loader: waiting, errors, and their end."""
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from tests.support import helpers
+from tests.support.numbered import Numbered, loader, take
+
+
+def test_no_thread_imports_grain():
+    """Its import makes all others lazy for a moment, those of jax in another thread, too."""
+    script = (
+        "import builtins, sys, threading\n"
+        "from tests.support import numbered\n"
+        "found, real = set(), builtins.__import__\n"
+        "def noting(name, *others, **more):\n"
+        "    if name.startswith('grain') and name not in sys.modules:\n"
+        "        found.add(threading.current_thread().name)\n"
+        "    return real(name, *others, **more)\n"
+        "builtins.__import__ = noting\n"
+        "numbered.take(1)\n"
+        "print(found)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=helpers.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "{'MainThread'}", done.stderr
+
+
+class Slow(Numbered):
+    """Waits for `event` before it gives a record."""
+
+    def __init__(self):
+        super().__init__()
+        self.event = threading.Event()
+
+    def __getitem__(self, index):
+        self.event.wait()
+        return super().__getitem__(index)
+
+
+def test_waiting_can_be_interrupted_to_look_for_signals():
+    source = Slow()
+    with loader(source) as batches:
+        begin = time.monotonic()
+        assert batches.next(timeout=0.05) is None
+        assert batches.next(timeout=0.0) is None
+        assert time.monotonic() - begin < 5
+        assert batches.step == 0
+        source.event.set()
+        got = batches.next(timeout=30)
+        assert got is not None
+        assert batches.step == 1
+    np.testing.assert_array_equal(got["id"], take(1)[0]["id"])
+
+
+def test_batches_are_made_ahead_while_nobody_asks():
+    made = []
+
+    class Counting(Numbered):
+        def __getitem__(self, index):
+            made.append(index)
+            return super().__getitem__(index)
+
+    with loader(Counting(), threads=1):
+        deadline = time.monotonic() + 20
+        while len(made) < 16 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert len(made) == 16  # two batches of eight, and not more: memory is bounded
+
+
+class Failing(Numbered):
+    def __getitem__(self, index):
+        raise ZeroDivisionError("a fault in the source")
+
+
+def test_an_exception_in_a_thread_reaches_the_consumer():
+    with loader(Failing()) as batches, pytest.raises(ZeroDivisionError, match="a fault"):
+        next(batches)
+
+
+def test_close_ends_threads_in_the_middle_of_a_batch_and_next_then_refuses():
+    class Endless(Numbered):
+        def __getitem__(self, index):
+            time.sleep(0.02)
+            return super().__getitem__(index)
+
+    before = set(threading.enumerate())
+    batches = loader(Endless(), batch_size=10_000, threads=3)
+    time.sleep(0.05)
+    begin = time.monotonic()
+    batches.close()
+    batches.close()
+    assert time.monotonic() - begin < 5  # a batch would take minutes
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(ValueError, match="closed"):
+        next(batches)
+
+
+def test_close_leaves_no_worker_process():
+    source = input_pipeline.make_source("digits", "validation")
+    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    batches = loader(source, tokenizer=tokenizer, workers=2, threads=1)
+    next(batches)
+    assert len(multiprocessing.active_children()) == 2
+    main = sys.modules["__main__"].__spec__
+    batches.close()
+    assert multiprocessing.active_children() == []
+    assert not [t for t in threading.enumerate() if not t.daemon and t.name.startswith("loader")]
+    assert sys.modules["__main__"].__spec__ is main

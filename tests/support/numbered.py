@@ -1,0 +1,47 @@
+"""A source of numbered records, and a loader of it."""
+
+import numpy as np
+
+import input_pipeline
+from input_pipeline.image import ImageTransform
+from input_pipeline.record import Record
+from input_pipeline.tokenizers.word_level import WordTokenizer
+
+NUMBERS = [f"n{i}" for i in range(30)]
+WORDS = WordTokenizer(4, words=(*NUMBERS, "first", "second", "not", "same"))
+
+
+class Numbered:
+    """Record i has id ri, grey level i and captions "ni first" and "ni second"; some are bad."""
+
+    fingerprint = "numbered"
+
+    def __init__(self, count=30, bad=(), size=8, **fields):
+        self._count, self._bad, self._size, self._fields = count, bad, size, fields
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if index in self._bad:
+            return Record(f"r{index}", b"broken", ["n0 first"])
+        pixels = np.full((self._size, self._size, 3), index, np.uint8)
+        captions = [f"n{index} first", f"n{index} second", " "]
+        return Record(f"r{index}", pixels, captions, **self._fields)
+
+
+def loader(source=None, transform=None, tokenizer=WORDS, **options):
+    options = {"batch_size": 8, "seed": 5} | options
+    return input_pipeline.make_train(
+        source or Numbered(), tokenizer, transform or ImageTransform(8), **options
+    )
+
+
+def take(count, source=None, **options):
+    with loader(source, **options) as batches:
+        return [next(batches) for _ in range(count)]
+
+
+def drain(batches, count=10):
+    for _ in range(count):
+        next(batches)
