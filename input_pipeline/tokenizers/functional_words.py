@@ -35,8 +35,11 @@ class FunctionalWordTokenizer:
             raise ValueError(f"at most {np.iinfo(np.int8).max} words have marks; got {len(words)}")
         self.tokenizer, self.words, self.position = tokenizer, tuple(words), position
         self.fingerprint = tokenizer.fingerprint
+        # From Python 3.12 on, isinstance(self, Tokenizer) does not see what __getattr__ gives.
+        self.pad_id, self.eos_id = tokenizer.pad_id, tokenizer.eos_id
+        self.vocab_size, self.context_length = tokenizer.vocab_size, tokenizer.context_length
 
-    def __getattr__(self, name: str):  # pad_id, eos_id, vocab_size, context_length, unk_id
+    def __getattr__(self, name: str):  # such as unk_id, of some tokenizers
         if name == "tokenizer":  # not there yet while this is unpickled
             raise AttributeError(name)
         return getattr(self.tokenizer, name)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from vlc_jax import devices
 from vlc_jax.errors import UsageError
 from vlc_jax.run.workdir import Workdir
 
@@ -90,7 +91,7 @@ def test_a_damaged_config_file_is_an_error_naming_it(run):
 
 
 def test_the_environment_names_command_hardware_and_versions(run):
-    run.write_env(parameters={"total": 1})
+    run.write_env(hardware=devices.hardware(), parameters={"total": 1})
     env = json.loads((run.path / "env.json").read_text())
     assert env["hardware"]["device_count"] == 8
     assert env["versions"]["jax"]
