@@ -26,7 +26,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.run.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.run.metrics": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.run.preemption": ("vlc_jax.errors",),
-    "vlc_jax.run.workdir": ("vlc_jax.errors",),
+    "vlc_jax.run.renamed_fields": ("vlc_jax.errors",),
+    "vlc_jax.run.workdir": ("vlc_jax.errors", "vlc_jax.run.renamed_fields"),
     "vlc_jax.evaluators": (
         "vlc_jax.types",
         "vlc_jax.errors",
