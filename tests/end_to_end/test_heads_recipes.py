@@ -12,6 +12,7 @@ from tests.support import helpers, recipes, shared
 from vlc_jax import losses, train, types
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import resolve
 
 TAGGER = "tagger=scenes:scenes-mini"
 TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
@@ -128,7 +129,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
         config.input.max_bad_share = 0.1
     workdir = Workdir(tmp_path / "run")
     try:
-        train.train(config, workdir, StopSignal(), allow_change=False)
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
 
@@ -140,7 +141,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     env = json.loads((workdir.path / "env.json").read_text())
     parts = env["parameters"]
     expected = sum(parts[tower] for tower in towers) + parts.get("head", 0)
-    expected -= parts["image"] if name == "llava.clip_ft" else 0  # by a rate of 0
+    expected -= parts["image"] if name == "llava.clip_ft" else 0  # frozen
     if name == "llava.clip_ft" or "learned" in given:
         expected += 1  # the temperature
     assert parts["trained"] == expected
