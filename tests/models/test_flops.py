@@ -1,6 +1,7 @@
 """Analytic FLOPs against open_clip's docs/model_profile.csv and against XLA's own count."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from vlc_jax import losses, models, types
@@ -111,7 +112,7 @@ def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, s
 def stored(model, batch):
     """Shapes of `batch` rows of stored features, as `model.head` requests them."""
     sizes = model.image.grid**2 + 1, model.text.context_length
-    rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), int)}
+    rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), jnp.int32)}
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
     if getattr(model.head, "num_functional_words", 0):
         rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
@@ -119,8 +120,8 @@ def stored(model, batch):
     for (part, tower), request, count in zip(
         towers.items(), model.head.requests, sizes, strict=True
     ):
-        rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, tower.projection), float)
+        rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, tower.projection), jnp.float32)
         if request.tokens != "none":
             width = tower.projection if request.tokens == "projected" else tower.width
-            rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), float)
+            rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), jnp.float32)
     return rows
