@@ -20,7 +20,9 @@ def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
     frozen, fingerprint = init_from.load_frozen(setup)
     data = setup.training.data
     if data.has_features:
-        check_features(data.source, data.feature_cache_key | fingerprint)
+        check_features(
+            data.source, {**data.feature_cache_key, "weights": fingerprint.get("weights")}
+        )
         # their features are stored; evaluation loads the towers when it needs them
         frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
     return frozen, {**data.fingerprints(), **fingerprint}

@@ -4,7 +4,7 @@ import pytest
 
 from configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import data, duration, resolve
+from vlc_jax.setup import data, duration, init_from, resolve
 
 
 def configured(batch_size=12, hard_images=0, **length):
@@ -56,3 +56,13 @@ def test_texts_come_from_the_config():
     config.input.negatives.fallback = "self"
     with pytest.raises(UsageError, match="is for positives"):
         data.hard_texts(config)
+
+
+def test_frozen_parameters_outside_the_towers_have_a_fingerprint_of_their_own():
+    def fingerprints(scale):
+        config = configured(batch_size=8, steps=1)
+        config.frozen, config.model.logit_scale_init = ("logit_scale",), scale
+        return init_from.load_frozen(resolve(config, "eval"))[1]
+
+    assert set(fingerprints(10.0)) == {"frozen"}
+    assert fingerprints(10.0) == fingerprints(10.0) != fingerprints(11.0)

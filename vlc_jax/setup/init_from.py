@@ -151,7 +151,8 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
-    """The frozen parameters (with LoRA every base parameter) and the fingerprint of the towers.
+    """The frozen parameters (with LoRA every base parameter) and their fingerprints: "weights" of
+    the towers, on which stored features depend, "frozen" of all else.
 
     Towers come from config.init_from; what else is frozen and not there is initialised from the
     seed. Both empty where nothing is frozen.
@@ -166,12 +167,19 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     else:
         loaded = load(setup, shapes)
         frozen = _complete(setup, loaded, frozen_shapes)
-    digest = hashlib.sha256()  # of towers, since stored features depend on them alone
     towers = frozen if parameters.lora else _towers(frozen)
-    for name, array in sorted(weights.flatten(towers).items()):
+    others = {name: part for name, part in frozen.items() if name not in towers}
+    parts = {"weights": towers, "frozen": others}
+    fingerprints = {name: _fingerprint(part) for name, part in parts.items() if part}
+    return sharding.put_like(frozen, frozen_shapes), fingerprints
+
+
+def _fingerprint(params: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(weights.flatten(params).items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(array).data)
-    return sharding.put_like(frozen, frozen_shapes), {"weights": digest.hexdigest()[:16]}
+    return digest.hexdigest()[:16]
 
 
 def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
@@ -295,12 +303,13 @@ def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: st
 def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
     """Raises WeightsError if the frozen parameters are not those that the run was trained with."""
     path = workdir / "env.json"
-    saved = read_json(path).get("input", {}).get("weights") if path.exists() else None
-    if fingerprint and saved not in (None, fingerprint["weights"]):
-        raise WeightsError(
-            f"what is in {workdir} was trained on other weights ({saved}) than those at "
-            f"config.init_from now ({fingerprint['weights']}): restore them"
-        )
+    saved = read_json(path).get("input", {}) if path.exists() else {}
+    for name, value in fingerprint.items():
+        if saved.get(name) not in (None, value):
+            raise WeightsError(
+                f"what is in {workdir} was trained on other weights ({saved[name]}) than those at "
+                f"config.init_from now ({value}): restore them"
+            )
 
 
 def _check_vectors(setup: "Setup", workdir: Path) -> None:

@@ -180,7 +180,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
     names = hard_images(data.source) if data.hard_images else []
     request = {
         "split": "train",
-        "features": data.feature_cache_key | fingerprint,
+        "features": {**data.feature_cache_key, "weights": fingerprint["weights"]},
         "dtype": dtype,
     }
     records = FeaturesOf(
