@@ -145,7 +145,7 @@ class Evaluation:
         write_json(folder / f"{row['step']}.json", row)
 
     def _write_maps(self, variables: Any, scorer: Scorer, step: int) -> None:
-        """What the head sees of the cases whose images are kept; before any result, so that a step
+        """Writes patch maps of the cases whose images are kept; before any result, so that a step
         with all results has all of them. Mixtures of weights have no report of their own."""
         if not self.setup.model.has_head or self._root != self.workdir.path:
             return

@@ -64,7 +64,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
 
 
 class Run(NamedTuple):
-    """What the loop works with: everything of a run but its state."""
+    """The train loop, with everything of a run but its state."""
 
     setup: Setup
     frozen: Any

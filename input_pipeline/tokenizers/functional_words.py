@@ -66,7 +66,7 @@ class FunctionalWordTokenizer:
         return marks
 
     def _num_tokens(self, words: Sequence[str]) -> int:
-        """How many tokens stand before the text that follows these words."""
+        """Number of tokens before the text that follows these words."""
         row = self.tokenizer([" ".join(words)])[0]
         ends = np.flatnonzero(row == self.tokenizer.eos_id)
         return int(ends[0]) if len(ends) else self.tokenizer.context_length

@@ -35,7 +35,15 @@ SHORT = (
     "--config.input.scenes.count=32",
     "--config.input.preview=4",
 )
-SCENES = (*SHORT, *(f"--config.evals.{name}.count=8" for name in scenes.evaluations()))
+SHALLOW = "--config.model.image={'depth': 1}"
+POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
+SHALLOW_TEXT = "--config.model.text={'depth': 1}"
+VECTORS = (  # texts of a run, and a run on them
+    *(*SHORT, SHALLOW),
+    *(f"--config.evals.{name}.count=8" for name in scenes.evaluations()),
+)
+SCENES = (*VECTORS, SHALLOW_TEXT)
+PRETRAINED = (SHALLOW, SHALLOW_TEXT, "--config.eval.batch_size=8")
 SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/scenes": SCENES,
     # this one trains CLIP first
@@ -43,11 +51,12 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *SCENES,
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
-    "python -m vlc_jax.tools.cache_features --config configs/scenes": SHORT,
-    "python -m vlc_jax.tools.embed_text --config configs/scenes": SCENES,
+    "python -m vlc_jax.main --config configs/scenes/text_vectors": VECTORS,
+    "python -m vlc_jax.tools.cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
+    "python -m vlc_jax.tools.embed_text --config configs/scenes": VECTORS,
     "python -m vlc_jax.main --config configs/digits.py": SHORT,
-    "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], "--config.epochs=1"),
-    "python -m vlc_jax.main --mode eval --config configs/coco": ("--config.eval.batch_size=8",),
+    "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
+    "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --config configs/records.py": SHORT,
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
@@ -73,7 +82,9 @@ def shrunken(command: str, sha256: str) -> list[str]:
     if "weights=my_weights" in command:  # the vocabulary of the test is not OpenAI's
         words.append(f"--config.text.clip.sha256={sha256}")
     extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
-    return [*words, *(extra[-1] if extra else ())]
+    words += extra[-1] if extra else ()
+    is_pooled = "mean" in command or "hard_images" in command  # the folder of a run says so, too
+    return [POOLED if word == SHALLOW and is_pooled else word for word in words]
 
 
 @pytest.fixture
@@ -98,10 +109,10 @@ def folder(tmp_path):
 
 
 def write_weights(folder):
-    """Random numbers of the size of ViT-B/32 and a tokenizer as Hugging Face writes them; returns
-    the sha256 of its merges.
+    """Random numbers of the shapes of a shallow ViT-B/32 and a tokenizer as Hugging Face writes
+    them; returns the sha256 of its merges.
     """
-    model = models.build("clip", "B/32")
+    model = models.build("clip", "B/32", image={"depth": 1}, text={"depth": 1})
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from configs.common import scenes
 from studies import study, study_page
 from tests.support import helpers
 
@@ -152,7 +153,8 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     small = (
         *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
-        "--config.eval.batch_size=16",
+        *("--config.eval.batch_size=16", "--config.model.image={'depth': 1}"),
+        f"--config.evals={scenes.evaluations('test', 8, 8, 'scenes-hues')}",
     )
 
     def run(*more):

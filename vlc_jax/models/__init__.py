@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, get_args, get_type_hints
 
 import jax
@@ -156,7 +157,7 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
 
 
 def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
-    """Fresh parameters, float32; under `jax.jit` or `jax.eval_shape` no forward pass is run."""
+    """Fresh parameters, float32; no forward pass is run."""
     return _init(model, key)["params"]
 
 
@@ -167,6 +168,8 @@ def init_batch_stats(model: clip.CLIP) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
+# Jitted so that shapes, state and statistics share one trace; XLA drops the forward pass.
+@partial(jax.jit, static_argnums=0)
 def _init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
     return model.init({"params": key, "dropout": key}, example_batch(model))
 

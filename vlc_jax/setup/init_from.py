@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
-    """Where parameters come from that are not initialised from the seed.
+    """Sources of the parameters that are not initialised from the seed.
 
     path: config.init_from.   head_path: config.head_from.   model_name: config.model.name.
     metadata: of this config, with which that of the weights is compared.
@@ -328,7 +328,7 @@ def _check_vectors(setup: "Setup", workdir: Path) -> None:
 
 
 def architecture(model: nn.Module) -> weights.Architecture:
-    """What formats of weights must know of a model beside its shapes."""
+    """Properties of a model, beside its shapes, that formats of weights need."""
     return weights.Architecture(
         patch_size=model.image.patch_size or 0,
         heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},

@@ -24,7 +24,7 @@ Schedule = Callable[[Any], Array]
 
 
 class Optimization(NamedTuple):
-    """What a step minimises, and how.
+    """Losses and optimizer of a training step.
 
     optimizer, schedule: the schedule is inside the optimizer, too; here for the metrics.
     losses: name of `losses.LOSSES` -> weight and options.

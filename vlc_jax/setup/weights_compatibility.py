@@ -122,7 +122,7 @@ def check_tokenizer(
 
 
 def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What the tokenizer does to case, punctuation, ends and padding, seen on its ids.
+    """Treatment of case, punctuation, ends and padding, observed on the ids of a tokenizer.
 
     The padding only where the text tower reads it (SigLIP).
     """

@@ -123,7 +123,7 @@ class FeatureEncoder:
         )
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
-        """What cannot be read stays a DataError."""
+        """Records with features instead of images; one that cannot be read stays a DataError."""
         with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
             pixels = list(pool.map(self._pixels, records))
         good = [i for i, image in enumerate(pixels) if not isinstance(image, DataError)]

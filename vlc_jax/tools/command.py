@@ -1,4 +1,4 @@
-"""What command lines of tools have in common: one line about what was done, or what is wrong."""
+"""The command line of every tool: ends with one line, about what was done or what is wrong."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What the library that an exported folder is for computes from it; run by `tools.check`.
+"""Scores of an exported folder by the library it was written for; run by `tools.verify_export`.
 
   python vlc_jax/tools/load_exported.py hf|open_clip|peft FOLDER INPUTS.npz OUTPUTS.npz
 

@@ -1,4 +1,4 @@
-"""Whether an exported folder gives, in the library it is for, the scores the model gives here."""
+"""Checks that an exported folder gives the same scores in the library it was written for."""
 
 import os
 import subprocess
@@ -21,10 +21,11 @@ LIBRARIES = {"hf": "transformers", "open_clip": "open_clip", "peft": "transforme
 def check(
     folder: Path, target: str, model: nn.Module, params: Any, text: np.ndarray, python: str
 ) -> str:
-    """What was found, in a sentence; `python` is an interpreter that may have the library.
+    """Compares the scores; returns the finding as a sentence.
 
-    text: ids (n, length). Images are noise. Raises WeightsError when the scores differ by more than
-    1e-4, or the library cannot load the folder.
+    python: an interpreter that may have the library.   text: ids (n, length); images are noise.
+    Raises WeightsError when the scores differ by more than 1e-4, or the library cannot load the
+    folder.
     """
     if target not in LIBRARIES:
         return f"not checked: there is no library to load {target} with"
