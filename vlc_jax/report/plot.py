@@ -13,6 +13,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -102,9 +104,12 @@ def panel(
 
 def _rendered(name: str, title: str, description: str, figure: Figure, dpi: int) -> Picture:
     png, svg = io.BytesIO(), io.StringIO()
-    figure.savefig(png, format="png", dpi=dpi, facecolor="white")
+    # the canvases' own writers, since savefig draws everything once more, to measure it
+    figure.set(dpi=dpi, facecolor="white")
+    FigureCanvasAgg(figure).print_png(png)
+    figure.set(dpi=100, facecolor="none")
     figure.set_layout_engine("none")  # no second layout: both files show the same
-    figure.savefig(svg, format="svg")
+    FigureCanvasSVG(figure).print_svg(svg)
     return Picture(
         name, title, description, _themed(svg.getvalue(), name, description), png.getvalue()
     )
