@@ -2,9 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
-# Groups and order are those of tests/conftest.py: the longest files first, so that neither worker
-# waits for the other in the end.
-PYTEST := $(RUN) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# A file of tests stays with one worker, since its tests share what they train; the order of
+# tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast recipes parity lint lock help
 

@@ -44,11 +44,6 @@ def pytest_collection_modifyitems(items):
         return next(ranks, len(LONGEST))
 
     items.sort(key=rank)
-    for item in items:
-        # A file stays with one worker, since its tests share what they train, and so does a page of
-        # the documentation, whose tests share nothing.
-        page = item.callspec.params.get("page", "") if hasattr(item, "callspec") else ""
-        item.add_marker(pytest.mark.xdist_group(f"{item.path}{page}"))
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 VLC_PARITY_PYTHON is its interpreter; `make parity` builds it and sets the variable.
 """
 
+import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +15,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def there() -> Callable[..., None]:
+def there(tmp_path_factory) -> Iterator[Callable[..., None]]:
     """there(script, *arguments) runs a script of this folder where the reference libraries are."""
     python = os.environ.get("VLC_PARITY_PYTHON")
     if not python:
         pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
+    output = tmp_path_factory.mktemp("output") / "output.txt"
+    forks = subprocess.Popen(
+        [python, Path(__file__).with_name("forks.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
+    )
 
     def run(script: str, *arguments: str | Path) -> None:
-        done = subprocess.run(
-            [python, Path(__file__).with_name(script), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
-        )
-        assert done.returncode == 0, done.stderr
+        words = (output, Path(__file__).with_name(script), *arguments)
+        print(json.dumps([str(word) for word in words]), file=forks.stdin, flush=True)
+        assert forks.stdout.readline() == "0\n", output.read_text()
 
-    return run
+    with forks:
+        yield run
+        forks.stdin.close()
 
 
 @pytest.fixture(scope="session")

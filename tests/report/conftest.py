@@ -218,7 +218,7 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
 def blank_figures(monkeypatch):
     """Charts are not drawn, which takes half a second each: for tests of a page's text."""
 
-    def draw(name, title, description, size, paint):
+    def draw(name, title, description, size, paint, margins=None):
         return plot.Picture(name, title, description, "<svg></svg>", b"\x89PNG")
 
     monkeypatch.setattr(plot, "draw", draw)

@@ -18,7 +18,7 @@ from input_pipeline.sources.scenes import ScenesSource
 from tests.support import helpers
 from vlc_jax import models, weights
 
-SMALL = {"width": 16, "heads": 2, "depth": 2}
+SMALL = {"width": 16, "heads": 2, "depth": 1}
 # Of most captions every generator makes something.
 CAPTIONS = {"colour": 0.9, "size": 0.3, "relation": 0.4, "single": 0.1, "place": 0.3}
 PARTS = {"train": 40, "restval": 8, "val": 4, "test": 12}  # images

@@ -15,7 +15,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         config.steps = args.steps
         config.batch_size = 16
-        config.model.image, config.model.text = {"depth": 2}, {"depth": 1}
+        config.model.image, config.model.text = {"depth": 1}, {"depth": 1}
         config.optimizer.warmup_steps = 2
         config.input.scenes.count = 64
         config.input.preview = 8
