@@ -60,6 +60,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         if args.path.endswith(".tsv"):
             pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "negclip"))
         config.text.context_length = LENGTH
+        config.model.text.padding_mask = True  # as transformers, which the authors call
         heads.adam(config, rate=1e-3, epochs=27.0)
         heads.dcsm(config, args, dropout=0.1)
         records = config.input.records  # a table of your own

@@ -41,6 +41,35 @@ def test_a_bidirectional_token_sees_all(make, compiled):
     assert np.all(seen_by(compiled, model, params, batch["text"], 0) > 0)
 
 
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_with_a_padding_mask_no_token_sees_padding(make, compiled, kind):
+    model, params, batch = make(kind)
+    tower = model.text.clone(padding_mask=True, eos_id=4)  # `seen_by` numbers the tokens
+    model = model.clone(text=tower)
+    for position in (2, 4, 6):
+        gradient = seen_by(compiled, model, params, batch["text"], position)
+        last = min(position, 4) if tower.is_causal else 4
+        assert np.all(gradient[: last + 1] > 0)
+        # a token of padding has itself in the residual stream, and no neighbour of its kind
+        np.testing.assert_array_equal(np.delete(gradient, [*range(last + 1), position]), 0.0)
+
+
+def test_a_padding_mask_changes_the_padding_of_a_causal_tower_alone(make):
+    model, params, batch = make("clip")
+    plain, other = (
+        jax.jit(lambda text, tower=tower: tower.apply({"params": params["text"]}, text, PROJECTED))(
+            batch["text"]
+        )
+        for tower in (model.text, model.text.clone(padding_mask=True))
+    )
+    np.testing.assert_array_equal(other.pooled, plain.pooled)
+    np.testing.assert_array_equal(other.tokens[plain.mask], plain.tokens[plain.mask])
+    first = np.cumsum(~plain.mask, axis=1) == 1  # padding that sees the text and itself
+    later = ~plain.mask & ~first
+    assert later.any()
+    assert np.all(np.abs(other.tokens - plain.tokens)[later].max(axis=-1) > 0)
+
+
 def test_what_follows_the_end_of_text_changes_nothing(make, encode):
     model, params, batch = make("clip")
     padded = batch["text"]

@@ -183,7 +183,7 @@ def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
 
 
 def tiny_hugging_face(
-    kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60
+    kind: str, activation: str = "gelu_pytorch_tanh", vocabulary: int = 60, length: int = 12
 ) -> torch.nn.Module:
     import transformers
 
@@ -191,7 +191,7 @@ def tiny_hugging_face(
               "num_attention_heads": 4, "image_size": 24, "patch_size": 8,
               "hidden_act": activation}  # fmt: skip
     text = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": vocabulary,
+            "num_attention_heads": 2, "max_position_embeddings": length, "vocab_size": vocabulary,
             "hidden_act": activation}  # fmt: skip
     ends = {"bos_token_id": 58, "eos_token_id": 59, "pad_token_id": 1}
     torch.manual_seed(0)
@@ -219,12 +219,32 @@ def hugging_face(
     save_io(folder, image, ids, outputs.image_embeds, outputs.text_embeds, store)
 
 
+def with_attention_mask(folder: Path) -> None:
+    """Texts of 5 to 30 tokens, and the attention mask of their padding, as DCSM's authors call the
+    text model."""
+    model = shaken(tiny_hugging_face("clip", "quick_gelu", length=30))
+    model.save_pretrained(folder)
+    image, _ = inputs(24, 30, 60, None)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, 58, (26, 30), generator=generator)
+    for i, row in enumerate(ids):
+        row[4 + i :] = 59  # Hugging Face's CLIP pads with the end token
+    mask = torch.arange(30)[None] < torch.arange(5, 31)[:, None]
+    store: dict = {}
+    recorded(model.vision_model.encoder.layers, store, "image")
+    recorded(model.text_model.encoder.layers, store, "text")
+    with torch.no_grad():
+        outputs = model(input_ids=ids, pixel_values=image, attention_mask=mask.long())
+    save_io(folder, image, ids, outputs.image_embeds, outputs.text_embeds, store)
+
+
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
     "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
     "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
     "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),
+    "hf_clip_padding_mask": with_attention_mask,
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
     "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),

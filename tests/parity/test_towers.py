@@ -25,6 +25,7 @@ HF = {
     "image": {**TINY["image"], "mlp_width": 48},
     "text": {**TINY["text"], "mlp_width": 40},
 }
+HF_PADDED = {**HF, "text": {**HF["text"], "context_length": 30, "padding_mask": True}}
 HF_SIGLIP = {
     "variant": "SigLIP-B/16",
     "image": {**IMAGE, "mlp_width": 48},
@@ -42,6 +43,7 @@ CASES = {
     "tiny_custom_text": {**TINY, "activation": "gelu"},
     "hf_clip_quick_gelu": HF,
     "hf_clip_gelu": {**HF, "activation": "gelu"},
+    "hf_clip_padding_mask": HF_PADDED,
     "hf_siglip": HF_SIGLIP,
     "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
     "tiny_eva02": EVA02,
@@ -136,6 +138,17 @@ def controls(case):
         return params
 
     yield right, transposed
+
+
+def test_padding_that_attends_to_padding_is_found(reference):
+    folder = reference("hf_clip_padding_mask")
+    model = models.build(
+        "clip", **{**HF_PADDED, "text": {**HF_PADDED["text"], "padding_mask": False}}
+    )
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, load(model, folder / "model.safetensors"), io)
+    assert found["text_1"] > 1e-2
+    assert found["text_embeds"] <= TOLERANCE  # the end token sees no padding
 
 
 @pytest.mark.parametrize("index", range(4), ids=["activation", "epsilon", "end", "transpose"])

@@ -154,6 +154,7 @@ def run(save):
     config = scenes.get_config("standardise=tensor")
     with config.unlocked():
         config.model.head.num_functional_words = len(head.WORDS)
+        config.model.text.padding_mask = True
         functional = config.text.functional_words
         functional.words, functional.position = head.WORDS, "word"
         config.init_from = "towers"
@@ -200,6 +201,14 @@ def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value,
     else:
         setattr(setup.tokenizer, field, value)
     with pytest.raises(UsageError, match=message):
+        init_from._load_head(setup, wanted)
+
+
+def test_a_head_whose_padding_attends_to_padding_is_refused(run):
+    setup, wanted = run
+    text = setup.model.text.clone(padding_mask=False)
+    setup = setup._replace(model=setup.model.clone(text=text))
+    with pytest.raises(UsageError, match=r"set config.model.text.padding_mask"):
         init_from._load_head(setup, wanted)
 
 

@@ -30,6 +30,9 @@ class TextTower(layers.Tower, kw_only=True):
     context_length: most tokens per text.   eos_id: the token that ends a text.
     is_causal: each token attends to earlier ones only (CLIP); else to all, padding too (SigLIP).
     pooling: eos (features of the end-of-text token) | last (of the last position, SigLIP).
+    padding_mask: no token attends to padding, as in transformers with its attention mask. Without
+      (OpenAI's code) padding tokens see the padding before them. Only the features of the padding
+      tokens themselves tell, which DCSM reads; with attention in both directions all do.
     """
 
     vocab_size: int
@@ -37,6 +40,7 @@ class TextTower(layers.Tower, kw_only=True):
     eos_id: int
     is_causal: bool = True
     pooling: Literal["eos", "last"] = "eos"
+    padding_mask: bool = False
 
     @nn.compact
     def __call__(
@@ -78,6 +82,7 @@ class TextTower(layers.Tower, kw_only=True):
             types.shard_batch(x),
             is_causal=self.is_causal,
             positions=positions if is_pooled_only else None,
+            ends=end_of_text(text, self.eos_id) if self.padding_mask else None,
         )
         normed = self._norm("norm")(raw)
         project = self._projection(request)

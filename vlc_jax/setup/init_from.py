@@ -147,6 +147,11 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
             f"token {tokenizer.pad_id} fills them: set config.text.tokenizer to 'hf', its path to "
             "the tokenizer.json of the towers, and its pad_token to the end token"
         )
+    if not setup.model.text.padding_mask:
+        raise UsageError(
+            f"the head at {path} reads padding tokens that attend to the text alone: set "
+            "config.model.text.padding_mask"
+        )
     return {"head": params, "logit_scale": np.zeros((), np.float32)}  # a logarithm
 
 
