@@ -113,11 +113,11 @@ def test_hard_positives_of_files_belong_to_cocos_captions():
 
 
 def test_svlc_trains_adapters_alone_unless_told_otherwise():
-    assert coco("svlc", "lora=false").lora.targets == ""
-    assert coco("svlc_pos").lora.targets
-    assert set(coco("svlc", "in_batch").losses) == {"negclip", "svlc_negative"}
-    assert "analogy_symmetric" in coco("svlc_pos", "symmetric").losses
-    texts = coco("svlc", "negatives=both,language_model=folder").input.negatives
+    assert coco("svlc", "lora=false,negatives=rule").lora.targets == ""
+    assert coco("svlc_pos", "negatives=rule").lora.targets
+    assert set(coco("svlc", "in_batch,negatives=rule").losses) == {"negclip", "svlc_negative"}
+    assert "analogy_symmetric" in coco("svlc_pos", "symmetric,negatives=rule").losses
+    texts = coco("svlc", "language_model=folder").input.negatives
     assert texts.generators.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
     assert texts.options.svlc_fill_mask.model == "folder"
 
@@ -128,6 +128,8 @@ def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
     assert config.input.positives.count == 10
     assert config.losses.svlc_negative.negative_range == (0, 1)
     assert config.losses.dac_negative_bag.negative_range == (1, None)
+    config = coco("dac", "negatives=rule,in_batch")
+    assert config.losses.negclip.negative_range == (0, 1)
 
 
 def test_left_and_right_on_siglip():
@@ -273,6 +275,7 @@ def test_dcsm_in_the_mode_of_its_authors():
         ("negclip", "negatives=x", "negatives is given or negclip"),
         ("svlc", "negatives=x", "negatives is rule, fill_mask, both"),
         ("dac", "", "language_model=FOLDER"),
+        ("svlc", "", "negatives=both.*language_model=FOLDER.*or negatives=rule"),
         ("hn", "schedule=x", "schedule is cosine or svlc_parity"),
         ("leftright", "family=x", "family is clip or siglip"),
         ("leftright", "image_tower=x", "locked or unlocked"),

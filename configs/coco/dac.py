@@ -26,11 +26,13 @@ from configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    defaults = {**svlc.ARGUMENTS, "batch": 32, "negatives": "both"}  # README, like bag
+    defaults = {**svlc.ARGUMENTS, "batch": 32}  # README, like bag
     args = arguments.parse(argument, **defaults, bag=10)
     config = svlc.make(args)
     count = config.input.negatives.count
     with config.unlocked():
+        if args.in_batch:  # those of the bag are further texts for no other image
+            config.losses.negclip.negative_range = (0, count)
         config.losses.svlc_negative = default.loss(
             weight=1.0, negative_range=(0, count)
         )  # of the caption

@@ -2,14 +2,14 @@
 each image's caption against a hard negative, with one word replaced; trains LoRA adapters only.
 
   python -m vlc_jax.main --workdir runs/svlc \\
-    --config configs/coco/svlc.py:weights=ViT-B-32.pt,tokenizer=FILE,path=cc3m/train.tsv
+    --config configs/coco/svlc.py:weights=ViT-B-32.pt,path=cc3m/train.tsv,language_model=FOLDER
 
 Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) REPLACE 76.6 / 44.5 /
 39.9, SWAP 72.4 / 61.6 / 20.8. Not yet run at full size here; an estimate: five times over 2.9
 million pairs take 2.5 hours of one A100 at 30 % of its bfloat16 peak.
 
 Arguments: those of configs/coco/clip_ft.py, path being a table of CC3M or anything else;
-negatives=rule, fill_mask or both (a fair coin per caption), the latter with
+negatives=both (a fair coin per caption, as the rows above), rule or fill_mask; all but rule with
 language_model=FOLDER (the authors: distilroberta-base) and tagger=spacy:en_core_web_sm, as theirs;
 in_batch (the negatives are further texts for every image as well: what the authors' code does on
 one GPU, but not on several); lora=false trains all parameters.
@@ -26,7 +26,7 @@ from configs.common import arguments, pretrained
 ARGUMENTS = {
     **clip_ft.ARGUMENTS,
     "batch": 128,  # the authors' per GPU, like all numbers here from README and code
-    "negatives": "rule",
+    "negatives": "both",
     "language_model": "",
     "tagger": "spacy:en_core_web_sm",
     "in_batch": False,
@@ -65,7 +65,12 @@ def use_negatives(config: ConfigDict, args: SimpleNamespace) -> None:
     pretrained.use_texts(config.input.negatives, 1, "skip", generators)
     if "svlc_fill_mask" in generators:
         if not args.language_model:
-            raise ValueError("negatives that a model fills in need language_model=FOLDER")
+            raise ValueError(
+                f"negatives={args.negatives}: a language model fills in words, say "
+                "language_model=FOLDER, where transformers' save_pretrained has written one (the "
+                "authors: distilroberta-base); or negatives=rule, which needs none and is not what "
+                "the published rows are"
+            )
         options = {"model": args.language_model, "tagger": args.tagger}
         config.input.negatives.options.svlc_fill_mask = options
 

@@ -1,7 +1,7 @@
 """SVLC+Pos (Doveh et al. 2023): SVLC with a hard positive that is pulled to image and caption.
 
   python -m vlc_jax.main --workdir runs/svlc_pos \\
-    --config configs/coco/svlc_pos.py:weights=ViT-B-32.pt,tokenizer=FILE,path=cc3m.jsonl
+    --config configs/coco/svlc_pos.py:weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=FOLDER
 
 Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) REPLACE 64.3 / 45.0 /
 29.8, SWAP 56.5 / 45.4 / 22.8. Not yet run at full size here; an estimate: five times over 2.9

@@ -62,13 +62,14 @@ def test_mean_is_over_the_examples_that_have_the_texts_it_needs(batch, per_examp
     np.testing.assert_allclose(total(name, batch), expected, rtol=1e-5)
 
 
-def test_negative_range_selects_hard_negatives_by_their_index(batch, total):
-    every = float(total("svlc_negative", batch))
+@pytest.mark.parametrize("name", ["svlc_negative", "negclip"])
+def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name):
+    every = float(total(name, batch))
     for negative_range, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
         keys = ("negative", "negative_text", "negative_mask")
         fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
-        some = float(total("svlc_negative", batch, negative_range=negative_range))
-        np.testing.assert_allclose(some, total("svlc_negative", fewer), rtol=1e-6)
+        some = float(total(name, batch, negative_range=negative_range))
+        np.testing.assert_allclose(some, total(name, fewer), rtol=1e-6)
         assert abs(some - every) > 1e-3
 
 

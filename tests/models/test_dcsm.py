@@ -55,12 +55,11 @@ def maps(features, params, rows="replace"):
     found = np.zeros((len(image), len(text), PATCHES, LENGTH))
     for i, patches in enumerate(image):
         for j, tokens in enumerate(text):
-            columns = []
-            for token, mark in zip(tokens, MARKS[j % TEXTS], strict=True):
-                if mark:
-                    columns.append(np.asarray(params["functional_words"], np.float64)[mark - 1])
-                if not mark or rows == "insert":
-                    columns.append(patches @ token)
+            columns, marks = [patches @ token for token in tokens], MARKS[j % TEXTS]
+            for mark in sorted(set(marks) - {0}):
+                vector = np.asarray(params["functional_words"], np.float64)[mark - 1]
+                place = list(marks).index(mark)
+                columns[place : place + (rows == "replace")] = [vector]
             found[i, j] = np.stack(columns[:LENGTH], axis=1)
     return found
 

@@ -19,7 +19,7 @@ import transformers
 from torch import nn
 
 PATCHES, LENGTH, WIDTH, WORDS, IMAGES, TEXTS = 197, 30, 512, 11, 2, 2
-PLACES = [{3: 2, 7: 0}, {}]  # of each text: column -> word
+PLACES = [{3: 0, 7: 2}, {}]  # of each text: column -> word
 
 
 class Network(nn.Module):
@@ -50,16 +50,16 @@ class Network(nn.Module):
 
 
 def with_words(maps: torch.Tensor, words: nn.Embedding, rows: str) -> torch.Tensor:
-    """The maps with the vector of each word over its column, or in front of it."""
+    """The maps with the vector of each word over its column, or put there, word after word."""
     texts = []
     for text, places in enumerate(PLACES):
         columns = list(maps[:, text].unbind(-1))
-        for shift, (place, word) in enumerate(sorted(places.items())):
+        for place, word in sorted(places.items(), key=lambda pair: pair[1]):
             vector = words(torch.tensor(word)).expand(len(maps), -1)
             if rows == "replace":
                 columns[place] = vector
             else:
-                columns.insert(place + shift, vector)
+                columns.insert(place, vector)
         texts.append(torch.stack(columns[:LENGTH], dim=-1))
     return torch.stack(texts, dim=1)
 

@@ -28,7 +28,10 @@ ARGUMENTS = {
         ),
         ",weights=ViT.pt",
     ),
-    "configs/coco/dac.py": ",negatives=rule,weights=ViT.pt",  # no language model
+    **dict.fromkeys(  # no language model
+        ("configs/coco/dac.py", "configs/coco/svlc.py", "configs/coco/svlc_pos.py"),
+        ",negatives=rule,weights=ViT.pt",
+    ),
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
 SMALL = {"width": 16, "heads": 2, "depth": 1}

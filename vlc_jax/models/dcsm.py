@@ -31,8 +31,8 @@ class DCSM(heads.Head):
     patches, length: tokens of an image and of a text; they fix the sizes of the network.
     num_functional_words: words that have a vector of their own, which fills their column of the
       map; 0 for none. The batch says where they stand (`text_marks`).
-    functional_words: replace the column of the word's token | insert a column before it (the text
-      is cut at the end).
+    functional_words: replace the column of the word's token | insert a column for the word (the
+      text is cut at the end; `insert_columns`).
     train_functional_words: whether the vectors are trained; the authors' are not.
     standardise: tensor (mean and standard deviation over all maps that are scored together, as the
       authors do, so that a score depends on the others: in training all images with all texts of
@@ -123,7 +123,7 @@ class DCSM(heads.Head):
         if self.adapter:
             tokens = layers.l2_normalize(self.text_adapter(tokens))
         if self.functional_words == "insert":
-            tokens, marks = insert_columns(tokens, marks)
+            tokens, marks = insert_columns(tokens, marks, self.num_functional_words)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
     def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
@@ -330,18 +330,25 @@ def _keys(
 
 
 def insert_columns(
-    tokens: Float[Array, "texts length embed"], marks: Int[Array, "texts length"]
+    tokens: Float[Array, "texts length embed"], marks: Int[Array, "texts length"], num_words: int
 ) -> tuple[Array, Array]:
-    """Tokens and marks with a column inserted before each marked token, which gets its mark; both
-    are cut to the original length."""
-    length = tokens.shape[1]
-    is_word = marks > 0
-    column = jnp.arange(length)[None] + jnp.cumsum(is_word, axis=1)  # the new one of each token
-    texts = jnp.arange(len(tokens))[:, None]
-    # mode="drop": columns beyond the end are out of bounds, which is how they are cut
-    shifted = jnp.zeros_like(tokens).at[texts, column].set(tokens, mode="drop")
-    inserted = jnp.where(is_word, column - 1, length)
-    return shifted, jnp.zeros_like(marks).at[texts, inserted].set(marks, mode="drop")
+    """Tokens and marks with a column inserted for each mark, both cut to the original length.
+
+    One word after the other, in their order in the list, at the place of its mark, as the authors
+    do: columns inserted before are not counted, so that a later word behind an earlier one stands
+    before its token by as many columns.
+    """
+    columns = jnp.arange(tokens.shape[1])[None]
+    source, inserted = jnp.broadcast_to(columns, marks.shape), jnp.zeros_like(marks)
+    for mark in range(1, num_words + 1):
+        is_marked = marks == mark
+        # behind the last column where there is no such mark
+        place = jnp.where(is_marked.any(axis=1), jnp.argmax(is_marked, axis=1), marks.shape[1])
+        is_new, is_behind = columns == place[:, None], columns > place[:, None]
+        source = jnp.where(is_behind, jnp.roll(source, 1, axis=1), source)
+        inserted = jnp.where(is_behind, jnp.roll(inserted, 1, axis=1), inserted)
+        inserted = jnp.where(is_new, jnp.asarray(mark, marks.dtype), inserted)
+    return jnp.take_along_axis(tokens, source[..., None], axis=1), inserted
 
 
 def moments(
