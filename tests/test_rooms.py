@@ -14,7 +14,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "configs": (),
     "configs.common": ("configs.default",),
     "input_pipeline": (),
-    "vlc_jax": (),
+    "vlc_jax": ("vlc_jax.inference",),
     "vlc_jax.errors": (),
     "vlc_jax.types": (),
     "vlc_jax.models": ("vlc_jax.types", "vlc_jax.errors"),
@@ -45,6 +45,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.models", "vlc_jax.losses", "vlc_jax.evaluators", "vlc_jax.weights"),
         *("vlc_jax.run", "vlc_jax.errors", "vlc_jax.types", "input_pipeline"),
     ),
+    # the one place that makes a config itself, of weights that come without
+    "vlc_jax.setup.weights_config": ("vlc_jax", "input_pipeline", "configs"),
+    "vlc_jax.inference": (
+        *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
+        *("vlc_jax.errors", "input_pipeline"),
+    ),
+    "vlc_jax.score": ("vlc_jax.inference", "vlc_jax.tools.command"),
     "vlc_jax.train_step": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.losses"),
         *("vlc_jax.models", "vlc_jax.types"),

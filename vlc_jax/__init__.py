@@ -1,0 +1,20 @@
+"""Compositional vision-language models in JAX.
+
+    model = vlc_jax.load("runs/clip")  # a run, an exported folder, or published weights
+    model.score(["a.jpg"], ["the horse eats the grass", "the grass eats the horse"])
+
+Training and evaluation: python -m vlc_jax.main --help
+"""
+
+from typing import Any
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    # `load` imports JAX, which a submodule such as vlc_jax.errors can do without
+    if name == "load":
+        from vlc_jax import inference
+
+        return inference.load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -76,6 +76,12 @@ def commands(page: str) -> list[str]:
     ]
 
 
+def programs(page: str) -> list[str]:
+    """Every python block of a page that imports vlc_jax."""
+    blocks = re.findall(r"```python\n(.*?)```", (helpers.ROOT / page).read_text(), re.S)
+    return [block for block in blocks if "import vlc_jax\n" in block]
+
+
 def shrunken(command: str, sha256: str) -> list[str]:
     python, *words = shlex.split(command)
     assert python == "python", f"no test knows how to run {command!r}"
@@ -137,6 +143,10 @@ def test_every_command_of_a_page_runs(page, folder):
             continue
         done = helpers.python(*shrunken(command, sha256), cwd=folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+    for program in programs(page):
+        (folder / "program.py").write_text(program)
+        done = helpers.python("program.py", cwd=folder)
+        assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
 def indented(page: str, start: str) -> list[str]:

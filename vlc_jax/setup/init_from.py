@@ -80,7 +80,7 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
 
 
 def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    if _is_workdir(path):
+    if is_workdir(path):
         return _load_workdir(setup, shapes, path)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
@@ -90,7 +90,8 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
     return _towers(params) if model.has_head else params
 
 
-def _is_workdir(path: Path) -> bool:
+def is_workdir(path: Path) -> bool:
+    """Whether a run left the folder, and not another project."""
     return (path / "checkpoints").is_dir() or (path / "env.json").exists()
 
 
@@ -267,7 +268,7 @@ def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     if not jax.tree.leaves(shapes):
         return {}
     first, path = setup.parameters.init_batch_stats(), Path(path or setup.origin.path)
-    if _is_workdir(path):
+    if is_workdir(path):
         from vlc_jax.setup import resolve  # which imports this file
 
         theirs = resolve(saved_config(path), "weights")

@@ -18,6 +18,7 @@ from vlc_jax.weights import (
     peft,
     position,
     rename,
+    sizes,
 )
 from vlc_jax.weights.rename import Rule, flatten, unflatten
 
@@ -27,12 +28,14 @@ __all__ = [
     "Format",
     "dcsm",
     "detect",
+    "files",
     "fitted",
     "flatten",
     "load",
     "metadata",
     "peft",
     "save",
+    "sizes",
     "unflatten",
 ]
 

@@ -1,0 +1,176 @@
+"""A trained model in Python: its embeddings and scores are those of evaluation."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tokenizers
+from PIL import Image
+from safetensors.numpy import save_file
+
+import vlc_jax
+from input_pipeline.record import DataError
+from tests.support import helpers
+from vlc_jax import models, weights
+from vlc_jax.errors import UsageError
+from vlc_jax.models import variants
+from vlc_jax.run.workdir import saved_config
+from vlc_jax.setup import resolve, weights_config
+from vlc_jax.setup.init_from import architecture
+
+TINY = {"tiny": variants.Sizes("siglip", 24, 32, 8, (24, 2, 4), (24, 1, 2))}
+
+
+@pytest.fixture(scope="module")
+def model(trained):
+    return vlc_jax.load(trained, batch_size=4)
+
+
+@pytest.mark.slow
+def test_scores_of_a_run_are_those_of_its_evaluation(model, trained):
+    name = "scenes_attribute_swap"
+    benchmark = resolve(saved_config(trained), "eval").evaluation.benchmarks[name].read()
+    rows = {row["id"]: row for row in helpers.rows(trained / f"evals/{name}/6.scores.jsonl")}
+    for case in benchmark.cases[:6]:
+        found = model.score(case.images, case.captions)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found[0], np.ravel(rows[case.id]["scores"]), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_cosine_is_the_product_of_embeddings_whatever_the_batch(model):
+    rng = np.random.default_rng(0)
+    images = list(rng.integers(0, 255, (7, 40, 30, 3), np.uint8))
+    texts = [f"a {colour} {thing}" for colour in ("red", "blue") for thing in ("circle", "square")]
+    image, text = model.embed_images(images), model.embed_texts(texts)
+    assert (image.dtype, image.shape, text.shape) == (np.float32, (7, 96), (4, 96))
+    np.testing.assert_allclose(np.linalg.norm(image, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(model.score(images, texts), image @ text.T, atol=1e-5)
+    np.testing.assert_allclose(model.embed_images(images[5:6]), image[5:6], atol=1e-5)
+    assert model.embed_images([]).shape == (0, 96)
+    assert model.score([], texts).shape == (0, 4)
+    assert model.logit_scale == pytest.approx(1 / 0.07, rel=0.1)
+    assert (model.logit_bias, model.config["model"]["name"]) == (None, "clip")
+
+
+@pytest.mark.slow
+def test_an_image_is_a_path_bytes_an_array_or_a_picture(model, tmp_path):
+    (name,) = helpers.write_photos(tmp_path, 1, ".png")
+    path = tmp_path / name
+    with Image.open(path) as picture:
+        kinds = [path, str(path), path.read_bytes(), np.asarray(picture), picture.convert("RGBA")]
+        found = model.embed_images(kinds)
+    assert np.ptp(found, axis=0).max() == 0
+
+
+@pytest.mark.slow
+def test_wrong_requests_are_refused(model, trained, tmp_path):
+    with pytest.raises(DataError, match=r"image file .*missing\.jpg does not exist"):
+        model.embed_images([tmp_path / "missing.jpg"])
+    with pytest.raises(UsageError, match="texts are a list, even of one"):
+        model.embed_texts("a red circle")
+    with pytest.raises(UsageError, match="images are a list, even of one"):
+        model.score("a.jpg", ["a red circle"])
+    with pytest.raises(UsageError, match="there is no workdir and there are no weights at nowhere"):
+        vlc_jax.load("nowhere")
+    with pytest.raises(UsageError, match="knows its own variant"):
+        vlc_jax.load(trained, variant="B/32")
+    with pytest.raises(UsageError, match="batch_size is at least 1; got 0"):
+        vlc_jax.load(trained, batch_size=0)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A folder of Hugging Face's form with random weights and a tokenizer, and what is in it."""
+    monkeypatch.setattr(variants, "VARIANTS", {**variants.VARIANTS, **TINY})
+    words = {"</s>": 0, "a": 1, "red": 2, "cat": 3, "unknown": 4}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="unknown"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    model = models.build("clip", "tiny", vocab_size=5, activation="gelu", text={"eos_id": 0})
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: 0.1 * rng.standard_normal(x.shape, np.float32), shapes)
+    arrays = weights.save(params, "hf_siglip", architecture(model))
+    save_file(arrays, tmp_path / "model.safetensors")
+    tower = {"hidden_act": "gelu", "max_position_embeddings": 64, "vocab_size": 5}
+    config = {"model_type": "siglip", "vision_config": tower, "text_config": tower}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return tmp_path, model, params
+
+
+def test_weights_alone_say_which_model_they_are_of(tiny):
+    folder, model, params = tiny
+    loaded = vlc_jax.load(folder)
+    assert loaded.config["model"]["variant"] == "tiny"
+    ids = jnp.asarray([[1, 2, 3] + 61 * [0], [3, 1] + 62 * [0]], jnp.int32)
+    text = model.apply({"params": params}, ids, method=lambda m, x: m.encode_text(x))
+    np.testing.assert_allclose(loaded.embed_texts(["A red cat!", "cat a"]), text.pooled, atol=1e-5)
+    assert loaded.logit_scale == pytest.approx(float(np.exp(params["logit_scale"])))
+    assert loaded.logit_bias == pytest.approx(float(params["logit_bias"]))
+
+
+def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch):
+    folder = tiny[0]
+    monkeypatch.delitem(variants.VARIANTS, "tiny")
+    with pytest.raises(
+        UsageError, match=r"\(24, 2\) with patches of 8, text tower \(24, 1\).*B/32"
+    ):
+        vlc_jax.load(folder)
+
+
+@pytest.mark.parametrize("name", sorted(set(variants.VARIANTS) - {"mini"}))
+def test_a_variant_is_known_by_its_sizes(name):
+    sizes = variants.VARIANTS[name]
+    family = "siglip" if sizes.family == "siglip" else "clip"
+    grid = sizes.image_size // sizes.patch_size
+    read = weights.sizes.Sizes(sizes.image[:2], sizes.text[:2], sizes.patch_size, grid, 1, 1)
+    found = weights_config._variant("w", read, family, is_eva02=sizes.family == "eva02")
+    assert variants.VARIANTS[found]._replace(family="") == sizes._replace(family="")
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        *(("B/32", name) for name in ("openai", "open_clip", "hf_clip")),
+        *(("SigLIP-B/16", name) for name in ("hf_siglip", "open_clip_siglip", "big_vision")),
+        ("EVA02-B/16", "open_clip_eva02"),
+    ],
+)
+def test_sizes_are_read_from_every_format(variant, name):
+    towers = {"width": 24, "depth": 3, "heads": 2, "mlp_width": 48}
+    image = {**towers, "image_size": 48, "patch_size": 16}
+    projection = {} if "SigLIP" in variant else {"projection": 8}
+    model = models.build(
+        *("clip", variant),
+        image={**image, **projection},
+        text={**towers, "width": 16, "depth": 2, "vocab_size": 50, "context_length": 7}
+        | ({"projection": 24} if "SigLIP" in variant else projection),
+    )
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    arrays = weights.save(params, name, architecture(model))
+    assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, 7)
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_table_or_json(trained, tmp_path):
+    names = [str(tmp_path / name) for name in helpers.write_photos(tmp_path, 2)]
+    words = ("-m", "vlc_jax.score", "--model", trained, "--images", *names)
+    texts = ("a red circle", "a blue square", "no green square")
+    done = helpers.python(*words, "--texts", *texts, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    model = vlc_jax.load(trained)
+    np.testing.assert_allclose(found["scores"], model.score(names, texts), atol=1e-5)
+    done = helpers.python(*words, "--texts", *texts)
+    for name, row in zip(names, found["scores"], strict=True):
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(name)]
+        cells = line.split()[1:]
+        assert [float(cell.rstrip("*")) for cell in cells] == pytest.approx(row, abs=1e-4)
+        assert [k for k, cell in enumerate(cells) if "*" in cell] == [int(np.argmax(row))]
+    done = helpers.python(*words[:4], "--images", "none.jpg", "--texts", "a")
+    assert done.returncode == 3
+    assert "none.jpg does not exist" in done.stderr

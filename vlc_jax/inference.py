@@ -1,0 +1,150 @@
+"""A trained model in three lines: `vlc_jax.load(PATH)` embeds and scores images and texts.
+
+The towers, the preprocessing and the score are those of evaluation (`encode.EvaluationEncoder`).
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from PIL import Image
+
+from input_pipeline.record import ImageLike
+from vlc_jax.encode import EvaluationEncoder
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators import Scorer
+from vlc_jax.run.workdir import saved_config
+from vlc_jax.setup import Setup, init_from, resolve
+from vlc_jax.setup.weights_config import config_of_weights
+
+# A path, encoded bytes, a uint8 array (height, width, 3), or a picture of Pillow.
+AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    family: str | None = None,
+    variant: str | None = None,
+    image_size: int | None = None,
+    activation: str | None = None,
+    batch_size: int = 64,
+) -> "Model":
+    """The model at `path`: the workdir of a run (its latest checkpoint), a folder that
+    vlc_jax.tools.export wrote, or weights of OpenAI, open_clip, Hugging Face or big_vision.
+
+        model = vlc_jax.load("runs/clip")
+        model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
+
+    batch_size: images or texts per forward pass, over all devices. The others are for weights
+    alone, whose files need not say all of it (`setup.weights_config.config_of_weights`); a run says
+    everything about itself. Raises UsageError, WeightsError, CheckpointError.
+    """
+    path = Path(path)
+    named = {
+        "tokenizer": str(tokenizer) if tokenizer else None,
+        "family": family,
+        "variant": variant,
+        "image_size": image_size,
+        "activation": activation,
+    }
+    given = [name for name, value in named.items() if value is not None]
+    if not path.exists():
+        raise UsageError(f"there is no workdir and there are no weights at {path}")
+    if batch_size < 1:
+        raise UsageError(f"batch_size is at least 1; got {batch_size}")
+    if init_from.is_workdir(path):
+        if given:
+            names = ", ".join(given)
+            raise UsageError(f"{path} is a run, which knows its own {names}: leave that out")
+        setup = resolve(saved_config(path), "weights")
+        return Model(setup, init_from.load_latest(setup, path).variables, batch_size)
+    setup = resolve(config_of_weights(path, **named), "weights")
+    params = init_from.load_complete(setup)
+    return Model(setup, {"params": params, "batch_stats": {}}, batch_size)
+
+
+class Model:
+    """A trained model: images and texts in, float32 numpy out, batched over the devices there are.
+
+    config: of its run, as a plain dict.   logit_scale: logits are this times the scores.
+    logit_bias: and this is added (SigLIP); None without one.
+    """
+
+    def __init__(self, setup: Setup, variables: Mapping[str, Any], batch_size: int = 64):
+        self.config: Mapping[str, Any] = setup.config
+        self.logit_scale = float(np.exp(variables["params"]["logit_scale"]))
+        bias = variables["params"].get("logit_bias")
+        self.logit_bias = None if bias is None else float(bias)
+        self._setup, self._variables, self._batch_size = setup, variables, batch_size
+        self._scorers: dict[int, Scorer] = {}
+
+    def embed_images(self, images: Sequence[AnyImage]) -> Float[np.ndarray, "images embed"]:
+        """Embeddings of unit length. Raises DataError naming an image that cannot be read."""
+        images = _images(images)
+        return self._pooled(images, lambda scorer, part: scorer.embed_images(part))
+
+    def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
+        """Embeddings of unit length."""
+        texts = _texts(texts)
+        return self._pooled(texts, lambda scorer, part: scorer.embed_texts(part))
+
+    def score(
+        self, images: Sequence[AnyImage], texts: Sequence[str]
+    ) -> Float[np.ndarray, "images texts"]:
+        """The model's score of every image with every text: the cosine similarity, or that of the
+        model's head (PACL, DCSM, SPARC); before `logit_scale` and `logit_bias`."""
+        images, texts = _images(images), _texts(texts)
+        if not images or not texts:
+            return np.zeros((len(images), len(texts)), np.float32)
+        of_images, of_texts = self._scorer(len(images)), self._scorer(len(texts))
+        features = of_images.embed_images(images), of_texts.embed_texts(texts)
+        return np.asarray(of_images.score(*features), np.float32)
+
+    def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
+        """Pooled features alone: those of a head's tokens are a hundred times as large."""
+        scorer, parts = self._scorer(len(items)), [np.zeros((0, self._embed), np.float32)]
+        for start in range(0, len(items), self._batch_size):
+            part = items[start : start + self._batch_size]
+            parts.append(np.asarray(embed(scorer, part).pooled, np.float32))
+        return np.concatenate(parts)
+
+    @property
+    def _embed(self) -> int:
+        return self._setup.model.image.embed
+
+    def _scorer(self, count: int) -> Scorer:
+        """For batches of the next power of two, so that one image does not cost a whole batch and
+        few shapes are compiled."""
+        size = min(self._batch_size, 1 << max(count - 1, 0).bit_length())
+        if size not in self._scorers:
+            evaluation = self._setup.evaluation._replace(batch_size=size)
+            encoder = EvaluationEncoder(self._setup._replace(evaluation=evaluation))
+            self._scorers[size] = encoder.scorer(self._variables)
+        return self._scorers[size]
+
+    def __repr__(self) -> str:
+        model = self.config["model"]
+        return f"<vlc_jax.inference.Model {model['name']} {model['variant']}>"
+
+
+def _images(images: Sequence[AnyImage]) -> list[ImageLike]:
+    if isinstance(images, str | bytes | os.PathLike | Image.Image):
+        raise UsageError(f"images are a list, even of one; got {type(images).__name__}")
+    return [_image(image) for image in images]
+
+
+def _image(image: AnyImage) -> ImageLike:
+    if isinstance(image, Image.Image):
+        return np.asarray(image.convert("RGB"))
+    return Path(image) if isinstance(image, str | os.PathLike) else image
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise UsageError("texts are a list, even of one; got str")
+    return list(texts)

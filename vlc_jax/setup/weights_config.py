@@ -1,0 +1,115 @@
+"""The config of weights of other projects, from their arrays and the files beside them."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from configs import default
+from configs.common import pretrained
+from input_pipeline import image as image_ops
+from vlc_jax import weights
+from vlc_jax.errors import UsageError, known
+from vlc_jax.models import variants
+
+# Family of `pretrained.FAMILIES` -> families of variants that it preprocesses for.
+VARIANT_FAMILIES = {
+    "clip": ("openai", "open_clip", "eva02"),
+    "siglip": ("siglip",),
+    "siglip2": ("siglip",),
+}
+GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
+
+
+def config_of_weights(
+    path: str | Path,
+    *,
+    tokenizer: str | None = None,
+    family: str | None = None,
+    variant: str | None = None,
+    image_size: int | None = None,
+    activation: str | None = None,
+) -> ConfigDict:
+    """The config with which weights of OpenAI, open_clip, Hugging Face or big_vision are evaluated.
+
+    tokenizer: its file or folder; by default it is looked for in the folder of the weights.
+    family: clip | siglip | siglip2, variant: a name of `models.variants.VARIANTS`, image_size:
+    pixels; by default those of the arrays. activation: by default that of the files beside the
+    weights, and without any the variant's (of CLIP's: OpenAI's quick_gelu).
+
+    Raises UsageError if the arrays are of no known variant, WeightsError if they cannot be read.
+    """
+    arrays = weights.files.read(path)
+    format_, sizes = weights.detect(arrays), weights.sizes.read(arrays)
+    del arrays  # they are read again by init_from, which checks each
+    family = family or _family(format_, sizes)
+    known("family of weights", family, pretrained.FAMILIES)
+    variant = variant or _variant(path, sizes, family, is_eva02="eva02" in format_)
+    known("variant", variant, variants.VARIANTS)
+    pixels = variants.VARIANTS[variant].image_size
+    if pixels // sizes.patch_size != sizes.grid:
+        pixels = sizes.grid * sizes.patch_size
+    args = SimpleNamespace(
+        weights=str(path), tokenizer=tokenizer or "", path="", image_folder="", variant=variant
+    )
+    config = default.get_config()
+    with config.unlocked():
+        pretrained.FAMILIES[family](config, args, image_size or pixels)
+        config.text.context_length = sizes.context_length
+        config.model.vocab_size = sizes.vocab_size
+        _apply(config, weights.metadata.read(path))
+        if activation:
+            config.model.activation = activation
+        config.evals = ConfigDict()
+    return config
+
+
+def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
+    if "siglip" not in format_ and format_ != "big_vision":
+        return "clip"
+    return "siglip2" if sizes.vocab_size == GEMMA_TOKENS else "siglip"
+
+
+def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, is_eva02: bool) -> str:
+    found = [
+        name
+        for name, each in variants.VARIANTS.items()
+        if each.family in VARIANT_FAMILIES[family]
+        and (each.family == "eva02") == is_eva02
+        and (each.image[:2], each.text[:2]) == (sizes.image, sizes.text)
+        and each.patch_size == sizes.patch_size
+    ]
+    # of one model at several resolutions, the one that the positions are of
+    of_grid = [
+        n for n in found if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
+    ]
+    if not found:
+        raise UsageError(
+            f"the weights at {path} are of no variant here: image tower (width, depth) "
+            f"{sizes.image} with patches of {sizes.patch_size}, text tower {sizes.text}; name one "
+            f"as variant=..., of {', '.join(variants.VARIANTS)}"
+        )
+    return (of_grid or found)[0]
+
+
+def _apply(config: ConfigDict, metadata: dict[str, Any]) -> None:
+    """What the files beside the weights say of activation, epsilon and pixels."""
+    for field in ("activation", "epsilon"):
+        values = {part: metadata.get(f"{part}_{field}") for part in ("image", "text")}
+        for part, value in values.items():
+            if value is not None:
+                config.model[part][field] = value
+    if "mean" in metadata and "std" in metadata:
+        found = metadata["mean"], metadata["std"]
+        names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, found)]
+        if not names:
+            raise UsageError(
+                f"pixels are normalised by mean and deviation {found}, here by those of "
+                f"{', '.join(image_ops.NORMALISATIONS)}"
+            )
+        config.input.normalisation = names[0]
+    for key, field in (("interpolation", "interpolation"), ("crop", "eval_crop")):
+        if key in metadata:
+            config.input[field] = metadata[key]

@@ -1,0 +1,68 @@
+"""Sizes of two towers, read from the names and shapes of their weights."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+
+# What is measured -> its names in the formats of `weights.FORMATS`.
+_ARRAYS = {
+    "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
+    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel",
+    "grid": r"visual\.positional_embedding|visual\.trunk\.pos_embed"
+    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding",
+    "tokens": r"(text\.)?token_embedding\.weight"
+    r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
+    "context": r"(text\.)?positional_embedding"
+    r"|text_model\.embeddings\.position_embedding\.weight|params/txt/pos_embedding",
+}
+_BLOCKS = {
+    "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
+    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
+    "text": r"((text\.)?transformer\.resblocks|text_model\.encoder\.layers)\.(?P<index>\d+)\..*"
+    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
+}
+
+
+class Sizes(NamedTuple):
+    """Sizes of two towers.
+
+    image, text: (width, depth).   grid: patches per side.   vocab_size: rows of the embedding.
+    """
+
+    image: tuple[int, int]
+    text: tuple[int, int]
+    patch_size: int
+    grid: int
+    vocab_size: int
+    context_length: int
+
+
+def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
+    """The sizes of weights in a format of `weights.FORMATS`. Raises WeightsError for others."""
+    shapes = {}
+    for key, pattern in _ARRAYS.items():
+        found = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
+        if len(found) != 1:
+            raise WeightsError(f"the weights have {len(found)} arrays named like {pattern}")
+        shapes[key] = found[0]
+    patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
+    width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])
+    depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
+    return Sizes(
+        image=(width, depths["image"]),
+        text=(shapes["tokens"][1], depths["text"]),
+        patch_size=patch_size,
+        grid=math.isqrt(shapes["grid"][-2]),  # a class token more changes no integer root
+        vocab_size=shapes["tokens"][0],
+        context_length=shapes["context"][-2],
+    )
+
+
+def _depth(arrays: Mapping[str, np.ndarray], pattern: str) -> int:
+    matches = (re.fullmatch(pattern, name) for name in arrays)
+    return len({match["index"] or match["flax"] for match in matches if match})
