@@ -309,7 +309,7 @@ def _optimizer() -> ConfigDict:
             "b1": 0.9,
             "b2": 0.98,
             "eps": 1e-6,
-            "clip_norm": 1.0,  # of the global gradient; None: no clipping
+            "clip_norm": 1.0,  # of the global gradient; 0 or None: no clipping
             # (regex of the whole parameter path, factor on its learning rate); first match wins
             "learning_rate_multipliers": (),
         }

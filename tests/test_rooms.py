@@ -75,7 +75,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.catalogue": (
+        *("vlc_jax.losses", "vlc_jax.models", "vlc_jax.evaluators", "vlc_jax.errors"),
+    ),
     "vlc_jax.main": (
+        "vlc_jax.catalogue",
         *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.devices"),
         *("vlc_jax.errors", "vlc_jax.run", "input_pipeline.record"),
     ),

@@ -1,5 +1,7 @@
 """Train, resume and evaluate: python -m vlc_jax.main --config configs/scenes/clip.py --workdir DIR
 
+Installed, the same is `vlc-jax --config scenes/clip --workdir DIR`. --list shows the configs with
+their arguments, the losses, heads, variants and benchmarks.
 Running the same command again resumes. Any field of the config can be changed after --config:
 --config.steps=200 --config.optimizer.learning_rate=3e-4. Exit codes: 0 done, 2 usage or config,
 3 data, 10 diverged, 20 out of memory, 30 infrastructure, 75 preempted with the state saved (run
@@ -20,13 +22,14 @@ from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
-from vlc_jax import devices, evaluate, train
+from vlc_jax import catalogue, devices, evaluate, train
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import resolve
+from vlc_jax.setup.validate import refuse_url
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -43,6 +46,8 @@ COORDINATOR = flags.DEFINE_string(
 )
 PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, with --coordinator.")
 PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
+
+FLAGS = (CONFIG, WORKDIR, MODE, ALLOW, COORDINATOR, PROCESSES, PROCESS)
 
 EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
@@ -85,6 +90,7 @@ def run(stop: StopSignal) -> int:
     try:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
+        refuse_url("--workdir", WORKDIR.value)
         devices.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         chosen = config()
         workdir = Workdir(WORKDIR.value)
@@ -135,9 +141,18 @@ def config() -> ConfigDict:
 
 
 def parse_flags(argv: list[str]) -> list[str]:
-    """Flags -> values; a wrong one ends the process with one line and exit code 2."""
+    """Flags -> values; a wrong one ends the process with one line and exit code 2.
+
+    --help and --list print their text and end it with exit code 0.
+    """
+    if {"--help", "-h", "-help", "--list"} & {*argv}:
+        print(catalogue.listing() if "--list" in argv else help_text())
+        sys.exit(ExitCode.DONE)
     try:
-        return flags.FLAGS(argv)
+        return flags.FLAGS(with_config_paths(argv))
+    except UsageError as error:
+        print(f"Usage: {error}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
@@ -157,5 +172,27 @@ def parse_flags(argv: list[str]) -> list[str]:
         sys.exit(ExitCode.USAGE)
 
 
-if __name__ == "__main__":
+def with_config_paths(argv: list[str]) -> list[str]:
+    """The arguments with --config as a path, where it is a short name such as scenes/clip."""
+    argv = list(argv)
+    for index, word in enumerate(argv):
+        if word in ("--config", "-config") and index + 1 < len(argv):
+            argv[index + 1] = catalogue.find_config(argv[index + 1])
+        elif word.startswith(("--config=", "-config=")):
+            argv[index] = f"--config={catalogue.find_config(word.partition('=')[2])}"
+    return argv
+
+
+def help_text() -> str:
+    """The docstring of this file and the flags."""
+    described = (f"  --{holder.name}: {flags.FLAGS[holder.name].help}" for holder in FLAGS)
+    return "\n".join([__doc__, *described, "  --list: Show what a config can name."])
+
+
+def cli() -> None:
+    """The console script vlc-jax."""
     app.run(main, flags_parser=parse_flags)
+
+
+if __name__ == "__main__":
+    cli()

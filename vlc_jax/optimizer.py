@@ -108,7 +108,7 @@ def make(
 ) -> optax.GradientTransformation:
     """AdamW with clipping by the global norm, for the trained parameters `params` or their shapes.
 
-    clip_norm: of the gradient of all trained parameters; None: no clipping.
+    clip_norm: of the gradient of all trained parameters; 0 or None: no clipping.
     decay_exclude, learning_rate_multipliers: see `decay_mask` and `multipliers`.
     """
     factors = multipliers(params, learning_rate_multipliers)

@@ -33,7 +33,8 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.steps=many"], ["--config.steps=many"]),
         (helpers.TINY, ["--confg=x"], ["confg", "Did you mean"]),
         ("configs/scenes/clip.py:stps=3", [], ["'stps'", "did you mean 'steps'"]),
-        ("configs/none.py", [], ["configs/none.py"]),
+        ("configs/none.py", [], ["unknown config 'none'", "scenes/clip"]),
+        ("scenes/clop", [], ["unknown config 'scenes/clop'; did you mean 'scenes/clip'"]),
         (helpers.TINY, ["--config.batch_size=30"], ["30 is not divisible by 8", "24 or 32"]),
         (helpers.TINY, ["--config.model.vocab_size=10"], ["tokenizer has", "model embeds 10"]),
         (helpers.TINY, ["--config.model.variant=B/23"], ["B/23", "B/32"]),
@@ -42,7 +43,15 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.platform=tpu"], ["'tpu'", "'cpu'"]),
         (helpers.TINY, ["--config.epochs=2.0"], ["exactly one of"]),
         (helpers.TINY, ["--config.batch_size=0"], ["config.batch_size must be at least 1"]),
-        (helpers.TINY, ["--config.log_every=0"], ["config.log_every must be at least 1"]),
+        (helpers.TINY, ["--config.evals={'retrieval': 5}"], ["options of a benchmark", "got 5"]),
+        (
+            helpers.TINY,
+            ["--config.input.negatives={'count': 1}"],
+            ["negatives has no 'generators'"],
+        ),
+        (helpers.TINY, ["--config.mesh.fsdp=3"], ["needs a multiple of 3 devices, found 8"]),
+        (helpers.TINY, ["--config.init_from=gs://b/run"], ["config.init_from is gs://b/run"]),
+        (helpers.TINY, ["--workdir=gs://b/run"], ["--workdir is gs://b/run: object stores"]),
         (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
         (helpers.TINY, ["--coordinator=here:1"], ["--coordinator=here:1", "processes must be"]),
         (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
@@ -55,6 +64,13 @@ def test_a_wrong_request_is_one_line_and_exit_2(tmp_path, config, flags, words):
     done = helpers.run(config, tmp_path / "run", *flags, devices=8)
     assert_refused(done, 2, *words)
     assert len(done.stderr.strip().splitlines()) <= 3, done.stderr
+
+
+def test_help_and_list_print_and_end_with_exit_0():
+    for flag, word in (("--help", "--allow_config_change"), ("--list", "scenes/hp_hn: HP+HN")):
+        done = helpers.python("-m", "vlc_jax.main", flag)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert word in done.stdout
 
 
 @pytest.mark.parametrize("way", ["resume", "evaluate", "init_from"])

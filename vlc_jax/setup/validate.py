@@ -4,6 +4,9 @@
 value (a path, a size, a name of a table) its own owner refuses.
 """
 
+import re
+from typing import Any
+
 import flax.linen as nn
 from ml_collections import ConfigDict
 
@@ -20,7 +23,9 @@ def check(config: ConfigDict, mode: str) -> None:
 
     mode: as in `setup.resolve`.
     """
-    check_positive(config)
+    check_forms(config)
+    check_ranges(config)
+    check_local(config)
     check_frozen(config)
     check_lora(config)
     interpolation_shares(config)
@@ -32,17 +37,98 @@ def check(config: ConfigDict, mode: str) -> None:
         evaluators.protocol(name)  # a misspelt name is found before hours of training
 
 
-def check_positive(config: ConfigDict) -> None:
-    """Raises UsageError for a count that must be at least 1."""
-    counts = {
-        "batch_size": config.batch_size,
-        "log_every": config.log_every,
-        "eval.batch_size": config.eval.batch_size,
-        "checkpoint.keep_last": config.checkpoint.keep_last,
+def check_forms(config: ConfigDict) -> None:
+    """Raises UsageError for a field that is no table, pair or regular expression, and must be."""
+    for name, options in config.evals.items():
+        if not isinstance(options, ConfigDict):
+            raise UsageError(
+                f"config.evals.{name} holds the options of a benchmark, such as "
+                f"{{'split': 'validation'}}; got {options!r}"
+            )
+    if config.pretrain and "optimizer" not in config.pretrain:
+        raise UsageError(
+            "config.pretrain is a whole config of the run to do first, as a config file makes it; "
+            f"got {config.pretrain.to_dict()}"
+        )
+    for side in ("negatives", "positives"):
+        texts = config.input[side]
+        for field in ("count", "generators", "fallback", "options"):
+            if field not in texts:
+                raise UsageError(
+                    f"config.input.{side} has no {field!r}; set its fields one by one, as "
+                    f"--config.input.{side}.count=1"
+                )
+    for name, pair, form in (
+        ("input.crop_scale", config.input.crop_scale, "(smallest area, largest area)"),
+        *(
+            ("optimizer.learning_rate_multipliers", each, "((regex, factor), ...)")
+            for each in config.optimizer.learning_rate_multipliers
+        ),
+    ):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UsageError(f"config.{name} is {form}; got {pair!r}")
+    patterns = {
+        "optimizer.decay_exclude": [config.optimizer.decay_exclude],
+        "optimizer.learning_rate_multipliers": [
+            regex for regex, _ in config.optimizer.learning_rate_multipliers
+        ],
+        "frozen": config.frozen,
+        "lora.targets": [config.lora.targets],
+        "lora.full": [config.lora.full],
     }
-    for name, value in counts.items():
-        if value < 1:
-            raise UsageError(f"config.{name} must be at least 1; got {value}")
+    for name, regexes in patterns.items():
+        for regex in regexes:
+            try:
+                re.compile(regex)
+            except (re.error, TypeError) as error:
+                raise UsageError(
+                    f"config.{name}: {regex!r} is no regular expression: {error}"
+                ) from error
+
+
+def check_ranges(config: ConfigDict) -> None:
+    """Raises UsageError for a number out of its range; None is a field that is not set."""
+    least = {
+        1: (
+            *("batch_size", "log_every", "eval.batch_size", "eval.every"),
+            *("checkpoint.keep_last", "checkpoint.every", "checkpoint.keep_every"),
+        ),
+        0: (
+            *("optimizer.learning_rate", "optimizer.end_learning_rate", "optimizer.warmup_steps"),
+            *("optimizer.weight_decay", "optimizer.clip_norm", "input.preview"),
+            *("input.max_bad_share", "input.hard_images", "eval.examples"),
+        ),
+    }
+    for limit, names in least.items():
+        for name in names:
+            value = config
+            for key in name.split("."):
+                value = value[key]
+            # negated, since NaN is in no range
+            if value is not None and not value >= limit:
+                raise UsageError(f"config.{name} must be at least {limit}; got {value}")
+
+
+def check_local(config: ConfigDict) -> None:
+    """Raises UsageError for a path in an object store, which would be read as a local folder."""
+
+    def check_below(name: str, node: Any) -> None:
+        if isinstance(node, ConfigDict):
+            for key, value in node.items():
+                check_below(f"{name}.{key}", value)
+        elif isinstance(node, str):
+            refuse_url(name, node)
+
+    check_below("config", config)
+
+
+def refuse_url(name: str, path: str) -> None:
+    """Raises UsageError if `path` begins as gs:// or s3:// do."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path):
+        raise UsageError(
+            f"{name} is {path}: object stores are not supported yet; copy it to, or mount it on, "
+            "a local path"
+        )
 
 
 def check_frozen(config: ConfigDict) -> None:

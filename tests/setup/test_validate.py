@@ -1,0 +1,59 @@
+"""A config that contradicts itself or its ranges is refused with one line, before all else."""
+
+import pytest
+from ml_collections import ConfigDict
+
+from configs.scenes import clip
+from vlc_jax import sharding
+from vlc_jax.errors import UsageError
+from vlc_jax.setup import resolve, validate
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("batch_size", 0, "config.batch_size must be at least 1; got 0"),
+        ("log_every", 0, "config.log_every must be at least 1; got 0"),
+        ("checkpoint.every", 0, "config.checkpoint.every must be at least 1; got 0"),
+        ("eval.every", -5, "config.eval.every must be at least 1; got -5"),
+        ("optimizer.learning_rate", -1e-3, "learning_rate must be at least 0; got -0.001"),
+        ("optimizer.learning_rate", float("nan"), "learning_rate must be at least 0; got nan"),
+        ("optimizer.weight_decay", -0.1, "weight_decay must be at least 0; got -0.1"),
+        ("optimizer.warmup_steps", -1, "warmup_steps must be at least 0; got -1"),
+        ("optimizer.clip_norm", -1.0, "clip_norm must be at least 0; got -1.0"),
+        ("evals", ConfigDict({"retrieval": 5}), "evals.retrieval holds the options of a benchmark"),
+        ("pretrain", ConfigDict({"steps": 5}), "config.pretrain is a whole config of the run"),
+        ("input.negatives", ConfigDict({"count": 1}), "input.negatives has no 'generators'"),
+        ("input.crop_scale", (0.5,), r"crop_scale is \(smallest area, largest area\); got"),
+        ("optimizer.learning_rate_multipliers", (("a",),), r"is \(\(regex, factor\), \.\.\.\)"),
+        ("optimizer.learning_rate_multipliers", (("(", 2.0),), "no regular expression: missing"),
+        ("optimizer.decay_exclude", "*", "decay_exclude: '\\*' is no regular expression"),
+        ("frozen", ("image/[",), "config.frozen: 'image/\\[' is no regular expression"),
+        ("lora.targets", "(", r"config.lora.targets: '\(' is no regular expression"),
+        ("init_from", "gs://bucket/run", "config.init_from is gs://bucket/run: object stores"),
+        ("input.records.path", "s3://b/c.jsonl", "config.input.records.path is s3://b/c.jsonl"),
+        ("evals.scenes_retrieval.split", "hf://x", "evals.scenes_retrieval.split is hf://x"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_value(field, value, message):
+    config = clip.get_config()
+    with config.unlocked():
+        *path, last = field.split(".")
+        node = config
+        for key in path:
+            node = node[key]
+        node[last] = value
+    with pytest.raises(UsageError, match=message):
+        resolve(config, "eval")
+
+
+def test_no_clipping_is_zero_or_none():
+    for value in (0.0, None):
+        config = clip.get_config()
+        config.optimizer.clip_norm = value
+        validate.check(config, "eval")
+
+
+def test_a_mesh_that_the_devices_do_not_fill_is_refused():
+    with pytest.raises(UsageError, match=r"needs a multiple of 3 devices, found 8"):
+        sharding.make_mesh(fsdp=3)
