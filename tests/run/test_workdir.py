@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 
 from vlc_jax import devices
 from vlc_jax.errors import UsageError
+from vlc_jax.run import workdir
 from vlc_jax.run.workdir import Workdir
 
 HOLD = """
@@ -114,3 +116,25 @@ def test_an_event_after_half_a_row_starts_a_row_of_its_own(run):
     run.event("resume", step=3)
     rows = (run.path / "events.jsonl").read_text().splitlines()
     assert [json.loads(rows[0])["event"], json.loads(rows[2])["event"]] == ["start", "resume"]
+
+
+def test_the_commit_is_that_of_the_checkout_and_not_of_one_around_it(tmp_path):
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path))
+    (tmp_path / "a").write_text("a")
+    for words in (("init", "-q"), ("add", "a"), ("commit", "-qm", "a")):
+        subprocess.run([*git, *words], check=True)
+    installed = tmp_path / "lib"
+    installed.mkdir()
+    assert workdir._commit(installed) == ""
+    (tmp_path / "pyproject.toml").touch()
+    assert len(workdir._commit(tmp_path)) == 40
+    (tmp_path / "a").write_text("b")
+    assert workdir._commit(tmp_path).endswith("-dirty")
+
+
+def test_a_run_says_its_command_and_the_versions(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/vlc-jax", "--config.evals={'a': 1}"])
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    found = workdir.environment()
+    assert found["command"] == """vlc-jax '--config.evals={'"'"'a'"'"': 1}'"""
+    assert {"vlc_jax", "jax", "python"} <= found["versions"].keys()

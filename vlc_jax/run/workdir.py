@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+import shlex
 import socket
 import subprocess
 import sys
@@ -20,7 +21,10 @@ from ml_collections import ConfigDict
 from vlc_jax.errors import UsageError
 from vlc_jax.run.renamed_fields import refuse_renamed_fields
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "pillow")
+PACKAGES = (
+    *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
+    "pillow",
+)
 # Config fields that may change when a run is resumed: none of them changes the trained parameters.
 # mesh and input.loader too: the order of data depends on (seed, step) only.
 RESUMABLE = (
@@ -181,16 +185,12 @@ LOUD = frozenset(
 
 def environment() -> dict[str, Any]:
     """Command, commit and package versions of this process."""
-    repository = Path(__file__).resolve().parents[2]
-    commit = _git(repository, "rev-parse", "HEAD")
-    if commit and _git(repository, "status", "--porcelain", "--untracked-files=no"):
-        commit += "-dirty"
     return {
-        "command": " ".join([f"python -m {_module_name()}", *sys.argv[1:]]),
-        "commit": commit,
+        "command": shlex.join([*_program(), *sys.argv[1:]]),
+        "commit": _commit(Path(__file__).resolve().parents[2]),
         "versions": {
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
+            **{name: _version(name) for name in PACKAGES},
         },
     }
 
@@ -290,6 +290,29 @@ def _git(folder: Path, *arguments: str) -> str:
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
-def _module_name() -> str:
+def _commit(folder: Path) -> str:
+    """That of the checkout in `folder`, or from which pip installed the package; "" if unknown."""
+    # an installed package may lie inside somebody else's checkout
+    if (folder / ".git").exists() and (folder / "pyproject.toml").exists():
+        commit = _git(folder, "rev-parse", "HEAD")
+        if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+            commit += "-dirty"
+        return commit
+    try:
+        source = importlib.metadata.distribution("vlc_jax").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return json.loads(source or "{}").get("vcs_info", {}).get("commit_id", "")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # vlc_jax, run from a checkout
+
+
+def _program() -> list[str]:
+    """The words before the arguments: those of a module, or the console script."""
     spec = sys.modules["__main__"].__spec__ if "__main__" in sys.modules else None
-    return spec.name if spec else Path(sys.argv[0]).stem
+    return ["python", "-m", spec.name] if spec else [Path(sys.argv[0]).name]
