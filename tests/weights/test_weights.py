@@ -31,7 +31,7 @@ MODELS = {
 }
 FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
-    **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision"), "siglip"),
+    **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision", "big_vision_scan"), "siglip"),
     "open_clip_eva02": "eva02",
 }
 ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})

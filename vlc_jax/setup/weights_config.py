@@ -41,8 +41,8 @@ def config_of_weights(
 
     Raises UsageError if the arrays are of no known variant, WeightsError if they cannot be read.
     """
-    arrays = weights.files.read(path)
-    format_, sizes = weights.detect(arrays), weights.sizes.read(arrays)
+    arrays, format_ = weights.read(path)
+    sizes = weights.sizes.read(arrays)
     del arrays  # they are read again by init_from, which checks each
     family = family or _family(format_, sizes)
     known("family of weights", family, pretrained.FAMILIES)
@@ -67,7 +67,7 @@ def config_of_weights(
 
 
 def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
-    if "siglip" not in format_ and format_ != "big_vision":
+    if "siglip" not in format_ and "big_vision" not in format_:
         return "clip"
     return "siglip2" if sizes.vocab_size == GEMMA_TOKENS else "siglip"
 

@@ -3,9 +3,10 @@
   python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
-big_vision: one .npz (SigLIP).   peft: the adapter alone, for the transformers weights it was
-trained on; the others get an adapter merged. Where the library that a folder is for is installed,
-it must load the folder and give the same scores (to 1e-4), or nothing is written.
+big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: the
+adapter alone, for the transformers weights it was trained on; the others get an adapter merged.
+Where the library that a folder is for is installed, it must load the folder and give the same
+scores (to 1e-4), or nothing is written.
 Exit code 0: done; 2: wrong request, or the model has no such form; 3: damaged checkpoints, or a
 folder that gives other scores; 30: the disk is full; 130: interrupted. Then nothing is written.
 """
@@ -41,6 +42,7 @@ TARGETS = {  # --to -> kind of model -> format
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     "open_clip": {"CLIP": "openai", "EVA02-CLIP": "open_clip_eva02"},
     "big_vision": {"SigLIP": "big_vision"},
+    "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
 }
 EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.DATA)
@@ -187,7 +189,7 @@ def write(
     setup: Setup,
 ) -> None:
     """Numbers, configs and the tokenizer's files."""
-    if target == "big_vision":
+    if target.startswith("big_vision"):
         np.savez(out / "weights.npz", **arrays)
         return
     if target == "peft":

@@ -28,12 +28,12 @@ __all__ = [
     "Format",
     "dcsm",
     "detect",
-    "files",
     "fitted",
     "flatten",
     "load",
     "metadata",
     "peft",
+    "read",
     "save",
     "sizes",
     "unflatten",
@@ -54,11 +54,14 @@ class Format(NamedTuple):
     names: array names that identify it, all of which a file must have.
     rules: its renaming rules for a model.
     ignored: regular expressions of names in its files that are no parameters.
+    unpack, pack: arrays of a file to those that `rules` name, and back; None: they are the same.
     """
 
     names: tuple[str, ...]
     rules: Callable[[Architecture], list[Rule]]
     ignored: tuple[str, ...] = ()
+    unpack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    pack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
 
 
 # In this order: the first format is taken whose names are all in the file.
@@ -93,6 +96,12 @@ FORMATS: dict[str, Format] = {
         lambda a: huggingface.siglip_rules(a.patch_size),
         huggingface.IGNORED,
     ),
+    "big_vision_scan": Format(
+        ("params/img/MAPHead_0/probe", "params/img/Transformer/encoderblock/LayerNorm_0/scale"),
+        lambda a: big_vision.rules(a.heads, a.patch_size),
+        unpack=big_vision.unstacked,
+        pack=big_vision.stacked,
+    ),
     "big_vision": Format(
         ("params/img/MAPHead_0/probe", "params/txt/Embed_0/embedding"),
         lambda a: big_vision.rules(a.heads, a.patch_size),
@@ -111,6 +120,20 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
     )
 
 
+def read(path: str | Path) -> tuple[dict[str, np.ndarray], str]:
+    """Arrays in a file or folder, by the names of its format's rules, and the format's name.
+
+    Raises WeightsError for a damaged file and an unknown format.
+    """
+    arrays = files.read(path)
+    try:
+        name = detect(arrays)
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
+    unpack = FORMATS[name].unpack
+    return (unpack(arrays) if unpack else arrays), name
+
+
 def load(
     path: str | Path, shapes: Mapping[str, Any], architecture: Architecture
 ) -> tuple[dict[str, Any], str]:
@@ -121,11 +144,7 @@ def load(
     infinity, and damaged files. Position embeddings are resampled to the model's resolution and
     cut to its context length (`position.fit`).
     """
-    arrays = files.read(path)
-    try:
-        name = detect(arrays)
-    except WeightsError as error:
-        raise WeightsError(f"{path}: {error}") from error
+    arrays, name = read(path)
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
@@ -156,4 +175,6 @@ def fitted(
 
 def save(params: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, np.ndarray]:
     """Our parameters as arrays of the format `name`. Raises WeightsError if it lacks some."""
-    return rename.save(FORMATS[name].rules(architecture), flatten(params))
+    arrays = rename.save(FORMATS[name].rules(architecture), flatten(params))
+    pack = FORMATS[name].pack
+    return pack(arrays) if pack else arrays

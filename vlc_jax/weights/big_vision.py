@@ -1,4 +1,11 @@
-"""Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/")."""
+"""Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/").
+
+Its models with `scan=True` hold the blocks of a tower as one, each array with a first axis of
+layers: `unstacked` and `stacked` convert from and to these names.
+"""
+
+import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -35,6 +42,32 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
         rule("params/t", "logit_scale", rename.SCALAR_OF_ONE),
         rule("params/b", "logit_bias", rename.SCALAR_OF_ONE),
     ]
+
+
+def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of scanned blocks as those of a block each."""
+    found = {}
+    for name, array in arrays.items():
+        if "/encoderblock/" not in name:
+            found[name] = array
+            continue
+        for i, layer in enumerate(array):
+            found[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
+    return found
+
+
+def stacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of a block each as those of scanned blocks."""
+    found, blocks = {}, {}
+    for name, array in arrays.items():
+        match = re.fullmatch(r"(.*/encoderblock)_(\d+)(/.*)", name)
+        if match is None:
+            found[name] = array
+        else:
+            blocks.setdefault(match[1] + match[3], {})[int(match[2])] = array
+    return found | {
+        name: np.stack([layers[i] for i in range(len(layers))]) for name, layers in blocks.items()
+    }
 
 
 def _norm(theirs: str, ours: str) -> list[Rule]:

@@ -40,8 +40,9 @@ TRANSPOSED = _one(lambda x: x.T, lambda x: x.T)
 SCALAR = _one(lambda x: x.reshape(()), lambda x: x.reshape(()))
 SCALAR_OF_ONE = _one(lambda x: x.reshape(()), lambda x: x.reshape(1))
 # A parameter with a leading axis of size 1, such as a position embedding (1, length, width).
-LEADING_ONE = _one(lambda x: x[0], lambda x: x[None])
-LEADING_ONES = _one(lambda x: x[0, 0], lambda x: x[None, None])
+# squeeze, not [0]: big_vision's NaFlex towers have positions (16, 16, width), of which [0] is a row
+LEADING_ONE = _one(lambda x: x.squeeze(0), lambda x: x[None])
+LEADING_ONES = _one(lambda x: x.squeeze((0, 1)), lambda x: x[None, None])
 # torch.nn.MultiheadAttention and timm's qkv: query, key and value in thirds of the outputs.
 # Ours keeps the query apart: a pooling query attends to tokens that only need keys and values.
 PACKED_WEIGHT = Codec(
