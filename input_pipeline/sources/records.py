@@ -20,6 +20,9 @@ _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked befo
 _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
 
 
+HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
+
+
 class RecordsSource:
     """Source of your own data: a record per row of a table, or per image of COCO captions.
 
@@ -37,8 +40,8 @@ class RecordsSource:
     meta_columns: kept as they are in the record's `meta`.
     split_column: only rows whose value there is `split` are taken; "train+restval" takes both.
     holdout: without a split column, this share of the images (by a hash of their names, so that
-      it does not change when rows are added) is kept out of `split="train"` and makes up every
-      other split. split="all" takes every row.
+      it does not change when rows are added) is kept out of `split="train"` and makes up
+      "validation" (or "val", "test"). split="all" takes every row.
     exclude: a text file of images, one per line, whose rows are left out
       (`sources/image_identity.py`; `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
@@ -222,6 +225,13 @@ class RecordsSource:
         if not (everything or self._split == "train" or self._split_column or self._holdout):
             raise ValueError(f"split {self._split!r} of {self._table.path}: {self._split_advice}")
         chosen = np.ones(len(self._table), bool)
+        is_held_out = self._split in HELD_OUT or self._split in ("train", "all")
+        if self._holdout and self._split_column is None and not is_held_out:
+            raise ValueError(
+                f"split {self._split!r} of {self._table.path}: a holdout makes 'train' and "
+                f"{HELD_OUT[0]!r} (or {', '.join(map(repr, HELD_OUT[1:]))}, the same rows); 'all' "
+                "takes every row"
+            )
         by_split = not everything and (self._split_column is not None or self._holdout > 0)
         left_out = 0
         # Parses every row, hence only where the choice of rows depends on their content.

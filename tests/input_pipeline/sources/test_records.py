@@ -378,3 +378,15 @@ def test_kinds_of_another_shape_are_damage(tmp_path, kinds):
     row = {"caption": "one", "yes": ["x", "y"], "kind": kinds}
     with pytest.raises(DataError, match=r"row 1 of .*t\.jsonl: 'kind'"):
         one_record(tmp_path, row, positives_column="yes", positive_kinds_column="kind")
+
+
+def test_a_split_that_no_holdout_makes_is_refused(tmp_path):
+    path = helpers.write_jsonl(tmp_path, helpers.write_photos(tmp_path, 12))
+    held_out = RecordsSource("validation", path=path, holdout=0.5)
+    for split in ("val", "test"):
+        found = RecordsSource(split, path=path, holdout=0.5)
+        assert [found[i].id for i in range(len(found))] == [
+            held_out[i].id for i in range(len(held_out))
+        ]
+    with pytest.raises(ValueError, match=r"split 'nope' of .* a holdout makes 'train' and 'valid"):
+        RecordsSource("nope", path=path, holdout=0.5)
