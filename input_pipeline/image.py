@@ -6,7 +6,9 @@ on the device; only its constants live here.
 """
 
 import contextlib
+import errno
 import io
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -68,11 +70,19 @@ def read_bytes(path: Path) -> bytes:
     Other operating system errors (a disk or network that fails) are not about this file and pass.
     """
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading may never end
+            raise DataError(f"image file {path} is a device or a pipe")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"image file {path} does not exist") from None
     except (IsADirectoryError, PermissionError) as error:
         raise DataError(f"image file {path} cannot be read: {error.strerror}") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            name = f"{str(path)[:80]}... of {len(str(path)):,} letters"
+            raise DataError(f"image file {name} cannot be: {error.strerror}") from None
+        raise
 
 
 def open_rgb(image: ImageLike) -> Image.Image:
@@ -126,11 +136,16 @@ def resize(
 
 def short_side_size(height: int, width: int, size: int) -> tuple[int, int]:
     """Size (height, width) whose shorter side is `size`; the longer is rounded down, as torchvision
-    does.
+    does. Raises DataError where that has more pixels than an image may have: 100 bytes of a line of
+    10,000 pixels would become gigabytes.
     """
-    if width <= height:
-        return size * height // width, size
-    return size, size * width // height
+    longer = size * max(height, width) // min(height, width)
+    if size * longer > MAX_PIXELS:
+        raise DataError(
+            f"an image of {width} x {height} pixels has {longer:,} on its longer side when its "
+            f"shorter one has {size}; more than {MAX_PIXELS:,} in all are taken for an attack"
+        )
+    return (longer, size) if width <= height else (size, longer)
 
 
 def resize_short_side(picture: Image.Image, size: int) -> Image.Image:

@@ -59,12 +59,18 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (DivergedError, ExitCode.DIVERGED),
     (PreemptedError, ExitCode.PREEMPTED),
 )
+MEMORY_ADVICE = (
+    "; out of memory: lower config.batch_size, config.eval.batch_size or "
+    "config.input.loader.workers, set config.model.remat=True, or let a loss run in chunks "
+    "(implementation=chunked)"
+)
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def exit_code(error: BaseException) -> ExitCode | None:
     """The exit code of an error a person or a supervisor can act on; None for a bug of ours."""
-    if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
+    is_jax = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+    if is_jax or isinstance(error, MemoryError):
         return ExitCode.OUT_OF_MEMORY
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return ExitCode.INFRASTRUCTURE
@@ -105,7 +111,8 @@ def run(stop: StopSignal) -> int:
         logging.debug("%s", traceback.format_exc())
         if code is None:
             raise
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
+        print(f"{type(error).__name__.removesuffix('Error')}: {error}{advice}", file=sys.stderr)
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
                 workdir.event("preempted", signal=str(error))

@@ -157,3 +157,4 @@ def test_help_lists_the_flags(tmp_path):
 def test_a_full_or_broken_disk_is_for_the_supervisor(number):
     assert main.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
     assert main.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None
+    assert main.exit_code(MemoryError()) == ExitCode.OUT_OF_MEMORY

@@ -3,6 +3,7 @@
 import colorsys
 import contextlib
 import io
+import os
 import struct
 import warnings
 import zlib
@@ -342,3 +343,22 @@ def test_the_named_normalisations_are_the_published_ones():
     mean, std = images.NORMALISATIONS["clip"]
     assert (mean[0], std[2]) == (0.48145466, 0.27577711)
     assert images.NORMALISATIONS["siglip"] == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
+    line = np.zeros((10_000, 1, 3), np.uint8)
+    for pixels in (line, line.transpose(1, 0, 2)):
+        with pytest.raises(DataError, match=r"pixels has 2,240,000 on its longer side when"):
+            images.resize_and_centre_crop(Image.fromarray(np.ascontiguousarray(pixels)), 224)
+    long = Image.fromarray(np.zeros((20, 4_000, 3), np.uint8))
+    assert images.resize_and_centre_crop(long, 224).size == (224, 224)
+
+
+def test_devices_and_impossible_names_are_bad_records(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.jpg").symlink_to("/dev/zero")
+    for name in ("pipe", "link.jpg"):
+        with pytest.raises(DataError, match="is a device or a pipe"):
+            images.decode(tmp_path / name)
+    with pytest.raises(DataError, match=r"of 5,\d{3} letters cannot be: File name too long"):
+        images.decode(tmp_path / ("a" * 5_000))
