@@ -100,7 +100,10 @@ def test_nothing_saved_restores_none(folder):
     assert folder.restored() is None
 
 
-@pytest.mark.parametrize("harm", ["flip", "truncate", "delete", "no manifest", "empty folder"])
+@pytest.mark.parametrize(
+    "harm",
+    ["flip", "truncate", "delete", "no manifest", "no state", "odd manifest", "empty folder"],
+)
 def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
     folder.save(3, 7)
     newest = tmp_path / "7"
@@ -113,6 +116,11 @@ def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
         victim.unlink()
     elif harm == "no manifest":
         (newest / checkpoint.MANIFEST).unlink()
+    elif harm == "no state":
+        shutil.rmtree(newest / "state")
+        (newest / checkpoint.MANIFEST).write_text('{"sha256": {}}')
+    elif harm == "odd manifest":
+        (newest / checkpoint.MANIFEST).write_text('{"sha256": ["state/a"]}')
     else:
         shutil.rmtree(newest)
         newest.mkdir()
@@ -137,6 +145,16 @@ def test_a_step_that_was_never_finished_does_not_count(folder, tmp_path):
     shutil.copytree(tmp_path / "3", tmp_path / ".9.writing")
     assert folder.checkpoints.steps() == [3]
     assert int(folder.save(9).restored()["step"]) == 9
+
+
+def test_left_overs_of_any_step_are_removed_at_the_next_start_of_training(folder, tmp_path):
+    folder.save(3)
+    for name in (".4.writing", ".2.deleting", "7.damaged", "\u00b2"):
+        (tmp_path / name).mkdir()
+    folder.checkpoints.restore(shapes(), set_aside=False)  # evaluation changes nothing
+    assert (tmp_path / ".4.writing").exists()
+    assert int(folder.restored()["step"]) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {"3", "7.damaged", "\u00b2"}
 
 
 def test_keeps_the_last_and_every_nth(tmp_path):

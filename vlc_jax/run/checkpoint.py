@@ -60,7 +60,9 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps on disk, oldest first."""
-        return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdigit())
+        # isdecimal: "\u00b2" is a digit, and no number
+        names = [path.name for path in self.directory.iterdir()]
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def save(self, step: int, state: Any) -> None:
         """Starts an asynchronous save; returns once `state` is copied off the devices.
@@ -94,12 +96,17 @@ class Checkpoints:
         """The newest undamaged state, or None if no step was ever saved.
 
         shapes: jax.ShapeDtypeStruct with sharding for every array of the state.
-        set_aside: rename damaged steps newer than the restored one to <step>.damaged, so that
-          training can save them again. Nothing is ever deleted here.
+        set_aside: for training: rename damaged steps newer than the restored one to
+          <step>.damaged, so that it can save them again, and remove what interrupted saves and
+          deletions left behind. No step is ever deleted here.
         A damaged step is reported as an event and the step before it is tried. Raises
         CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
         `shapes`.
         """
+        if set_aside and jax.process_index() == 0:
+            for pattern in (".*.writing", ".*.deleting"):
+                for left_over in self.directory.glob(pattern):
+                    shutil.rmtree(left_over, ignore_errors=True)
         damaged = {}
         for step in reversed(self.steps()):
             problem = damage(self.directory / str(step))
@@ -196,6 +203,8 @@ def damage(folder: Path) -> str | None:
         sums = json.loads((folder / MANIFEST).read_text())["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
+    if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):
+        return f"{MANIFEST} lists no state"
     for name, expected in sums.items():
         path = folder / name
         if not path.is_file():

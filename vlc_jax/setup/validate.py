@@ -91,12 +91,13 @@ def check_ranges(config: ConfigDict) -> None:
     least = {
         1: (
             *("batch_size", "log_every", "eval.batch_size", "eval.every"),
-            *("checkpoint.keep_last", "checkpoint.every", "checkpoint.keep_every"),
+            *("checkpoint.keep_last", "checkpoint.every"),
         ),
         0: (
             *("optimizer.learning_rate", "optimizer.end_learning_rate", "optimizer.warmup_steps"),
             *("optimizer.weight_decay", "optimizer.clip_norm", "input.preview"),
             *("input.max_bad_share", "input.hard_images", "eval.examples"),
+            "checkpoint.keep_every",
         ),
     }
     for limit, names in least.items():
