@@ -197,10 +197,12 @@ def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[stu
     shared: dict[tuple[str, str], float] | None = None
     for run in runs:
         chance = {}
-        for folder in sorted((results.out / f"{run}-0" / "evals").iterdir()):
-            if folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN:
+        # a run without benchmarks, or without results yet, shares no column
+        for folder in sorted((results.out / f"{run}-0" / "evals").glob("*")):
+            files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+            if not files or (folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN):
                 continue
-            newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+            newest = files[-1]
             result = json.loads(newest.read_text())
             for metric in result["summary"]:
                 chance[folder.name, metric] = result["metrics"][metric]["chance"]

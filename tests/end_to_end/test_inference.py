@@ -174,3 +174,15 @@ def test_the_command_prints_a_table_or_json(trained, tmp_path):
     done = helpers.python(*words[:4], "--images", "none.jpg", "--texts", "a")
     assert done.returncode == 3
     assert "none.jpg does not exist" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_model_that_no_other_project_has_is_not_exported_and_says_how_it_is_used(
+    trained, tmp_path
+):
+    words = ("-m", "vlc_jax.tools.export", "--workdir", trained, "--to", "hf")
+    done = helpers.python(*words, "--out", tmp_path / "out")
+    assert done.returncode == 3
+    assert "(mini): " in done.stderr
+    assert "by vlc_jax.load" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -111,6 +111,15 @@ def test_the_table_has_the_papers_numbers_beside_ours(tmp_path):
     assert lines[5] == ["SPARC", *["–"] * 5]
 
 
+def test_a_finished_run_without_evaluations_has_no_columns(tmp_path):
+    (tmp_path / "clip-0").mkdir()
+    (tmp_path / "clip-0" / "DONE").touch()
+    (tmp_path / "pacl-0" / "evals" / "scenes_whatsup").mkdir(parents=True)
+    results = acl2025.study_page.Results(tmp_path, 1)
+    assert acl2025.shared_columns(results, ["clip"]) == []
+    assert acl2025.shared_columns(results, ["pacl", "clip"]) == []
+
+
 def test_a_dry_run_prints_what_would_be_started_and_starts_nothing(tmp_path, capsys):
     out = tmp_path / "out"
     words = ["--dry-run", "--out", str(out), "--rows", "pacl,ft", "--clip", GIVEN["clip"]]

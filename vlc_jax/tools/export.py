@@ -116,7 +116,15 @@ def export(
     if target == "peft":
         arrays = adapter_arrays(setup, latest, weights.FORMATS[name].rules(architecture))
     else:
-        arrays = weights.save(jax.tree.map(np.asarray, latest.params), name, architecture)
+        try:
+            arrays = weights.save(jax.tree.map(np.asarray, latest.params), name, architecture)
+        except WeightsError as error:
+            variant = setup.config["model"]["variant"]
+            raise WeightsError(
+                f"{target} has no form for the model in {workdir} ({variant}): {error}; the "
+                "variants of OpenAI, open_clip, EVA and SigLIP have, unless their fields were "
+                "changed (vlc-jax --list); this one is used from its workdir, by vlc_jax.load"
+            ) from error
     facts = describe(setup, is_siglip)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -126,6 +134,11 @@ def export(
         (partial / "README.md").write_text(card, "utf-8")
         text = setup.tokenizer(CHECKED_ON)
         verdict = verify_export.check(partial, target, model, latest.params, text, python)
+        if not has_tokenizer_files(setup):
+            name = setup.config["text"]["tokenizer"]
+            verdict += (
+                f"\nno tokenizer is in the folder: {name!r}, which the run reads, has no files"
+            )
         partial.chmod(0o755)
         partial.rename(out)
     except BaseException:
@@ -213,6 +226,11 @@ def write(
     if setup.tokenizer_path:
         for file in input_pipeline.tokenizer_files(setup.tokenizer_path):
             shutil.copy(file, out / file.name)
+
+
+def has_tokenizer_files(setup: Setup) -> bool:
+    """Whether an export of the run can hold its tokenizer."""
+    return hasattr(setup.tokenizer, "files") or bool(setup.tokenizer_path)
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:

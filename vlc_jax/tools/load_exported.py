@@ -64,7 +64,9 @@ def main():
         with torch.no_grad():
             results = [np.asarray(result) for result in load(folder, image, text)]
     except ModuleNotFoundError as error:
-        print(f"{error.name} is not installed", file=sys.stderr)
+        # without a name: a library that says itself what it lacks
+        missing = f"{error.name} is not installed" if error.name else str(error)
+        print(missing, file=sys.stderr)
         sys.exit(NOT_INSTALLED)
     np.savez(outputs, **dict(zip(("image", "text", "scale"), results, strict=True)))
 
