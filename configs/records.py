@@ -2,16 +2,59 @@
 
   python -m vlc_jax.main --config configs/records.py:path=DATA/captions.jsonl --workdir runs/mine
 
-Arguments: path (.jsonl, .tsv, .csv or COCO captions .json); image_folder (default: the folder of
-the table); holdout (share of the images kept for validation, default 0.2); steps; batch (pairs per
-step); size (pixels); variant (vlc_jax/models/variants.py). Other columns, tokenizers and crops:
---config.input.records.caption_column=title and so on (configs/default.py lists all fields).
+  python -m vlc_jax.main --workdir runs/mine_hp_hn \
+    --config configs/records.py:path=DATA/captions.jsonl,method=hp_hn,init_from=runs/mine
+
+Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that input_pipeline.prepare
+wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
+validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
+(vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
+hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of configs/coco,
+generators in their clean mode; negclip and fsc_clip need tagger=spacy:NAME); init_from (a run to
+start from: its model, tokenizer and preprocessing are taken, and a tenth of the learning rate).
+Other columns, tokenizers and crops: --config.input.records.caption_column=title and so on
+(configs/default.py lists all fields).
 """
+
+import json
+import os
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from configs import default
-from configs.common import arguments
+from configs.coco import (
+    crepe_negate,
+    crepe_replace,
+    crepe_swap,
+    fsc_clip,
+    hn,
+    hp_hn,
+    hp_hn_replace_only,
+    hp_hn_swap_only,
+    leftright,
+    negclip,
+    svlc,
+)
+from configs.common import arguments, pretrained
+
+# Method -> its config on COCO, and the arguments that make its hard texts from any caption.
+METHODS = {
+    "negclip": (negclip, "hard_images=0,negatives=negclip,tagger={tagger}"),
+    "crepe_swap": (crepe_swap, ""),
+    "crepe_replace": (crepe_replace, ""),
+    "crepe_negate": (crepe_negate, ""),
+    "hn": (hn, ""),
+    "hp_hn": (hp_hn, ""),
+    "hp_hn_swap_only": (hp_hn_swap_only, ""),
+    "hp_hn_replace_only": (hp_hn_replace_only, ""),
+    "svlc": (svlc, "negatives=rule"),
+    "leftright": (leftright, ""),
+    "fsc_clip": (fsc_clip, "tagger={tagger}"),
+}
+WITH_MODES = ("negclip", "svlc_rule", "left_right", "replace", "swap")  # generators, with clean
+# What a run says of its model, which a run that starts from it must not change.
+OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -24,15 +67,16 @@ def get_config(argument: str | None = None) -> ConfigDict:
         batch=64,
         size=64,
         variant="mini",
+        method="clip",
+        tagger="spacy:en_core_web_sm",
+        init_from="",
     )
     config = default.get_config()
     with config.unlocked():
         config.steps = args.steps
         config.batch_size = args.batch
         config.optimizer.warmup_steps = min(100, args.steps // 10)
-        config.input.source = "records"
-        config.input.records.path = args.path
-        config.input.records.image_folder = args.image_folder or None
+        pretrained.read(config, pretrained.source_of(args.path, args.image_folder))
         config.input.records.holdout = args.holdout
         config.input.image_size = args.size
         config.input.crop = "random_resized"
@@ -40,5 +84,44 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        config.evals = ConfigDict({"retrieval": {"split": "validation"}})
+        split = "validation" if config.input.source == "records" else "all"
+        config.evals = ConfigDict({"retrieval": {"split": split}})
+        if args.method != "clip":
+            use_method(config, args.method, args.tagger)
+        if args.init_from:
+            start_from(config, args.init_from)
     return config
+
+
+def use_method(config: ConfigDict, method: str, tagger: str) -> None:
+    """The losses and hard texts of a config on COCO."""
+    if method not in METHODS:
+        raise ValueError(f"method is one of clip, {', '.join(METHODS)}; got {method!r}")
+    module, argument = METHODS[method]
+    theirs = module.get_config(argument.format(tagger=tagger))
+    config.losses = theirs.losses
+    for side in ("negatives", "positives"):
+        texts = theirs.input[side].copy_and_resolve_references()
+        with texts.unlocked():
+            for name in texts.generators:
+                if name in WITH_MODES:  # the papers' slips are for the papers' numbers
+                    given = texts.options.to_dict().get(name, {})
+                    texts.options[name] = {**given, "mode": "clean"}
+        config.input[side] = texts
+
+
+def start_from(config: ConfigDict, run: str) -> None:
+    """Model, tokenizer and preprocessing of the run in the folder `run`, and its weights."""
+    try:
+        with open(os.path.join(run, "config.json"), encoding="utf-8") as file:
+            saved: dict[str, Any] = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"init_from={run} is the workdir of a run; its config.json: {error}"
+        ) from None
+    config.init_from = run
+    config.model.update(saved["model"])
+    config.text.update(saved["text"])
+    for field in OF_MODEL:
+        config.input[field] = saved["input"][field]
+    config.optimizer.learning_rate /= 10

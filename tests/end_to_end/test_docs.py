@@ -101,7 +101,10 @@ def folder(tmp_path):
         os.symlink(helpers.ROOT / name, tmp_path / name)
     photos = tmp_path / "my_photos"
     names = helpers.write_photos(photos, 24)
-    helpers.write_jsonl(photos, names)
+    captions = [f"a small dog and a red cat in picture {i}" for i in range(len(names))]
+    pairs = zip(names, captions, strict=True)
+    rows = [json.dumps({"image": name, "caption": caption}) for name, caption in pairs]
+    (photos / "captions.jsonl").write_text("\n".join(rows) + "\n")
     images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
     annotations = [
         {"id": 100 * i + k, "image_id": i, "caption": f"picture {i}, caption {k}"}

@@ -1,0 +1,68 @@
+"""Methods on a table of one's own, from a run of one's own (configs/records.py)."""
+
+import json
+
+import pytest
+
+from configs import records
+from tests.support import helpers
+from vlc_jax import losses
+from vlc_jax.setup import resolve
+
+CAPTION = "a small dog on the left of a red cat"
+
+
+@pytest.fixture
+def table(tmp_path):
+    names = helpers.write_photos(tmp_path, 16)
+    rows = [json.dumps({"image": name, "caption": CAPTION}) for name in names]
+    (tmp_path / "captions.jsonl").write_text("\n".join(rows) + "\n")
+    return tmp_path / "captions.jsonl"
+
+
+TAGGING = {"negclip", "fsc_clip"}
+
+
+@pytest.mark.parametrize("method", sorted(records.METHODS.keys() - TAGGING))
+def test_every_method_makes_its_texts_of_any_caption(table, method):
+    setup = resolve(records.get_config(f"path={table},batch=8,method={method}"))
+    assert setup.optimization.losses.keys() != {"infonce"}
+    texts = setup.training.data.hard_texts
+    for name in setup.optimization.losses:
+        for text in losses.LOSSES[name].needs:
+            assert texts[f"{text}s"].count
+    for side in texts.values():
+        for name, generator in side.generators.items():
+            if name in records.WITH_MODES:
+                assert "authors" not in generator.version
+
+
+def test_methods_that_tag_captions_name_the_tagger(table):
+    for method in TAGGING:
+        config = records.get_config(f"path={table},method={method},tagger=scenes:scenes-mini")
+        (options,) = [o for o in config.input.negatives.options.values() if "tagger" in o]
+        assert options["tagger"] == "scenes:scenes-mini"
+    with pytest.raises(ValueError, match=r"method is one of clip, negclip, .*; got 'hphn'"):
+        records.get_config("path=x.jsonl,method=hphn")
+
+
+def test_a_run_that_is_started_from_says_model_tokenizer_and_pixels(table, tmp_path):
+    first = records.get_config(f"path={table},size=48,variant=S/16")
+    with first.unlocked():
+        first.text.context_length = 33
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(first.to_dict()))
+    config = records.get_config(f"path={table},method=hn,init_from={run}")
+    assert (config.model.variant, config.input.image_size) == ("S/16", 48)
+    assert (config.text.tokenizer, config.text.context_length) == ("bytes", 33)
+    assert config.init_from == str(run)
+    assert config.optimizer.learning_rate == first.optimizer.learning_rate / 10
+    with pytest.raises(ValueError, match=r"is the workdir of a run; its config.json: .*No such"):
+        records.get_config(f"path={table},init_from={tmp_path / 'none'}")
+
+
+def test_prepared_shards_are_a_path_like_any_other(tmp_path):
+    config = records.get_config(f"path={tmp_path}")
+    assert (config.input.source, config.input.shards.path) == ("shards", str(tmp_path))
+    assert config.evals.retrieval.split == "all"
