@@ -21,7 +21,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.input.image_size = 32
         config.text.tokenizer = "digits"
         config.text.context_length = 12
-        config.optimizer.warmup_steps = 30
+        config.optimizer.warmup_steps = min(30, args.steps // 10)
         config.eval.every = 100
         config.evals = ConfigDict({"zeroshot": {"split": "test"}})
     return config

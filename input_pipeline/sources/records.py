@@ -20,6 +20,14 @@ _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked befo
 _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
 
 
+# Columns that published tables have instead of ours, for a hint.
+USUAL_NAMES = {
+    "image_column": (
+        *("filepath", "file_path", "path", "image_path", "file_name", "filename", "file"),
+        *("image_name", "img", "picture"),
+    ),
+    "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
+}
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
@@ -172,9 +180,11 @@ class RecordsSource:
     def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
         captions: list[str] = []
         for column in self._captions:
-            value = row.get(column)
-            if value is None:
+            if column not in row:
                 raise DataError(f"{name} has no {column!r}; it has {list(row)}")
+            value = row[column]
+            if value is None:
+                raise DataError(f"{name}: its {column!r} is null, or an empty cell")
             captions += value if isinstance(value, list) else [value]
         if not all(isinstance(caption, str) for caption in captions):
             raise DataError(f"{name}: a caption is text; got {captions}")
@@ -208,7 +218,8 @@ class RecordsSource:
         for option, columns in named.items():
             for column in columns:
                 if column is not None and column not in known:
-                    near = difflib.get_close_matches(column, known, 1, cutoff=0.3)
+                    usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
+                    near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
                     hint = f"; did you mean {option}={near[0]!r}?" if near else ""
                     if len(known) == 1 and ";" in known[0]:
                         hint = "; columns of a .csv are separated by commas, not by ';'"

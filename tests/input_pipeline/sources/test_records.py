@@ -390,3 +390,21 @@ def test_a_split_that_no_holdout_makes_is_refused(tmp_path):
         ]
     with pytest.raises(ValueError, match=r"split 'nope' of .* a holdout makes 'train' and 'valid"):
         RecordsSource("nope", path=path, holdout=0.5)
+
+
+def test_a_table_with_the_usual_other_names_gets_the_right_hint(tmp_path):
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps({"title": "a cat", "filepath": "a.jpg", "url": "x"}) + "\n")
+    with pytest.raises(ValueError, match="did you mean image_column='filepath'"):
+        RecordsSource("all", path=path)
+    with pytest.raises(ValueError, match="did you mean caption_column='title'"):
+        RecordsSource("all", path=path, image_column="filepath")
+
+
+def test_a_null_caption_is_said_to_be_null(tmp_path):
+    names = helpers.write_photos(tmp_path, 2)
+    path = tmp_path / "table.jsonl"
+    rows = [{"image": names[0], "caption": None}, {"image": names[1], "caption": "a cat"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="its 'caption' is null, or an empty cell"):
+        RecordsSource("all", path=path)[0]
