@@ -28,6 +28,13 @@ def test_a_half_written_last_row_is_dropped(tmp_path):
     assert rows(tmp_path) == [{"step": 1}]
 
 
+def test_lines_that_are_no_rows_are_dropped(tmp_path):
+    lines = (b'{"step": 1}', b"3", b"[1]", b'{"step": "x"}', b"\xff\xfe", b"[" * 100_000, b"{}")
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    metrics.MetricsWriter(tmp_path, 5).close()
+    assert rows(tmp_path) == [{"step": 1}]
+
+
 def test_a_failing_tensorboard_does_not_end_the_run(tmp_path):
     (tmp_path / "tensorboard").write_text("a file where a folder should be")
     writer = metrics.MetricsWriter(tmp_path, 0)

@@ -150,7 +150,7 @@ def maps_file(case_id: str) -> str:
 def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
     folder = run.path / "evals"
     for one in sorted(folder.iterdir()) if folder.is_dir() else []:
-        files = {int(file.stem): file for file in one.glob("*.json") if file.stem.isdigit()}
+        files = {int(file.stem): file for file in one.glob("*.json") if file.stem.isdecimal()}
         results = []
         for step in sorted(files):
             result = _object(run, str(files[step].relative_to(run.path)))
@@ -178,6 +178,9 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
         files = []
         while (file := images / image_file(str(row.get("id")), len(files))).is_file():
+            if not file.resolve().is_relative_to(run.path.resolve()):  # a link out of the workdir
+                run.notes.append(f"{file.relative_to(run.path)} is a link to elsewhere, not shown")
+                break
             files.append(file)
         if files and _has_scores(row):
             maps = folder / "maps" / maps_file(str(row.get("id")))

@@ -16,13 +16,15 @@ from tensorboardX import SummaryWriter
 
 
 def read_rows(path: Path) -> list[dict]:
-    """Rows of a JSONL file; a half-written line (of a killed run) is left out."""
+    """Rows of a JSONL file; what is no row, as a half-written line of a killed run, is left out."""
     rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
-            rows.append(json.loads(line))
-        except ValueError:
+            row = json.loads(line)
+        except (ValueError, RecursionError):  # the latter of a line of brackets
             continue
+        if isinstance(row, dict):
+            rows.append(row)
     return rows
 
 
@@ -36,7 +38,8 @@ class MetricsWriter:
     def __init__(self, workdir: Path, start_step: int):
         self.path = workdir / "metrics.jsonl"
         # A run that died after its last checkpoint wrote rows of steps that are now done again.
-        kept = [row for row in read_rows(self.path) if row["step"] <= start_step]
+        rows = read_rows(self.path)
+        kept = [r for r in rows if isinstance(r.get("step"), int) and r["step"] <= start_step]
         # Replaced in one move: a kill in the middle of a rewrite would lose the history.
         temporary = self.path.with_name(".metrics.jsonl.writing")
         temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
