@@ -30,7 +30,7 @@ def make_mesh(data: int = -1, fsdp: int = 1, batch_size: int | None = None) -> M
     fixed = int(np.prod([size for size in sizes.values() if size != -1]))
     if list(sizes.values()).count(-1) > 1 or min(sizes.values()) == 0 or fixed < 1:
         raise UsageError(f"mesh sizes are positive, at most one of them -1; got {sizes}")
-    if devices % fixed:
+    if -1 in sizes.values() and devices % fixed:
         raise UsageError(f"mesh {sizes} needs a multiple of {fixed} devices, found {devices}")
     sizes = {axis: devices // fixed if size == -1 else size for axis, size in sizes.items()}
     if sizes["data"] * sizes["fsdp"] != devices:
