@@ -71,8 +71,8 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading may never end
-            raise DataError(f"image file {path} is a device or a pipe")
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+            raise DataError(f"image file {path} is a device")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"image file {path} does not exist") from None

@@ -3,7 +3,6 @@
 import colorsys
 import contextlib
 import io
-import os
 import struct
 import warnings
 import zlib
@@ -355,10 +354,8 @@ def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
 
 
 def test_devices_and_impossible_names_are_bad_records(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link.jpg").symlink_to("/dev/zero")
-    for name in ("pipe", "link.jpg"):
-        with pytest.raises(DataError, match="is a device or a pipe"):
-            images.decode(tmp_path / name)
+    with pytest.raises(DataError, match="is a device"):
+        images.decode(tmp_path / "link.jpg")
     with pytest.raises(DataError, match=r"of 5,\d{3} letters cannot be: File name too long"):
         images.decode(tmp_path / ("a" * 5_000))
