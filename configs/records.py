@@ -2,7 +2,7 @@
 
   python -m vlc_jax.main --config configs/records.py:path=DATA/captions.jsonl --workdir runs/mine
 
-  python -m vlc_jax.main --workdir runs/mine_hp_hn \
+  python -m vlc_jax.main --workdir runs/mine_hp_hn \\
     --config configs/records.py:path=DATA/captions.jsonl,method=hp_hn,init_from=runs/mine
 
 Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that input_pipeline.prepare
@@ -11,9 +11,9 @@ validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of configs/coco,
 generators in their clean mode; negclip and fsc_clip need tagger=spacy:NAME); init_from (a run to
-start from: its model, tokenizer and preprocessing are taken, and a tenth of the learning rate).
-Other columns, tokenizers and crops: --config.input.records.caption_column=title and so on
-(configs/default.py lists all fields).
+start from: its model, tokenizer and preprocessing are taken, not size and variant, and a tenth of
+the learning rate). Other columns, tokenizers and crops:
+--config.input.records.caption_column=title and so on (configs/default.py lists all fields).
 """
 
 import json
@@ -84,8 +84,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        split = "validation" if config.input.source == "records" else "all"
-        config.evals = ConfigDict({"retrieval": {"split": split}})
+        # prepared shards have no split: what a run is trained on must not judge it
+        is_split = config.input.source == "records"
+        config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
         if args.method != "clip":
             use_method(config, args.method, args.tagger)
         if args.init_from:

@@ -8,6 +8,7 @@ on the device; only its constants live here.
 import contextlib
 import errno
 import io
+import os
 import stat
 import struct
 import zlib
@@ -70,10 +71,11 @@ def read_bytes(path: Path) -> bytes:
     Other operating system errors (a disk or network that fails) are not about this file and pass.
     """
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
-            raise DataError(f"image file {path} is a device")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode  # of the open file: no second way to storage
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+                raise DataError(f"image file {path} is a device")
+            return file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"image file {path} does not exist") from None
     except (IsADirectoryError, PermissionError) as error:
@@ -85,7 +87,7 @@ def read_bytes(path: Path) -> bytes:
         raise
 
 
-def open_rgb(image: ImageLike) -> Image.Image:
+def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
     """A fully decoded, upright RGB picture. Raises DataError, naming the file where there is one.
 
     Colour follows Pillow's `convert("RGB")`: grey is repeated, palettes are looked up, CMYK is
@@ -95,6 +97,8 @@ def open_rgb(image: ImageLike) -> Image.Image:
     """
     if isinstance(image, np.ndarray):
         return Image.fromarray(_check_pixels(image))
+    if isinstance(image, Image.Image):
+        return _upright(image, _to_rgb(image, "a picture"))
     if isinstance(image, Path):
         name, data = f"image file {image}", read_bytes(image)
     elif isinstance(image, bytes):

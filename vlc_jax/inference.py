@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
+from input_pipeline import image as image_ops
 from input_pipeline.record import ImageLike
 from vlc_jax.encode import EvaluationEncoder
 from vlc_jax.errors import UsageError
@@ -140,7 +141,7 @@ def _images(images: Sequence[AnyImage]) -> list[ImageLike]:
 
 def _image(image: AnyImage) -> ImageLike:
     if isinstance(image, Image.Image):
-        return np.asarray(image.convert("RGB"))
+        return np.asarray(image_ops.open_rgb(image))  # upright, 16 bits kept, as from a file
     return Path(image) if isinstance(image, str | os.PathLike) else image
 
 

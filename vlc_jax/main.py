@@ -148,13 +148,7 @@ def config() -> ConfigDict:
 
 
 def parse_flags(argv: list[str]) -> list[str]:
-    """Flags -> values; a wrong one ends the process with one line and exit code 2.
-
-    --help and --list print their text and end it with exit code 0.
-    """
-    if {"--help", "-h", "-help", "--list"} & {*argv}:
-        print(catalogue.listing() if "--list" in argv else help_text())
-        sys.exit(ExitCode.DONE)
+    """Flags -> values; a wrong one ends the process with one line and exit code 2."""
     try:
         return flags.FLAGS(with_config_paths(argv))
     except UsageError as error:
@@ -197,7 +191,10 @@ def help_text() -> str:
 
 
 def cli() -> None:
-    """The console script vlc-jax."""
+    """The console script vlc-jax; --help and --list print their text and end with exit code 0."""
+    if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have a --help of their own
+        print(catalogue.listing() if "--list" in sys.argv else help_text())
+        sys.exit(ExitCode.DONE)
     app.run(main, flags_parser=parse_flags)
 
 

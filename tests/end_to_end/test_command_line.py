@@ -73,6 +73,12 @@ def test_help_and_list_print_and_end_with_exit_0():
         assert word in done.stdout
 
 
+def test_a_tool_has_a_help_of_its_own():
+    done = helpers.python("-m", "vlc_jax.tools.cache_features", "--help")
+    assert "vlc_jax.tools.cache_features" in done.stdout
+    assert "--allow_config_change" not in done.stdout
+
+
 @pytest.mark.parametrize("way", ["resume", "evaluate", "init_from"])
 def test_a_workdir_of_the_first_edition_is_refused_with_the_new_name(tmp_path, way):
     old, new = tmp_path / "old", tmp_path / "new"

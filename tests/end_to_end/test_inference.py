@@ -62,7 +62,13 @@ def test_an_image_is_a_path_bytes_an_array_or_a_picture(model, tmp_path):
     with Image.open(path) as picture:
         kinds = [path, str(path), path.read_bytes(), np.asarray(picture), picture.convert("RGBA")]
         found = model.embed_images(kinds)
+        turned = tmp_path / "turned.jpg"
+        exif = Image.Exif()
+        exif[0x0112] = 6  # orientation: a quarter turn
+        picture.save(turned, exif=exif)
     assert np.ptp(found, axis=0).max() == 0
+    with Image.open(turned) as picture:
+        assert np.ptp(model.embed_images([turned, picture]), axis=0).max() == 0
 
 
 @pytest.mark.slow
