@@ -43,11 +43,31 @@ HEADS = {  # config with the arguments that stored features depend on -> run -> 
         "pacl_feature_2d": "rope=feature_2d,steps=500",
     },
     "sparc:": {"sparc": "steps=500"},
+    "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
+    "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
+    # As many steps of as many pairs as PACL has; features are of pooled outputs, and small.
+    "labclip:": {"labclip": "steps=500"},
+    "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
 }
 UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
     "pacl_unlocked": "",
     "pacl_qk_1d": ",rope=qk_1d",
     "pacl_qk_2d": ",rope=qk_2d",
+}
+OTHERS = {  # run -> config, base
+    "siglip": ("siglip", ""),
+    "clip_ft": ("clip_ft", "clip"),
+    "crepe_swap": ("crepe_swap", "clip"),
+    "crepe_replace": ("crepe_replace", "clip"),
+    "crepe_negate": ("crepe_negate", "clip"),
+    "svlc": ("svlc", "clip"),
+    "svlc_pos": ("svlc_pos", "clip"),
+    "dac": ("dac", "clip"),
+    "fsc_clip": ("fsc_clip", "clip"),
+    "leftright_none": ("leftright:negatives=none", "clip"),
+    "leftright": ("leftright", "clip"),
+    "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
+    "leftright_siglip": ("leftright:family=siglip", "siglip"),
 }
 # Benchmark -> number of cases, of the runs with a head: the columns of their table.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
@@ -58,6 +78,8 @@ PARTS = {
     "b": "hard positives, from CLIP and from a model that knows relations",
     "c": "the same with ten colours that are hard to tell apart",
     "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
+    "e": "part b in a world whose captions say synonyms",
+    "f": "the other methods",
 }
 
 
@@ -80,6 +102,14 @@ class Run(NamedTuple):
     vectors: str = ""
     tool: str = "train"
     is_head: bool = False
+
+    def in_world(self, world: str) -> "Run":
+        """The same run in another of the worlds scenes-..., its name with that suffix."""
+        suffix = f"_{world.removeprefix('scenes-')}"
+        name, _, arguments = self.config.partition(":")
+        arguments = ",".join(filter(None, (arguments, f"world={world}")))
+        base = self.base and self.base + suffix
+        return self._replace(name=self.name + suffix, config=f"{name}:{arguments}", base=base)
 
     @property
     def needed(self) -> list[str]:
@@ -108,8 +138,12 @@ def runs(part: str) -> list[Run]:
         ]
     if part == "d":
         return _heads()
-    bases = {"clip": "", "clip_ft": "clip_hues", "hn": "clip_hues", "hp_hn": "clip_hues"}
-    return [Run(f"{name}_hues", f"{name}:world=scenes-hues", base) for name, base in bases.items()]
+    if part == "e":
+        return [run.in_world("scenes-synonyms") for run in runs("b")]
+    if part == "f":
+        return [clip, *(Run(name, config, base) for name, (config, base) in OTHERS.items())]
+    few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
+    return [run.in_world("scenes-hues") for run in few]
 
 
 def _hard_positives(suffix: str, base: str) -> list[Run]:

@@ -40,13 +40,38 @@ LABELS = {  # run -> its name in tables
     "pacl_unlocked": "PACL, image tower trained",
     "pacl_qk_1d": "PACL + RoPE inside the tower, trained",
     "pacl_qk_2d": "PACL + RoPE inside the tower by row and column, trained",
+    "pacl_plain": "PACL, plain captions",
     "sparc": "SPARC",
+    "sparc_plain": "SPARC, plain captions",
+    "labclip": "LABCLIP",
+    "labclip_plain": "LABCLIP, plain captions",
+    "siglip": "SigLIP",
+    "crepe_swap": "CREPE-swap",
+    "crepe_replace": "CREPE-replace",
+    "crepe_negate": "CREPE-negate",
+    "svlc": "SVLC",
+    "svlc_pos": "SVLC+Pos",
+    "dac": "DAC",
+    "fsc_clip": "FSC-CLIP's loss",
+    "leftright_none": "CLIP, captions with places",
+    "leftright": "the same with left/right negatives",
+    "leftright_siglip_none": "SigLIP, captions with places",
+    "leftright_siglip": "the same with left/right negatives",
     "text_vectors": "cosine with vectors of texts",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
-    *("dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors"),
-    *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
+    *("labclip", "labclip_plain"),
+    *("dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "sparc_plain", "text_vectors"),
+    *(
+        "pacl",
+        "pacl_plain",
+        "pacl_feature_1d",
+        "pacl_feature_2d",
+        "pacl_unlocked",
+        "pacl_qk_1d",
+        "pacl_qk_2d",
+    ),
 )
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
@@ -143,7 +168,7 @@ def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[
 
 def label(run: str) -> str:
     """Name of a run in tables."""
-    name = run.removesuffix("_relations").removesuffix("_hues")
+    name = run.removesuffix("_synonyms").removesuffix("_hues").removesuffix("_relations")
     return LABELS.get(name, name)
 
 

@@ -85,6 +85,35 @@ def test_without_weight_there_are_no_hard_negatives():
     assert set(coco("hn").losses) == {"infonce", "svlc_negative"}
 
 
+def test_models_of_one_kind_have_positives_and_negatives_of_that_kind_alone():
+    """Section 5.2 of Kamath et al. 2024."""
+    kinds = {
+        "coco": ({"crepe_swap"}, {"swap"}, {"crepe_replace"}, {"replace"}),
+        "scenes": (
+            *({"scenes_swap", "scenes_reverse"}, {"scenes_reorder"}),
+            *({"scenes_replace"}, {"scenes_synonym"}),
+        ),
+    }
+    for package, generators in kinds.items():
+        found = []
+        for kind in ("swap", "replace"):
+            module = importlib.import_module(f"configs.{package}.hp_hn_{kind}_only")
+            config = module.get_config()
+            found += [
+                set(config.input.negatives.generators),
+                set(config.input.positives.generators),
+            ]
+        assert tuple(found) == generators
+
+
+def test_where_captions_say_synonyms_negatives_are_common_words():
+    module = importlib.import_module("configs.scenes.hn")
+    for world, draw in (("scenes-mini", "uniform_word_list"), ("scenes-synonyms", "base_words")):
+        config = module.get_config(f"world={world}")
+        assert config.input.negatives.options.scenes_replace.draw == draw
+        assert config.pretrain.input.scenes.world == world
+
+
 def test_weights_below_zero_are_refused():
     for name in ("coco", "scenes"):
         module = importlib.import_module(f"configs.{name}.hp_hn")

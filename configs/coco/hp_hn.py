@@ -29,6 +29,7 @@ from configs.coco import clip_coco
 from configs.common import arguments, pretrained
 
 FILES = {"replace_hp": "", "swap_hp": ""}
+NEGATIVES = {"crepe_replace": 0.5, "crepe_swap": 0.5}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -36,14 +37,25 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return make(args, args.hn_weight, "replace", replace=0.5, swap=0.5)
 
 
-def make(args: SimpleNamespace, hn_weight: float, fallback: str, **positives: float) -> ConfigDict:
+def make(
+    args: SimpleNamespace,
+    hn_weight: float,
+    fallback: str,
+    negatives: dict[str, float] | None = None,
+    **positives: float,
+) -> ConfigDict:
+    """positives, negatives: generator -> share; negatives are NEGATIVES unless given.
+
+    fallback: what a caption gets that offers no positive.
+    """
     config = clip_coco.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"infonce": default.loss(weight=1.0)})  # without negatives
         if hn_weight:
             config.losses.svlc_negative = default.loss(weight=hn_weight)
-            generators = {"crepe_replace": 0.5, "crepe_swap": 0.5}
-            pretrained.use_texts(config.input.negatives, 1, "replace", generators)
+            negatives = negatives or NEGATIVES
+            otherwise = "replace" if len(negatives) > 1 else "skip"  # the other kind, or none
+            pretrained.use_texts(config.input.negatives, 1, otherwise, negatives)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
             tables = {kind: {"mode": "clean"} for kind in positives}  # whole words, any "and"

@@ -16,8 +16,11 @@ from configs.common import arguments, pretrained, scenes
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
 CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
-# What rule-based methods draw: any word of the class, rare synonyms as often as common words.
-WORD_LIST = {"draw": "uniform_word_list"}
+# World -> which words replace one. Rule-based methods draw any word of the class, rare synonyms as
+# often as common words. Where captions say synonyms, too, words are drawn as a language model does:
+# common ones that mean something else.
+DRAWS = {"scenes-synonyms": "base_words"}
+WORD_LIST = "uniform_word_list"
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
 BASES = ("clip", "relations")
 RELATION_STEPS = 800  # relations are learned all at once, after about 450 (hard_images.py)
@@ -97,8 +100,9 @@ def use_hard_images(config: ConfigDict, **kinds: float) -> None:
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> None:
-    """`count` hard negatives per caption, words drawn as rule-based methods draw them."""
-    options = {"scenes_replace": WORD_LIST} if "scenes_replace" in generators else {}
+    """`count` hard negatives per caption, words drawn as DRAWS says."""
+    draw = {"draw": DRAWS.get(config.input.scenes.world, WORD_LIST)}
+    options = {"scenes_replace": draw} if "scenes_replace" in generators else {}
     fallback = "replace" if len(generators) > 1 else "skip"
     pretrained.use_texts(config.input.negatives, count, fallback, generators, **options)
 

@@ -1,4 +1,5 @@
-"""PACL, SPARC and DCSM: their arguments, heads, losses and data, on the scenes and on captions.
+"""PACL, SPARC, DCSM and LABCLIP: their arguments, heads, losses and data, on the scenes and on
+captions.
 
 Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
 is frozen). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
@@ -13,7 +14,8 @@ Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from
 knows what is left of what); tower_pooling=mean|cls; world and split as those of
 configs/scenes/clip.py. Every second row of a batch is the picture before with two objects or two
 colours exchanged, or one object replaced by the one that its caption denies (of PACL and SPARC:
-hard_images=0 leaves these out); pairs=N of them.
+hard_images=0 leaves these out); pairs=N of them. phrases=plain, or varied: captions are plain (they
+say the colour of each object, and no sizes nor "a photo of"), or as those of other configs.
 """
 
 from types import SimpleNamespace
@@ -54,6 +56,7 @@ PACL = PATCHES | {
 }
 TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
 PAIRS = 8  # of a block of DCSM, without their opposites
+PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}  # caption_options of phrases=plain
 # Functional words of DCSM, its authors' eleven.
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
@@ -124,6 +127,16 @@ def sparc(config: ConfigDict, args: SimpleNamespace) -> None:
     config.losses.sparc_local = ConfigDict(default.loss(weight=1.0))
 
 
+def labclip(config: ConfigDict, args: SimpleNamespace) -> None:
+    """LABCLIP's head and NegCLIP's loss; the authors' temperature is learned, from 1."""
+    use(config, args, "labclip", 1.0)
+    config.frozen = towers(args)
+    has_negatives = bool(config.input.negatives.count)
+    config.losses = ConfigDict(
+        {"negclip" if has_negatives else "infonce": default.loss(weight=1.0)}
+    )
+
+
 def _contrast(config: ConfigDict, args: SimpleNamespace, weight: float) -> None:
     loss = "infonce" if args.negatives == "none" else "negclip"
     config.losses = ConfigDict({loss: default.loss(weight=weight)})
@@ -171,7 +184,7 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
 
 def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
     """The arguments of a config on the scenes: those above, and its own."""
-    common = finetuning.ARGUMENTS | {"tower_pooling": "mean", "pairs": 256_000}
+    common = finetuning.ARGUMENTS | {"tower_pooling": "mean", "pairs": 256_000, "phrases": "varied"}
     args = check(arguments.parse(argument, **common | defaults))
     if getattr(args, "negatives", "none") == "leftright" and args.hard_images:
         raise ValueError(
@@ -189,6 +202,8 @@ def on_scenes(args: SimpleNamespace) -> ConfigDict:
         if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
             finetuning.use_hard_images(config, relation=0.4, attribute=0.3, negation=0.3)
             config.input.scenes.count = args.pairs
+        if args.phrases == "plain":
+            config.input.scenes.caption_options.update(PLAIN)
         if getattr(args, "negatives", "none") == "leftright":
             config.input.scenes.caption_options.place = 0.5  # of captions that may say where
     return config

@@ -12,14 +12,11 @@ the same column. Arguments: those of configs/common/heads.py;
   opposite=image, or text (8 images, 8 captions and 8 wrong ones)
   layout=flat|grid; standardise=running|tensor|per_pair (if not that of the mode); blocks=N per step
   functional=rows, or none (columns of functional words are those of their tokens)
-  phrases=plain, or varied (captions as those of other configs)
 """
 
 from ml_collections import ConfigDict
 
 from configs.common import finetuning, heads
-
-PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -32,8 +29,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         heads.dcsm(config, args, **head)
         config.optimizer.learning_rate = 2e-3
-        if args.phrases == "plain":
-            config.input.scenes.caption_options.update(PLAIN)
         if args.opposite == "text":
             finetuning.use_negatives(config, scenes_swap=1.0)
     return config

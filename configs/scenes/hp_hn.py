@@ -17,6 +17,7 @@ from configs import default
 from configs.common import finetuning
 
 POSITIVES = {"scenes_synonym": 0.5, "scenes_reorder": 0.5}
+NEGATIVES = {"scenes_replace": 0.5, "scenes_swap": 0.25, "scenes_reverse": 0.25}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -24,15 +25,19 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return make(args, args.hn_weight, POSITIVES)
 
 
-def make(args: SimpleNamespace, hn_weight: float, positives: dict[str, float]) -> ConfigDict:
+def make(
+    args: SimpleNamespace,
+    hn_weight: float,
+    positives: dict[str, float],
+    negatives: dict[str, float] | None = None,
+) -> ConfigDict:
+    """positives, negatives: generator -> share; negatives are NEGATIVES unless given."""
     config = finetuning.make(args)
     with config.unlocked():
         config.losses = ConfigDict({"infonce": default.loss(weight=1.0)})
         if hn_weight:
             config.losses.svlc_negative = default.loss(weight=hn_weight)
-            finetuning.use_negatives(
-                config, scenes_replace=0.5, scenes_swap=0.25, scenes_reverse=0.25
-            )
+            finetuning.use_negatives(config, **negatives or NEGATIVES)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
             finetuning.use_positives(config, 1, "replace", **positives)

@@ -55,7 +55,11 @@ class Style:
                 raise ValueError(f"{field.name} is a probability in [0, 1]; got {value}")
 
 
-STYLES: dict[str, Style] = {"scenes-mini": Style(), "scenes-64": Style(synonyms=0.001)}
+STYLES: dict[str, Style] = {
+    "scenes-mini": Style(),
+    "scenes-synonyms": Style(synonyms=0.15),
+    "scenes-64": Style(synonyms=0.001),
+}
 
 
 def style_of(world: World, **changes: object) -> Style:

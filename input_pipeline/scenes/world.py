@@ -219,6 +219,9 @@ WORLDS: dict[str, World] = {
     # ten in 83 % of cases, tells it from one of the two nearest in 93 % and from any other in 98 %
     # (sigma 10: all of them). Noise per pixel would not do: it averages out over an object.
     "scenes-hues": World("scenes-hues", colour_jitter=40.0),
+    # The rules of scenes-mini; captions say synonyms so often (grammar.STYLES) that they mean
+    # something before any finetuning, as they do to a CLIP of photographs.
+    "scenes-synonyms": World("scenes-synonyms"),
     "scenes-64": World(
         "scenes-64",
         canvas=64,

@@ -26,6 +26,7 @@ RECIPES = {  # its config, arguments, what is trained of the towers
     ),
     "coco_pacl": ("coco.pacl", "path={captions},image_folder={images}," + TAGGER, ()),
     "coco_sparc": ("coco.sparc", "path={captions},image_folder={images}," + TAGGER, ()),
+    "coco_labclip": ("coco.labclip", "path={captions},image_folder={images}," + TAGGER, ()),
     "llava_pacl": ("llava.pacl", f"{TALKS},{TAGGER},rope=feature_1d", ()),
     "llava_pacl_unlocked": (
         "llava.pacl",

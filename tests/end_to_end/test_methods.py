@@ -99,7 +99,7 @@ def write_texts(coco):
 
 def test_every_recipe_is_run():
     controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes.py
-    heads = {"dcsm", "pacl", "sparc"}  # in test_heads_recipes.py
+    heads = {"dcsm", "labclip", "pacl", "sparc"}  # in test_heads_recipes.py
     there = {path.stem for path in (helpers.ROOT / "configs/coco").glob("*.py")} - {"__init__"}
     assert there == controls | heads | {recipe for recipe, _ in METHODS.values()}
 

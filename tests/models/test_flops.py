@@ -82,6 +82,7 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
         ("pacl", {"chunk": 64}, 64),  # more texts than patches, in one part
         ("pacl", {"pooling": "own_caption"}, 4),
         ("sparc", {}, 4),
+        ("labclip", {}, 64),
     ],
 )
 @pytest.mark.parametrize("frozen", [(), ("image", "text")])

@@ -15,6 +15,7 @@ from vlc_jax.state import State
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {
     "clip": {},
+    "labclip": {"width": EMBED},
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "dcsm": {
@@ -52,7 +53,8 @@ def scored(module, image, text):
 
 def weighted(name, chunk, options):
     """A function of parameters and features: scores, weighted and summed, and the scores."""
-    options = {**HEADS[name], **options, **({} if name == "clip" else {"chunk": chunk})}
+    has_chunks = name not in ("clip", "labclip")
+    options = {**HEADS[name], **options, **({"chunk": chunk} if has_chunks else {})}
     head = models.HEADS[name](**options)
     weights = jnp.sin(jnp.arange(PAIRS**2).reshape(PAIRS, PAIRS))
 
@@ -96,7 +98,7 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), [("clip", {}), *CASES], ids=str)
+@pytest.mark.parametrize(("name", "options"), [("clip", {}), ("labclip", {}), *CASES], ids=str)
 def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
     features, name, options
 ):

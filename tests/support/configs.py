@@ -23,7 +23,7 @@ ARGUMENTS = {
     **dict.fromkeys(  # frozen towers, which come from somewhere
         (
             *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
-            *("configs/llava/pacl.py", "configs/llava/sparc.py"),
+            *("configs/coco/labclip.py", "configs/llava/pacl.py", "configs/llava/sparc.py"),
             *("configs/coco/leftright.py", "configs/coco/siglip_ft.py"),
         ),
         ",weights=ViT.pt",

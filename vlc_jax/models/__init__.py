@@ -10,12 +10,25 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from vlc_jax import errors
-from vlc_jax.models import clip, dcsm, heads, layers, pacl, sparc, text, text_vectors, variants, vit
+from vlc_jax.models import (
+    clip,
+    dcsm,
+    heads,
+    labclip,
+    layers,
+    pacl,
+    sparc,
+    text,
+    text_vectors,
+    variants,
+    vit,
+)
 
 # A model is named by its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
     "dcsm": dcsm.DCSM,
+    "labclip": labclip.LABCLIP,
     "pacl": pacl.PACL,
     "sparc": sparc.SPARC,
 }
@@ -105,10 +118,10 @@ def _check_vectors(
     if head.requests[1].tokens != "none":
         raise errors.UsageError(
             f"the model {name} reads the tokens of a text, and a vector of a text has none: take "
-            "clip or pacl"
+            "clip, labclip or pacl"
         )
     widths = image.embed, text_tower.embed
-    if name == "clip" and len(set(widths)) > 1:
+    if name in ("clip", "labclip") and len(set(widths)) > 1:
         raise errors.UsageError(
             f"the image tower gives {widths[0]} numbers, the connector of the text vectors "
             f"{widths[1]}: set the projection of the text to {widths[0]}"

@@ -19,6 +19,7 @@ MINI = worlds.named("scenes-mini")
 # style, whose hash is in the fingerprint of the source.
 GOLDEN = {
     "scenes-hues": "8b9fe920466f41bfff4ec9c9337d527db33aa16fd55fd54f5946d295ced7642c",
+    "scenes-synonyms": "4698992ce72f1a2c277c2e0ca09fc5fe7d9836d2881ca0726bc1a005179f6a07",
     "scenes-mini": "3ada6b2169b5a4297d2870e717530a159c0ef51630b3a4d2a0f6d1f3b1c49b3b",
     "scenes-64": "4d3f1aa64080ad8719d4b8c10e34cca7d1758fb2fe6972d46c934f559858808e",
 }

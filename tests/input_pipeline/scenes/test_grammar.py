@@ -1,6 +1,7 @@
 """Captions are true, can be read back, and have the stated statistics."""
 
 import collections
+import dataclasses
 
 import pytest
 
@@ -136,6 +137,14 @@ def test_three_objects_are_listed_in_full_six_times_of_ten():
     full = sum(len(caption.phrases) == 3 for caption in lists) / len(lists)
     assert full == pytest.approx(0.6, abs=0.07)
     assert {len(caption.phrases) for caption in lists} == {2, 3}
+
+
+def test_a_world_has_a_style_of_its_own():
+    mini, synonyms = (
+        grammar.style_of(worlds.named(f"scenes-{name}")) for name in ("mini", "synonyms")
+    )
+    assert (mini.synonyms, synonyms.synonyms) == (0.002, 0.15)
+    assert dataclasses.replace(synonyms, synonyms=0.002) == mini
 
 
 def test_synonyms_come_at_their_rate_and_both_sets_alike():

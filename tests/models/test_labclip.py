@@ -1,0 +1,45 @@
+"""LABCLIP against its formula."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vlc_jax import models, types
+
+IMAGES, TEXTS, EMBED = 5, 4, 6
+
+
+def unit(rng, *shape):
+    x = rng.normal(size=shape)
+    return jnp.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True), jnp.float32)
+
+
+def scores(head, variables, image, text):
+    def score(module, image, text):
+        return module.score(module.image(image), module.text(text))
+
+    features = types.ImageFeatures(image), types.TextFeatures(text)
+    return np.asarray(head.apply(variables, *features, method=score))
+
+
+def test_score_is_the_cosine_similarity_of_the_image_and_the_mapped_text():
+    rng = np.random.default_rng(0)
+    head, image, text = models.HEADS["labclip"](width=EMBED), *(unit(rng, n, EMBED) for n in (5, 4))
+    variables = head.init(jax.random.key(0), types.TextFeatures(text), method="text")
+    # the identity: the scores of the towers
+    np.testing.assert_allclose(scores(head, variables, image, text), image @ text.T, atol=1e-6)
+    a = rng.normal(size=(EMBED, EMBED))
+    variables = {"params": {"alignment": {"kernel": jnp.asarray(a.T, jnp.float32)}}}
+    expected = np.zeros((IMAGES, TEXTS))
+    for i, v in enumerate(np.asarray(image, np.float64)):
+        for j, t in enumerate(np.asarray(text, np.float64)):
+            expected[i, j] = v @ (a @ t) / np.linalg.norm(a @ t)
+    np.testing.assert_allclose(scores(head, variables, image, text), expected, atol=1e-6)
+
+
+def test_the_map_is_all_that_is_trained_between_frozen_towers():
+    model = models.build("labclip", "mini")
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    assert jax.tree.map(lambda x: x.shape, shapes["head"]) == {
+        "alignment": {"kernel": (model.image.embed, model.text.embed)}
+    }

@@ -1,0 +1,47 @@
+"""LABCLIP: a linear map of the text embedding, between two frozen towers.
+
+Koishigarina et al. 2025 (arXiv:2502.03566; kdariina/CLIP-not-BoW-unimodally): with v and t the
+embeddings of image and text, of unit length,
+
+    score = cos(v, A t)
+
+A has no bias and begins as the identity, so that the first scores are those of the towers. It is
+the control of every head on frozen towers: what it finds needs no more than another cosine.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vlc_jax import types
+from vlc_jax.models import heads, layers
+
+
+def _identity(key: jax.Array, shape: tuple[int, int], dtype: jnp.dtype = jnp.float32) -> Array:
+    del key
+    return jnp.eye(*shape, dtype=dtype)
+
+
+class LABCLIP(heads.Head):
+    """The dot product of an image embedding and a linear map of a text embedding, of unit length.
+
+    width: of the shared embedding.
+    """
+
+    width: int
+
+    def setup(self) -> None:
+        self.alignment = layers.Dense(self.width, use_bias=False, kernel_init=_identity)
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`pooled`: A t, of unit length."""
+        del is_training
+        pooled: Float[Array, "texts embed"] = self.alignment(features.pooled)
+        return features._replace(pooled=layers.l2_normalize(pooled))
+
+    def flops(self, sizes: heads.FlopInputs) -> int:
+        """FLOPs of A for all texts of the image, forward and backward, and of its scores."""
+        image, text = (3 - is_frozen for is_frozen in sizes.frozen)  # products, gradients included
+        return 2 * self.width * (text * sizes.texts * self.width + image * sizes.pairs)
