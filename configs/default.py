@@ -67,7 +67,8 @@ def get_config() -> ConfigDict:
             "examples": 6,  # cases per benchmark that the report shows with their images
         }
     )
-    # benchmark -> options of its reader; the names are the keys of vlc_jax.evaluators.EVALUATIONS.
+    # Name -> options of a benchmark. The name is a key of vlc_jax.evaluators.EVALUATIONS, or any,
+    # with such a key as the option "reader": {"flickr": {"reader": "retrieval", "path": ...}}.
     config.evals = ConfigDict()
     return config.lock()
 

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from vlc_jax import models, optimizer
+from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError
-from vlc_jax.parameters import Parameters
+from vlc_jax.parameters import Parameters, fingerprint
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
 MODEL = models.build(
@@ -86,3 +86,18 @@ def test_a_rule_that_matches_nothing_is_an_error_naming_it():
 def test_freezing_everything_is_an_error():
     with pytest.raises(UsageError, match="freezes every parameter"):
         frozen(".*").check_frozen()
+
+
+def test_a_fingerprint_is_of_the_values_wherever_they_lie():
+    rng = np.random.default_rng(0)
+    params = {"a": rng.normal(size=(16, 5)).astype("f4"), "b": {"c": np.zeros((), "f4")}}
+    plain = fingerprint(params)
+    mesh = sharding.make_mesh(data=2, fsdp=4)
+    rows = jax.device_put(params["a"], sharding.batch_sharding(mesh))
+    assert fingerprint({**params, "a": rows}) == plain
+    swapped = params["a"].copy()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    changed = params["a"].copy()
+    changed[3, 2] = np.nextafter(changed[3, 2], np.float32(9))
+    others = [swapped, changed, params["a"].T.copy(), -params["a"], params["a"][:15]]
+    assert len({plain, *(fingerprint({**params, "a": other}) for other in others)}) == 6

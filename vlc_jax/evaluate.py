@@ -21,9 +21,11 @@ from vlc_jax import devices, evaluators, models, sharding
 from vlc_jax.encode import EvaluationEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
+from vlc_jax.parameters import fingerprint
 from vlc_jax.report.read_workdir import image_file, maps_file
+from vlc_jax.run import results
 from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, write_json
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, read_json, write_json
 from vlc_jax.setup import Setup, init_from
 
 
@@ -32,15 +34,20 @@ class Evaluation:
 
     Args:
       setup: of the run; `setup.evaluation` names the benchmarks.
-      workdir: results go to evals/<benchmark>/<step>.json and <step>.scores.jsonl, `evals` being
-        in the workdir or, if `into` is given, in that folder of it; images/ and maps/ beside them
-        are for the report (vlc_jax/evaluators/patch_maps.py).
+      workdir: results go to evals/<name>/<step>.json and <step>.scores.jsonl (run/results.py says
+        which name), `evals` being in the workdir or, if `into` is given, in that folder of it;
+        images/ and maps/ beside them are for the report (vlc_jax/evaluators/patch_maps.py).
+      weights: fingerprint of parameters that are not of a step of this workdir.
       stop: looked at between batches; when any process was asked to stop, all of them raise
         PreemptedError. Finished benchmarks stay on disk and are not computed again.
     """
 
-    def __init__(self, setup: Setup, workdir: Workdir, stop: StopSignal):
+    def __init__(
+        self, setup: Setup, workdir: Workdir, stop: StopSignal, weights: str | None = None
+    ):
         self.setup, self.workdir, self.stop = setup, workdir, stop
+        self._weights = weights
+        self._folders: dict[str, Path] = {}
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
@@ -63,18 +70,18 @@ class Evaluation:
     def into(self, folder: str) -> "Evaluation":
         """The same, with its results in that folder of the workdir."""
         other = copy.copy(self)
-        other._root = self.workdir.path / folder
+        other._root, other._folders = self.workdir.path / folder, {}
         return other
 
-    def run(self, variables: Any, step: int, *, is_fresh: bool = False) -> list[dict[str, Any]]:
+    def run(self, variables: Any, step: int) -> list[dict[str, Any]]:
         """The results of every benchmark for `variables` at `step`, as in their JSON files.
 
-        Results that are on disk are kept unless `is_fresh`.
+        Those that are on disk are kept.
         """
         scorer = self._encoder.scorer(variables)
-        if is_fresh or not self.is_complete(step):
+        if not self.is_complete(step):
             self._write_maps(variables, scorer, step)
-        return [self._one(name, scorer, step, is_fresh) for name in self._options.benchmarks]
+        return [self._one(name, scorer, step) for name in self._options.benchmarks]
 
     def forget_after(self, step: int) -> None:
         """Removes results of later steps: a run that goes on from `step` makes them anew."""
@@ -92,30 +99,40 @@ class Evaluation:
 
         if self.workdir.is_writer:
             report.print_table([self._finished(name, step) for name in self._options.benchmarks])
+            for name in self._options.benchmarks:
+                if (filed := self._folder(name)).name != name:
+                    print(f"{filed.name}: evals/{name} keeps what was asked before of {name!r}")
             print(f"report: {report.write(self.workdir.path)}")
 
-    def _one(self, name: str, scorer: Scorer, step: int, is_fresh: bool) -> dict[str, Any]:
-        done = None if is_fresh else self._finished(name, step)
+    def _one(self, name: str, scorer: Scorer, step: int) -> dict[str, Any]:
+        done = self._finished(name, step)
         if done is not None:
             return done
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
         with of_benchmark(name):
-            result = evaluators.evaluate(name, benchmark, scorer, **setup.protocol_options)
+            result = evaluators.evaluate(setup.reader, benchmark, scorer, **setup.protocol_options)
         row = evaluators.to_json(
-            name,
+            setup.reader,
             benchmark,
             result,
+            benchmark=self._folder(name).name,
             step=step,
             options=setup.options,
+            reader_options=setup.reader_options,
+            weights=self._weights,
             seconds=time.perf_counter() - started,
         )
         if self.workdir.is_writer:
             self._write(name, benchmark, result, row)
-        headline = row["metrics"][evaluators.headline(name)]
+        headline = row["metrics"][evaluators.headline(setup.reader)]
         where = str((self._root / "evals").relative_to(self.workdir.path))
         self.workdir.event(
-            "evaluation", step=step, benchmark=name, value=headline["value"], folder=where
+            *("evaluation",),
+            step=step,
+            benchmark=row["benchmark"],
+            value=headline["value"],
+            folder=where,
         )
         return row
 
@@ -125,12 +142,7 @@ class Evaluation:
         return self._benchmarks[name]
 
     def _finished(self, name: str, step: int) -> dict[str, Any] | None:
-        path = self._folder(name) / f"{step}.json"
-        if not path.exists():
-            return None
-        row = json.loads(path.read_text())
-        wanted = json.loads(json.dumps(self._options.benchmarks[name].options))
-        return row if row["options"] == wanted else None
+        return results.finished(self._folder(name), step, self._question(name))
 
     def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
         folder = self._folder(name)
@@ -166,7 +178,14 @@ class Evaluation:
         )
 
     def _folder(self, name: str) -> Path:
-        return self._root / "evals" / name
+        if name not in self._folders:
+            self._folders[name] = results.folder_of(self._root / "evals", self._question(name))
+        return self._folders[name]
+
+    def _question(self, name: str) -> results.Question:
+        asked = self._options.benchmarks[name]
+        data = self._read(name).version
+        return results.Question(name, asked.reader, asked.options, data, self._weights)
 
     def _check_stop(self) -> None:
         if sharding.any_process(self.stop.is_set):
@@ -180,7 +199,8 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     mixture = setup.evaluation.interpolation
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
     latest = init_from.load_latest(setup, workdir.path, workdir.event)
-    evaluation = Evaluation(setup, workdir, stop)
+    imported = None if latest.trained is not None else fingerprint(latest.params)
+    evaluation = Evaluation(setup, workdir, stop, imported)
     evaluation.read()
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         unmixed = {"other": None, "alpha": mixture.shares}
@@ -190,7 +210,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     if mixture.other:
         evaluate_wise_ft(setup, workdir, evaluation, latest.variables, latest.step)
     else:
-        evaluation.run(latest.variables, latest.step, is_fresh=True)
+        evaluation.run(latest.variables, latest.step)
         evaluation.publish(latest.step)
 
 
@@ -200,7 +220,8 @@ def evaluate_wise_ft(
     """Every benchmark on (1 - alpha) other + alpha `variables`, for each alpha of the config.
 
     WiSE-FT (Wortsman et al. 2022, equation 1), with the results of each alpha in a folder
-    interpolate/<alpha> of the workdir. Earlier results there are replaced.
+    interpolate/<alpha> of the workdir. mixed.json there says of what they are mixtures; those of
+    other weights or of an earlier step are removed first.
     """
     from vlc_jax import report
 
@@ -209,21 +230,35 @@ def evaluate_wise_ft(
         "params": init_from.load_complete(setup, mixture.other),
         "batch_stats": init_from.load_batch_stats(setup, mixture.other),
     }
+    facts = {"other": str(mixture.other), "weights": fingerprint(other), "step": step}
+    folder = workdir.path / "interpolate"
+    if workdir.is_writer:
+        _start_mixture(folder, facts)
     mix = jax.jit(
         lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
     )
     names = {f"{share:g}": share for share in mixture.shares}
     for name, share in names.items():
         mixed = evaluation.into(f"interpolate/{name}")
-        mixed.run(mix(share, other, variables), step, is_fresh=True)
+        mixed.run(mix(share, other, variables), step)
     if workdir.is_writer:
-        for earlier in (workdir.path / "interpolate").iterdir():
+        for earlier in folder.iterdir():
             if earlier.is_dir() and earlier.name not in names:
                 shutil.rmtree(earlier)
-        facts = {"other": str(mixture.other), "step": step}
-        write_json(workdir.path / "interpolate" / "mixed.json", facts)
         report.print_mixtures(workdir.path)
         print(f"report: {report.write(workdir.path)}")
+
+
+def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
+    """An empty `folder` with its mixed.json, unless it has the results of the same mixture."""
+    file = folder / "mixed.json"
+    if file.exists() and read_json(file) == facts:
+        return
+    if folder.exists():
+        print(f"{folder} has mixtures of other weights or of another step: they are replaced")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write_json(file, facts)
 
 
 @contextmanager

@@ -27,8 +27,8 @@ from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, 
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
-from vlc_jax.run.workdir import Workdir, saved_config
-from vlc_jax.setup import resolve
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import config_of_run, resolve
 from vlc_jax.setup.validate import refuse_url
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -133,18 +133,15 @@ def fail(workdir: Workdir, code: int, error: BaseException) -> None:
 
 
 def config() -> ConfigDict:
-    """The config that --config names; in evaluation, without one, the workdir's."""
-    if CONFIG.value is not None:
-        try:
-            CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched
-        except OSError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise UsageError(f"cannot load --config: {lines[-1]}") from error
-        return CONFIG.value
-    saved = Path(WORKDIR.value) / "config.json"
-    if MODE.value == "eval" and saved.exists():
-        return saved_config(saved.parent)
-    raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
+    """The config that --config names."""
+    if CONFIG.value is None:
+        raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
+    try:
+        CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched
+    except OSError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UsageError(f"cannot load --config: {lines[-1]}") from error
+    return CONFIG.value
 
 
 def parse_flags(argv: list[str]) -> list[str]:
@@ -174,14 +171,31 @@ def parse_flags(argv: list[str]) -> list[str]:
 
 
 def with_config_paths(argv: list[str]) -> list[str]:
-    """The arguments with --config as a path, where it is a short name such as scenes/clip."""
+    """The arguments with --config as a path, where it is a short name such as scenes/clip; in
+    evaluation, without one, that of the run in the workdir."""
     argv = list(argv)
+    found = {name: _flag(argv, name) for name in ("config", "mode", "workdir")}
+    if found["config"] is None and found["mode"] == "eval" and found["workdir"]:
+        if (Path(found["workdir"]) / "config.json").exists():
+            argv.insert(1, f"--config={config_of_run.__file__}:{found['workdir']}")
+        return argv
     for index, word in enumerate(argv):
         if word in ("--config", "-config") and index + 1 < len(argv):
             argv[index + 1] = catalogue.find_config(argv[index + 1])
         elif word.startswith(("--config=", "-config=")):
             argv[index] = f"--config={catalogue.find_config(word.partition('=')[2])}"
     return argv
+
+
+def _flag(argv: list[str], name: str) -> str | None:
+    """The value of a flag, the last one given, in either form; None without one."""
+    value = None
+    for index, word in enumerate(argv):
+        if word in (f"--{name}", f"-{name}"):
+            value = argv[index + 1] if index + 1 < len(argv) else None
+        elif word.startswith((f"--{name}=", f"-{name}=")):
+            value = word.partition("=")[2]
+    return value
 
 
 def help_text() -> str:

@@ -1,11 +1,14 @@
 """The parameters of a model, split into trained and frozen ones."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import traverse_util
 
 from vlc_jax import models
@@ -110,6 +113,28 @@ def merge_trees(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """The nested dict with the leaves of both; those of `b` win."""
     leaves = traverse_util.flatten_dict(a, sep="/") | traverse_util.flatten_dict(b, sep="/")
     return traverse_util.unflatten_dict(leaves, sep="/")
+
+
+def fingerprint(params: Any) -> str:
+    """16 hexadecimal digits of all values of a tree of arrays, wherever they lie.
+
+    Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
+    """
+    sums = jax.tree.leaves(jax.jit(lambda tree: jax.tree.map(_sum_of_hashes, tree))(params))
+    return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
+
+
+def _sum_of_hashes(x: jax.Array) -> jax.Array:
+    bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
+    position = jnp.zeros(x.shape, jnp.uint32)
+    for axis, size in enumerate(x.shape):
+        position = position * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+    # the last steps of MurmurHash3 (Appleby, public domain): every bit changes half of the others
+    mixed = bits ^ (position * np.uint32(0x9E3779B1))
+    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
+        mixed = mixed * np.uint32(factor)
+        mixed = mixed ^ (mixed >> shift)
+    return jnp.sum(mixed, dtype=jnp.uint32)
 
 
 def _matches(rule: str, path: str) -> bool:

@@ -40,6 +40,39 @@ def test_a_request_that_is_not_the_runs_is_refused_before_anything(run, flags, w
     assert (run / "DONE").exists()
 
 
+def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes_on(run):
+    """Without a config: the fields of the run's own are changed on the command line."""
+    unfinished = run / "evals/scenes_retrieval/6.json"
+    files = (run / "evals/scenes_attribute_swap").iterdir()
+    kept = {path: path.read_bytes() for path in files if path.is_file()}
+    first = json.loads(unfinished.read_text())["metrics"]
+    unfinished.unlink()
+    own = json.loads((run / "config.json").read_text())["evals"]
+    asked = {
+        **own,
+        "other": {"reader": "scenes_retrieval", "count": 8},
+        "scenes_attribute_swap": {"split": "test", "count": 32},
+    }
+    done = helpers.python(
+        *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", run, f"--config.evals={asked}")
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(unfinished.read_text())["metrics"] == first
+    assert {path: path.read_bytes() for path in kept} == kept
+    (beside,) = (run / "evals").glob("scenes_attribute_swap@*")
+    result = json.loads((beside / "6.json").read_text())
+    assert (result["options"]["split"], result["reader"]) == ("test", "scenes_attribute_swap")
+    named = json.loads((run / "evals/other/6.json").read_text())
+    assert (named["protocol"], named["metrics"]["image_to_text_r1"]["count"]) == ("retrieval", 8)
+    assert f"{beside.name}: evals/scenes_attribute_swap keeps what was asked" in done.stdout
+    page = (run / "report.md").read_text()
+    assert "split test; count 32" in page
+    assert "- other: reader scenes\\_retrieval; count 8" in page
+    events = [row for row in helpers.rows(run / "events.jsonl") if row["event"] == "evaluation"]
+    made = {row["benchmark"] for row in events[-3:]}
+    assert made == {"other", beside.name, "scenes_retrieval"}
+
+
 def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
     mixed = "--config.interpolate={'other': '/nowhere.pt'}"
     done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", mixed)

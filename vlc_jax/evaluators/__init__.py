@@ -1,6 +1,7 @@
-"""Evaluation protocols, and the table of benchmarks: name -> protocol.
+"""Evaluation protocols, and the table of benchmarks: reader -> protocol.
 
-The reader of a benchmark has the same name in `input_pipeline.benchmarks.READERS`.
+A reader has the same name in `input_pipeline.benchmarks.READERS`. A benchmark of config.evals is
+named after its reader, unless its option `reader` says otherwise.
 """
 
 import inspect
@@ -35,7 +36,7 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
     "zeroshot": zeroshot.evaluate,
 }
 
-EVALUATIONS: dict[str, str] = {  # benchmark -> protocol
+EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "retrieval": "retrieval",
     "zeroshot": "zeroshot",
     "scenes_retrieval": "retrieval",
@@ -66,58 +67,51 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
 }
 
 
-def protocol(name: str) -> str:
+def protocol(reader: str) -> str:
     """The name of a benchmark's protocol. Raises UsageError naming the nearest known benchmark."""
-    return EVALUATIONS[errors.known("benchmark", name, EVALUATIONS)]
+    return EVALUATIONS[errors.known("benchmark", reader, EVALUATIONS)]
 
 
-def evaluate(name: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
+def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
     """Evaluates `scorer` on a benchmark by its protocol, with the protocol's options.
 
     Raises:
       UsageError: an unknown benchmark or option. DataError: cases that do not fit the protocol.
       DivergedError: scores that are not finite.
     """
-    known = protocol_options(name)
+    known = protocol_options(reader)
     for option in options:
-        errors.known(f"option of benchmark {name!r}", option, known)
-    return PROTOCOLS[protocol(name)](benchmark, scorer, **options)
+        errors.known(f"option of benchmark {reader!r}", option, known)
+    return PROTOCOLS[protocol(reader)](benchmark, scorer, **options)
 
 
-def protocol_options(name: str) -> tuple[str, ...]:
+def protocol_options(reader: str) -> tuple[str, ...]:
     """Options of a benchmark's protocol; all others are its reader's."""
-    parameters = inspect.signature(PROTOCOLS[protocol(name)]).parameters.values()
+    parameters = inspect.signature(PROTOCOLS[protocol(reader)]).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
-def headline(name: str) -> str:
+def headline(reader: str) -> str:
     """Main metric of a benchmark, for plots, cards and TensorBoard."""
-    return summary(name)[0]
+    return summary(reader)[0]
 
 
-def summary(name: str) -> tuple[str, ...]:
+def summary(reader: str) -> tuple[str, ...]:
     """Metrics of a benchmark in result tables, the headline first."""
-    return SUMMARIES[protocol(name)]
+    return SUMMARIES[protocol(reader)]
 
 
 def to_json(
-    name: str,
-    benchmark: Benchmark,
-    result: EvalResult,
-    *,
-    step: int,
-    options: dict[str, Any],
-    seconds: float,
+    reader: str, benchmark: Benchmark, result: EvalResult, /, **facts: Any
 ) -> dict[str, Any]:
-    """Content of evals/<name>/<step>.json: `result` without its per-example rows."""
+    """Content of evals/<name>/<step>.json: `result` without its per-example rows, and facts."""
     return {
-        "benchmark": name,
-        "protocol": protocol(name),
-        "step": step,
+        "benchmark": reader,
+        "reader": reader,
+        "protocol": protocol(reader),
         "version": benchmark.version,
-        "options": options,
-        "summary": [metric for metric in summary(name) if metric in result.metrics],
+        **facts,
+        "summary": [metric for metric in summary(reader) if metric in result.metrics],
         "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
         "details": result.details,
-        "seconds": seconds,
     }

@@ -96,6 +96,7 @@ def make_context(run: Run) -> dict[str, Any]:
         "cards": cards(headlines),
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
+        "asked": summary.asked(newest),
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
         "number": table.number,
         "interval": table.interval,

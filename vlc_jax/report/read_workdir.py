@@ -167,7 +167,8 @@ def _in_order(config: dict[str, Any], evaluations: Iterable[Evaluation]) -> list
     """Evaluations in the order of config.evals, then the others by name."""
     names = config.get("evals")
     order = {name: index for index, name in enumerate(names)} if isinstance(names, dict) else {}
-    return sorted(evaluations, key=lambda e: (order.get(e.name, len(order)), e.name))
+    # <name>@<hash>: another question of that name (run/results.py)
+    return sorted(evaluations, key=lambda e: (order.get(e.name.split("@")[0], len(order)), e.name))
 
 
 def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:

@@ -3,7 +3,7 @@
 import datetime
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vlc_jax.report.read_workdir import Run
@@ -67,6 +67,28 @@ def overview(run: Run) -> list[tuple[str, str]]:
         *((f"Data, {split}", str(v)) for split, v in mapping(run.env.get("input")).items()),
     ]
     return [(name, value) for name, value in values if value]
+
+
+def asked(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(benchmarks, what was asked of them): reader, split, files and further options, and on which
+    weights if they are not of a step of the run; benchmarks asked the same are listed together.
+
+    results: contents of evals/<name>/<step>.json.
+    """
+    names: dict[str, list[str]] = {}
+    for result in results:
+        options = mapping(result.get("reader_options") or result.get("options"))
+        name, reader = str(result["benchmark"]).split("@")[0], result.get("reader")
+        facts = {"reader": None if reader == name else reader, "split": options.get("split")}
+        facts |= {k: v for k, v in options.items() if k not in facts}
+        facts |= {"imported weights": result.get("weights")}
+        said = "; ".join(f"{key} {_said(value)}" for key, value in facts.items() if value)
+        names.setdefault(said, []).append(str(result["benchmark"]))
+    return [(", ".join(each), said) for said, each in names.items() if said]
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def notable(events: list[dict[str, Any]]) -> list[dict[str, str]]:

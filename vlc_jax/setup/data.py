@@ -104,12 +104,16 @@ class TrainingData(NamedTuple):
 class BenchmarkSetup(NamedTuple):
     """A benchmark of config.evals: its reader, and the options of its protocol.
 
-    options: all that the config says of it, as its results record it.
+    reader: a key of evaluators.EVALUATIONS and of input_pipeline.benchmarks.READERS.
+    options: all that config.evals says of it.
+    reader_options: those of the reader, with what they leave to config.input (the source).
     """
 
+    reader: str
     read: Callable[[], Benchmark]
     protocol_options: Mapping[str, Any]
     options: Mapping[str, Any]
+    reader_options: Mapping[str, Any]
 
 
 def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) -> TrainingData:
@@ -216,21 +220,24 @@ def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
 
 def _benchmark(config: ConfigDict, name: str) -> BenchmarkSetup:
     options = config.evals[name].to_dict()
-    of_protocol = evaluators.protocol_options(name)
-    of_reader = {key: value for key, value in options.items() if key not in of_protocol}
-    if benchmark_readers.reads_source(name) and "source" not in of_reader:
+    reader = options.get("reader", name)
+    of_protocol = evaluators.protocol_options(reader)
+    of_reader = {k: v for k, v in options.items() if k not in ("reader", *of_protocol)}
+    if benchmark_readers.reads_source(reader) and "source" not in of_reader:
         of_reader = {**source_options(config), **of_reader}
     return BenchmarkSetup(
-        read=partial(_read_benchmark, name, of_reader),
+        reader=reader,
+        read=partial(_read_benchmark, name, reader, of_reader),
         protocol_options={key: value for key, value in options.items() if key in of_protocol},
         options=options,
+        reader_options=of_reader,
     )
 
 
-def _read_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
+def _read_benchmark(name: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
     """Raises UsageError for a wrong option."""
     try:
-        return benchmark_readers.READERS[name](**options)
+        return benchmark_readers.READERS[reader](**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"config.evals.{name}: {error}") from error
 

@@ -33,13 +33,19 @@ def check(config: ConfigDict, mode: str) -> None:
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     for name in config.losses:
         known("loss", name, losses.LOSSES)
-    for name in config.evals:
-        evaluators.protocol(name)  # a misspelt name is found before hours of training
+    for name, options in config.evals.items():
+        # a misspelt name is found before hours of training
+        evaluators.protocol(options.get("reader", name))
 
 
 def check_forms(config: ConfigDict) -> None:
     """Raises UsageError for a field that is no table, pair or regular expression, and must be."""
     for name, options in config.evals.items():
+        if not re.fullmatch(r"\w[\w.-]*", name):  # of a folder, and "@" is of other questions
+            raise UsageError(
+                f"config.evals: {name!r} names a folder of results: letters, digits, '_', '-' and "
+                "'.' only"
+            )
         if not isinstance(options, ConfigDict):
             raise UsageError(
                 f"config.evals.{name} holds the options of a benchmark, such as "

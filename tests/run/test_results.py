@@ -1,0 +1,74 @@
+"""Results are filed under what was asked."""
+
+import json
+
+import pytest
+
+from vlc_jax.run import results
+
+QUESTION = results.Question("coco", "retrieval", {"split": "test"}, "abc/5", None)
+
+
+def write(folder, step, question, **changes):
+    folder.mkdir(parents=True, exist_ok=True)
+    row = {
+        "reader": question.reader,
+        "options": question.options,
+        "version": question.data,
+        "weights": question.weights,
+        "metrics": {"image_to_text_r1": {"value": 0.5}},
+    }
+    (folder / f"{step}.json").write_text(json.dumps(row | changes))
+
+
+def test_the_first_question_of_a_name_has_its_folder(tmp_path):
+    assert results.folder_of(tmp_path, QUESTION) == tmp_path / "coco"
+    write(tmp_path / "coco", 3, QUESTION)
+    assert results.folder_of(tmp_path, QUESTION) == tmp_path / "coco"
+    assert results.finished(tmp_path / "coco", 3, QUESTION)["version"] == "abc/5"
+    assert results.finished(tmp_path / "coco", 4, QUESTION) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reader": "zeroshot"},
+        {"options": {"split": "val"}},
+        {"options": {}},
+        {"data": "abc/6"},
+        {"weights": "0123"},
+    ],
+)
+def test_another_question_has_a_folder_of_its_own(tmp_path, change):
+    write(tmp_path / "coco", 3, QUESTION)
+    other = QUESTION._replace(**change)
+    folder = results.folder_of(tmp_path, other)
+    assert folder.name == f"coco@{other.digest}"
+    assert results.finished(tmp_path / "coco", 3, other) is None
+    write(folder, 3, other)
+    assert results.folder_of(tmp_path, other) == folder
+    assert results.finished(folder, 3, other)
+    assert results.folder_of(tmp_path, QUESTION) == tmp_path / "coco"
+
+
+def test_a_tuple_is_the_list_that_it_was_saved_as(tmp_path):
+    asked = QUESTION._replace(options={"templates": ("a {}", "the {}")})
+    write(tmp_path / "coco", 3, asked)
+    assert results.folder_of(tmp_path, asked) == tmp_path / "coco"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
+def test_a_damaged_result_is_made_again(tmp_path, text):
+    write(tmp_path / "coco", 3, QUESTION)
+    (tmp_path / "coco/3.json").write_text(text)
+    assert results.finished(tmp_path / "coco", 3, QUESTION) is None
+    assert results.folder_of(tmp_path, QUESTION) == tmp_path / "coco"
+
+
+def test_results_before_readers_were_named_are_of_the_reader_of_that_name(tmp_path):
+    old = QUESTION._replace(name="retrieval")
+    write(tmp_path / "retrieval", 3, old, benchmark="retrieval")
+    row = json.loads((tmp_path / "retrieval/3.json").read_text())
+    del row["reader"], row["weights"]
+    (tmp_path / "retrieval/3.json").write_text(json.dumps(row))
+    assert results.finished(tmp_path / "retrieval", 3, old)

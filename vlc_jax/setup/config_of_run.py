@@ -1,0 +1,38 @@
+"""The config of a run as a config file, so that its fields can be changed on the command line:
+
+  python -m vlc_jax.main --mode eval --workdir runs/clip --config.evals.scenes_swap.split=test
+
+main gives it to --config where evaluation names a workdir and no config.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from configs import default
+from vlc_jax.run.workdir import SavedConfig, saved_config
+
+
+def get_config(workdir: str) -> ConfigDict:
+    """The config in `workdir`, with the types that its JSON does not keep."""
+    path = Path(workdir)
+    saved = saved_config(path).to_dict()
+    return SavedConfig(_typed(saved, default.get_config()), path / "config.json").lock()
+
+
+def _typed(saved: Mapping[str, Any], default: ConfigDict) -> dict[str, Any]:
+    typed = dict(saved)
+    for key in saved.keys() & default.keys():
+        value, kind = saved[key], default.get_type(key)
+        if isinstance(value, Mapping) and isinstance(default[key], ConfigDict):
+            # of names that the user chooses, such as config.evals: set as a whole or one by one
+            is_open = not default[key]
+            typed[key] = ConfigDict(value) if is_open else _typed(value, default[key])
+        elif value is None:
+            typed[key] = placeholder(kind)
+        elif isinstance(value, list) and kind is tuple:
+            typed[key] = tuple(value)
+    return typed
