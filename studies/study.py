@@ -5,8 +5,10 @@
 trains CLIP on the embedded scenes and finetunes it with every method, three seeds of each. All runs
 are evaluated on the test split. Writes OUT/results.md and its figures to OUT/images, with
 `--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
-that is DONE is not trained again, so the same command resumes the study. A folder of a run with
-other settings, or whose base run was replaced, is refused. The output of a run is in
+that is DONE is not trained again, so the same command resumes the study; nor is one whose values
+the file results.json beside results.md has, unless another run starts from it, so that a study is
+made in pieces and on several machines. Delete the file to begin anew. A folder of a run with other
+settings, or whose base run was replaced, is refused. The output of a run is in
 OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """
 
@@ -27,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study_page  # noqa: E402
+from studies.study_page import VALUES  # noqa: E402
 
 NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of images whose features are stored
@@ -205,6 +208,16 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     ]
 
 
+def remaining(todo: Sequence[Run], kept: Path) -> list[Run]:
+    """Without the runs whose values are in the file `kept` and which no other one needs."""
+    done = json.loads(kept.read_text()) if kept.exists() else {}
+    wanted = {run.name for run in todo if run.tool == "train" and run.name not in done}
+    for run in reversed(todo):  # a base comes before the runs that start from it
+        if run.name in wanted:
+            wanted |= {*run.needed}
+    return [run for run in todo if run.name in wanted]
+
+
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run; more: further flags."""
     name, _, arguments = run.config.partition(":")
@@ -371,8 +384,8 @@ def main() -> int:
             f"--parts are some of {''.join(PARTS)}, --seeds and --jobs at least 1, further flags "
             f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
-    out = args.out.absolute()
-    todo = plan(args.parts, range(args.seeds))
+    out, docs = args.out.absolute(), args.docs or args.out
+    todo = remaining(plan(args.parts, range(args.seeds)), docs / VALUES)
     try:
         check(todo, out, more)
     except ValueError as error:
@@ -382,7 +395,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where it stopped", file=sys.stderr)
         return 130
-    page = study_page.write(out, args.docs or out, args.seeds, args.parts)
+    page = study_page.write(out, docs, args.seeds, args.parts)
     print(f"results: {page}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -59,6 +59,7 @@ LABELS = {  # run -> its name in tables
     "leftright_siglip": "the same with left/right negatives",
     "text_vectors": "cosine with vectors of texts",
 }
+VALUES = "results.json"  # in the folder of results.md
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
     *("labclip", "labclip_plain"),
@@ -97,33 +98,69 @@ class Column(NamedTuple):
 
 
 class Results:
-    """Evaluation results of the runs below `out`, read when they are needed."""
+    """Evaluation results of the runs below `out`, read when they are needed, and those of earlier
+    runs that the file `kept` has: run with seed -> benchmark -> metric -> [value, low, high].
+    """
 
-    def __init__(self, out: Path, seeds: int):
+    def __init__(self, out: Path, seeds: int, kept: Path | None = None):
         self.out, self.seeds = out, seeds
-        self._rows: dict[tuple[str, str], list[dict]] = {}
+        self.kept: dict[str, dict] = {}
+        if kept and kept.exists():
+            self.kept = json.loads(kept.read_text())
 
     def has(self, run: str) -> bool:
         """True if all seeds of a run are done."""
-        return all((self.out / f"{run}-{seed}" / "DONE").exists() for seed in range(self.seeds))
+        return all(self._has(f"{run}-{seed}") for seed in range(self.seeds))
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
-        estimates = [metrics[metric] for metrics in self._metrics(run, benchmark)]
-        values = np.array([estimate["value"] for estimate in estimates])
-        if len(values) == 1:
-            return Value(values[0], (estimates[0]["high"] - estimates[0]["low"]) / 2)
-        spread = values.std(ddof=1) / np.sqrt(len(values))
-        return Value(values.mean(), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+        estimates = [self._estimate(run, seed, benchmark, metric) for seed in range(self.seeds)]
+        if len(estimates) == 1:
+            value, low, high = estimates[0]
+            return Value(value, (high - low) / 2)
+        return _over_seeds([value for value, _, _ in estimates])
 
-    def _metrics(self, run: str, benchmark: str) -> list[dict]:
-        if (run, benchmark) not in self._rows:
-            rows = []
-            for seed in range(self.seeds):
-                folder = self.out / f"{run}-{seed}" / "evals" / benchmark
-                newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
-                rows.append(json.loads(newest.read_text())["metrics"])
-            self._rows[run, benchmark] = rows
-        return self._rows[run, benchmark]
+    def difference(self, run: str, other: str, benchmark: str, metric: str) -> Value:
+        """Of the values of two runs, seed by seed: both started from the same weights."""
+        pairs = (
+            (self._estimate(name, seed, benchmark, metric)[0] for name in (run, other))
+            for seed in range(self.seeds)
+        )
+        return _over_seeds([first - second for first, second in pairs])
+
+    def keep(self, path: Path) -> None:
+        """Adds the results of all runs below `out` that are done to the file."""
+        for done in sorted(self.out.glob("*/DONE")):
+            if (done.parent / "evals").is_dir():
+                self.kept[done.parent.name] = _values(done.parent)
+        lines = (f"{json.dumps(run)}: {json.dumps(self.kept[run])}" for run in sorted(self.kept))
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+    def _has(self, run: str) -> bool:
+        return run in self.kept or (self.out / run / "DONE").exists()
+
+    def _estimate(self, run: str, seed: int, benchmark: str, metric: str) -> list[float]:
+        name = f"{run}-{seed}"
+        if name not in self.kept or (self.out / name / "DONE").exists():
+            self.kept[name] = _values(self.out / name)
+        return self.kept[name][benchmark][metric]
+
+
+def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
+    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations."""
+    values = {}
+    for folder in sorted((workdir / "evals").iterdir()):
+        newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+        metrics = json.loads(newest.read_text())["metrics"]
+        values[folder.name] = {
+            name: [round(each[key], 5) for key in ("value", "low", "high")]
+            for name, each in metrics.items()
+        }
+    return values
+
+
+def _over_seeds(values: Sequence[float]) -> Value:
+    spread = np.std(values, ddof=1) / np.sqrt(len(values))
+    return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
 
 
 BAG_OF_WORDS = (
@@ -152,6 +189,14 @@ HEADS = (
 )
 
 
+OTHERS = (  # rows of part f
+    *("clip", "siglip", "clip_ft", "crepe_swap", "crepe_replace", "crepe_negate", "svlc"),
+    *("svlc_pos", "dac", "fsc_clip", "leftright_none", "leftright", "leftright_siglip_none"),
+    "leftright_siglip",
+)
+OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, pairs, negation
+
+
 def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[Column, ...]:
     """Columns original, augmented, brittleness of a triplet benchmark, or of one of its groups.
 
@@ -164,6 +209,35 @@ def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[
         # Chance: the negative is the lower of two texts; the lowest, or the middle, of three.
         for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
     )
+
+
+ORIGINAL, AUGMENTED, BRITTLENESS = TRIPLET
+REPLACE, SWAP = "scenes_replace", "scenes_swap"
+FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the paper's (tables 1, 3)
+    ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
+    ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", REPLACE, BRITTLENESS, -2.2),
+    ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", SWAP, BRITTLENESS, 3.4),
+    ("HP+HN against HN: Brittleness of REPLACE falls", "hp_hn", "hn", REPLACE, BRITTLENESS, -4.1),
+    ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", SWAP, BRITTLENESS, -2.2),
+    ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", REPLACE, AUGMENTED, 2.3),
+    (
+        *("swap only against HP+HN: Augmented of REPLACE falls", "hp_hn_swap_only", "hp_hn"),
+        *(REPLACE, AUGMENTED, -6.4),
+    ),
+    (
+        *("replace only against HP+HN: Augmented of SWAP falls", "hp_hn_replace_only", "hp_hn"),
+        *(SWAP, AUGMENTED, -5.5),
+    ),
+    ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", REPLACE, ORIGINAL, 10.5),
+    (
+        "weight 1 against 0: Augmented of REPLACE rises",
+        "hp_hn",
+        "hp_hn_w0",
+        REPLACE,
+        AUGMENTED,
+        8.2,
+    ),
+)
 
 
 def label(run: str) -> str:
@@ -198,18 +272,39 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     return "\n".join(lines)
 
 
+def findings(results: Results) -> str:
+    """Markdown table of what the paper found and of the same differences in both worlds."""
+    lines = [
+        "| of Kamath et al. 2024, section 5 | paper | captions hardly ever say synonyms | often |",
+        "|---|---|---|---|",
+    ]
+    for said, run, other, benchmark, metric, paper in FINDINGS:
+        cells = []
+        for world in ("", "_synonyms"):
+            names = run + world, other + world
+            if all(map(results.has, names)):
+                value = results.difference(*names, benchmark, metric)
+                cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
+            else:
+                cells.append("not run")
+        lines.append(f"| {said} | {paper:+.1f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:.1f}"
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
-    """Writes DOCS/results.md and its figures from the runs below `out` that are done.
+    """Writes DOCS/results.md and its figures from the runs below `out` that are done and from those
+    of DOCS/results.json, which keeps the values of every run, so that a study is made in pieces.
 
     Only the sections of `parts` are written; an existing page keeps the others.
     """
-    results = Results(out, seeds)
+    results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    results.keep(docs / VALUES)
     for part, name, paint in FIGURES:
         if part not in parts:
             continue
@@ -226,6 +321,9 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
         heads=HEADS,
         heads_of=lambda suffix: [f"{name}{suffix}" for name in HEADS_SHOWN],
         triplet=triplet_columns,
+        findings=lambda: findings(results),
+        others=OTHERS,
+        other_columns=OTHER_COLUMNS,
         sweep=SWEEP,
         seeds=seeds,
         has=results.has,

@@ -13,7 +13,7 @@ from tests.support import helpers
 
 
 def test_every_run_comes_after_the_one_it_starts_from():
-    plan = study.plan("abcd", (0, 1, 2))
+    plan = study.plan("abcdef", (0, 1, 2))
     names = [run.name for run in plan]
     assert len(set(names)) == len(names)
     for run in plan:
@@ -80,6 +80,11 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
         write(tmp_path, "hn", value, seed)
     write(tmp_path, "hp_hn", 0.9, 0)
     results = study_page.Results(tmp_path, 3)
+    results.keep(tmp_path / "kept.json")
+    from_file = study_page.Results(tmp_path / "nowhere", 3, tmp_path / "kept.json")
+    assert from_file.value("hn", "scenes_replace", "brittleness/size").mean == pytest.approx(0.6)
+    assert from_file.has("hn")
+    assert not from_file.has("hp_hn")
     text = study_page.table(
         results, ["hn", "hp_hn"], study_page.triplet_columns("scenes_replace", "size", "A")
     )
@@ -92,6 +97,29 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
     of_one = study_page.Results(tmp_path, 1)
     value = of_one.value("hn", "scenes_replace", "brittleness/size")
     assert value == pytest.approx((0.5, 0.02))
+
+
+def test_a_difference_is_that_of_the_same_seeds(tmp_path):
+    for seed, value in enumerate((0.5, 0.6, 0.8)):
+        write(tmp_path, "hn", value, seed)
+        write(tmp_path, "hp_hn", value + 0.1 - 0.01 * seed, seed)
+    results = study_page.Results(tmp_path, 3)
+    value = results.difference("hp_hn", "hn", "scenes_replace", "brittleness/size")
+    low, high = scipy.stats.t.interval(0.95, 2, 0.09, scipy.stats.sem((0.1, 0.09, 0.08)))
+    assert value == pytest.approx((0.09, (high - low) / 2), abs=1e-5)
+
+
+def test_runs_whose_values_are_kept_are_trained_only_for_those_that_start_from_them(tmp_path):
+    kept = tmp_path / "results.json"
+    todo = study.plan("c", (0,))
+    assert study.remaining(todo, kept) == todo
+    kept.write_text(json.dumps({run.name: {} for run in todo if run.name != "hn_hues-0"}))
+    assert [run.name for run in study.remaining(todo, kept)] == ["clip_hues-0", "hn_hues-0"]
+    kept.write_text(json.dumps({run.name: {} for run in todo}))
+    assert study.remaining(todo, kept) == []
+    heads = study.plan("d", (0,))
+    kept.write_text(json.dumps({run.name: {} for run in heads if run.tool == "train"}))
+    assert study.remaining(heads, kept) == []
 
 
 def test_wrong_parts_and_flags_are_refused():
