@@ -94,38 +94,10 @@ def export(
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
     setup = resolve(saved_config(workdir), "weights")
-    model = setup.model
-    if weights_compatibility.reads_vectors(model):
-        raise UsageError(
-            f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
-        )
-    if model.has_head:
-        raise UsageError(
-            f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
-            f"{target} has; it is used from its workdir"
-        )
+    kind = exported_kind(setup, workdir, target)
     latest = init_from.load_latest(setup, workdir)
-    is_siglip = model.image.pooling == "map"
-    is_eva02 = model.image.activation == "swiglu"
-    kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
-    name = TARGETS[target].get(kind)
-    if name is None:
-        others = [other for other, kinds in TARGETS.items() if kind in kinds]
-        raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
-    architecture = init_from.architecture(model)
-    if target == "peft":
-        arrays = adapter_arrays(setup, latest, weights.FORMATS[name].rules(architecture))
-    else:
-        try:
-            arrays = weights.save(jax.tree.map(np.asarray, latest.params), name, architecture)
-        except WeightsError as error:
-            variant = setup.config["model"]["variant"]
-            raise WeightsError(
-                f"{target} has no form for the model in {workdir} ({variant}): {error}; the "
-                "variants of OpenAI, open_clip, EVA and SigLIP have, unless their fields were "
-                "changed (vlc-jax --list); this one is used from its workdir, by vlc_jax.load"
-            ) from error
-    facts = describe(setup, is_siglip)
+    arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
+    facts = describe(setup, kind == "SigLIP")
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -133,7 +105,7 @@ def export(
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = setup.tokenizer(CHECKED_ON)
-        verdict = verify_export.check(partial, target, model, latest.params, text, python)
+        verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
         if not has_tokenizer_files(setup):
             name = setup.config["text"]["tokenizer"]
             verdict += (
@@ -145,6 +117,45 @@ def export(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return sorted(path.name for path in out.iterdir()), verdict
+
+
+def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
+    """The kind of the model, a key of TARGETS[target]. Raises UsageError for one without."""
+    model = setup.model
+    if weights_compatibility.reads_vectors(model):
+        raise UsageError(
+            f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
+        )
+    if model.has_head:
+        raise UsageError(
+            f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
+            f"{target} has; it is used from its workdir"
+        )
+    is_siglip = model.image.pooling == "map"
+    is_eva02 = model.image.activation == "swiglu"
+    kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
+    if kind not in TARGETS[target]:
+        others = [other for other, kinds in TARGETS.items() if kind in kinds]
+        raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
+    return kind
+
+
+def renamed_arrays(
+    setup: Setup, latest: init_from.Latest, workdir: Path, target: str, form: str
+) -> dict[str, np.ndarray]:
+    """The newest parameters, of an adapter where that is the target, under the names of `form`."""
+    architecture = init_from.architecture(setup.model)
+    if target == "peft":
+        return adapter_arrays(setup, latest, weights.FORMATS[form].rules(architecture))
+    try:
+        return weights.save(jax.tree.map(np.asarray, latest.params), form, architecture)
+    except WeightsError as error:
+        variant = setup.config["model"]["variant"]
+        raise WeightsError(
+            f"{target} has no form for the model in {workdir} ({variant}): {error}; the "
+            "variants of OpenAI, open_clip, EVA and SigLIP have, unless their fields were "
+            "changed (vlc-jax --list); this one is used from its workdir, by vlc_jax.load"
+        ) from error
 
 
 def adapter_arrays(
