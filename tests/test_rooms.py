@@ -47,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     # the one place that makes a config itself, of weights that come without
     "vlc_jax.setup.weights_config": ("vlc_jax", "input_pipeline", "configs"),
+    "vlc_jax.setup.config_of_run": ("vlc_jax", "configs"),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
         *("vlc_jax.errors", "input_pipeline"),

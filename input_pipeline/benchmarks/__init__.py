@@ -7,7 +7,7 @@ A reader takes split, count and options of its own. Its protocol has the same na
 import inspect
 from collections.abc import Callable
 
-from input_pipeline.benchmarks import from_source, scenes
+from input_pipeline.benchmarks import from_hard_texts, from_source, scenes
 from input_pipeline.benchmarks.case import Benchmark, Case
 
 __all__ = ["READERS", "Benchmark", "Case", "reads_source"]
@@ -15,6 +15,7 @@ __all__ = ["READERS", "Benchmark", "Case", "reads_source"]
 READERS: dict[str, Callable[..., Benchmark]] = {
     "retrieval": from_source.retrieval,
     "zeroshot": from_source.zeroshot,
+    **from_hard_texts.READERS,
     **scenes.READERS,
 }
 

@@ -1,11 +1,12 @@
 """Benchmarks from a training-style source: retrieval on your own captions, zero-shot digits."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from input_pipeline import record_validation
 from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.record import DataError
+from input_pipeline.record import DataError, Source
 
 
 def retrieval(
@@ -16,9 +17,9 @@ def retrieval(
     A case is one image with all its captions. Unlike in training nothing is skipped, since that
     would change the question: a record without captions raises DataError.
     """
-    records = _open(source, split, options)
+    records = open_source(source, split, options)
     cases = []
-    for index in range(_number(len(records), count)):
+    for index in range(number(len(records), count)):
         record = records[index]
         try:
             positions = record_validation.captions(record)
@@ -26,7 +27,7 @@ def retrieval(
             raise DataError(f"benchmark record {record.id}: {error}") from error
         cases.append(
             Case(
-                id=_case_id(index, record.id),
+                id=case_id(index, record.id),
                 images=(record.image,),
                 captions=tuple(record.captions[position] for position in positions),
                 group=record.group,
@@ -43,15 +44,15 @@ def zeroshot(
 
     Such sources (`digits`, `tfds` with a label) have `classes` and `templates`.
     """
-    records = _open(source, split, options)
+    records = open_source(source, split, options)
     if not getattr(records, "classes", ()):
         raise ValueError(f"zero-shot classification needs labels; source {source!r} has none")
     cases = []
-    for index in range(_number(len(records), count)):
+    for index in range(number(len(records), count)):
         record = records[index]
         cases.append(
             Case(
-                id=_case_id(index, record.id),
+                id=case_id(index, record.id),
                 images=(record.image,),
                 captions=(),
                 group=record.group,
@@ -62,18 +63,20 @@ def zeroshot(
     return Benchmark("zeroshot", tuple(cases), version, records.classes, records.templates)
 
 
-def _open(source: str, split: str, options: dict[str, Any]):
+def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
+    """The records of a source that training could read, too."""
     import input_pipeline as door
 
     return door.make_source(source, split, **options)
 
 
-def _number(available: int, count: int | None) -> int:
+def number(available: int, count: int | None) -> int:
+    """How many of the records are asked for."""
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1; got {count}")
     return available if count is None else min(count, available)
 
 
-def _case_id(index: int, record_id: str) -> str:
+def case_id(index: int, record_id: str) -> str:
     """Unique, and fit for a file name whatever the record is called."""
     return f"{index:06d}_{re.sub(r'[^0-9A-Za-z.-]+', '_', record_id)[-80:]}"

@@ -56,4 +56,23 @@ def test_unknown_option_names_the_nearest(constant_scorer):
 
 def test_only_readers_with_the_option_source_read_the_configured_source():
     reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
-    assert reading == {"retrieval", "zeroshot"}
+    assert reading == {"retrieval", "zeroshot", "choice", "triplet", "pairs"}
+
+
+@pytest.mark.parametrize("name", ["choice", "triplet", "pairs"])
+def test_a_table_of_your_own_is_a_benchmark_of_each_protocol(name, tmp_path, constant_scorer):
+    rows = [
+        {"image": f"{i}.png", "caption": f"{i} dogs", "no": "a cat", "yes": "dogs", "two": "a.png"}
+        for i in range(3)
+    ]
+    (tmp_path / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"path": str(tmp_path / "table.jsonl"), "negatives_column": "no"}
+    options |= {"positives_column": "yes"} if name == "triplet" else {}
+    options |= (
+        {"second": {"image_column": "two", "caption_column": "no"}} if name == "pairs" else {}
+    )
+    benchmark = benchmarks.READERS[name]("all", **options)
+    assert evaluators.protocol(name) == name
+    result = evaluators.evaluate(name, benchmark, constant_scorer)
+    headline = result.metrics[evaluators.headline(name)]
+    assert (headline.value, headline.ties, headline.count) == (0.0, 1.0, 3)

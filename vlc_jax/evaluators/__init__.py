@@ -39,6 +39,9 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
 EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "retrieval": "retrieval",
     "zeroshot": "zeroshot",
+    "choice": "choice",
+    "triplet": "triplet",
+    "pairs": "pairs",
     "scenes_retrieval": "retrieval",
     "scenes_held_retrieval": "retrieval",
     "scenes_zero_shot_objects": "zeroshot",
