@@ -66,6 +66,8 @@ def test_a_table_of_your_own_is_a_benchmark_of_each_protocol(name, tmp_path, con
         for i in range(3)
     ]
     (tmp_path / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for image in ("0.png", "1.png", "2.png", "a.png"):
+        (tmp_path / image).write_bytes(image.encode())  # the scorer opens none
     options = {"path": str(tmp_path / "table.jsonl"), "negatives_column": "no"}
     options |= {"positives_column": "yes"} if name == "triplet" else {}
     options |= (
