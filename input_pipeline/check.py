@@ -19,6 +19,9 @@ import input_pipeline
 from input_pipeline import command_line, inspection, record_validation
 from input_pipeline.record import DataError, Source
 from input_pipeline.sources import shards, tables
+from input_pipeline.sources.records import RecordsSource
+
+HOLDOUT = 0.2  # share of the images for validation, the default of configs/records.py
 
 
 def draw_samples(samples: Sequence[tuple[str, np.ndarray, list[str]]], path: Path) -> None:
@@ -65,6 +68,9 @@ def _run(options: argparse.Namespace) -> int:
             source, count=options.count, threads=options.threads, progress=advance
         )
     print(report)
+    if isinstance(source, RecordsSource):
+        counts = source.images_per_split().items()
+        print("different images:", ", ".join(f"{split} {number:,}" for split, number in counts))
     if options.picture and report.samples:
         draw_samples(report.samples, Path(options.picture))
         print(f"samples: {options.picture}")
@@ -77,7 +83,8 @@ def _run(options: argparse.Namespace) -> int:
 def _open_table(path: Path, given: dict[str, Any]) -> Source:
     if not path.exists():
         raise ValueError(f"{path} does not exist; expected a table ({tables.FORMATS}) or a folder")
-    return input_pipeline.make_source("records", **{"split": "all", "path": path, **given})
+    defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
+    return input_pipeline.make_source("records", **{**defaults, **given})
 
 
 def _open_prepared(path: Path) -> Source:
@@ -135,7 +142,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any other option of the source `records`, e.g. split_column=split",
+        help="any other option of the source `records`, e.g. split_column=split; of holdout, the "
+        f"share of the images for validation, the default is {HOLDOUT}",
     )
     parser.add_argument(
         "--count", type=command_line.positive, help="look at the first COUNT records; default: all"

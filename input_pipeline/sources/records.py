@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import holdout as holdout_rows
 from input_pipeline.sources import id_index, image_identity, json_annotations, tables
+from input_pipeline.sources.holdout import Holdout
 
 _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
 _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
@@ -47,9 +49,9 @@ class RecordsSource:
     hard_images_column: a list of record ids. group_column: any value to split results by.
     meta_columns: kept as they are in the record's `meta`.
     split_column: only rows whose value there is `split` are taken; "train+restval" takes both.
-    holdout: without a split column, this share of the images (by a hash of their names, so that
-      it does not change when rows are added) is kept out of `split="train"` and makes up
-      "validation" (or "val", "test"). split="all" takes every row.
+    holdout: without a split column, this share of the images (by a hash of their names: see
+      `sources/holdout.py`) is kept out of `split="train"` and makes up "validation" (or "val",
+      "test"). split="all" takes every row.
     exclude: a text file of images, one per line, whose rows are left out
       (`sources/image_identity.py`; `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
@@ -89,7 +91,7 @@ class RecordsSource:
     ) -> None:
         if not str(path):
             raise ValueError("this source needs `path`, the table of image names and captions")
-        self._split, self._split_column, self._holdout = split, split_column, holdout
+        self._split, self._split_column = split, split_column
         self._image = image_column
         self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
         self._id = id_column
@@ -101,6 +103,8 @@ class RecordsSource:
         self.digests: dict[str, str] = {}  # those of further files are added where they are opened
         self._table = self._open(Path(path), quoting)
         self.digests[str(path)] = self._table.digest
+        self._holdout = Holdout(self._table, self._image, holdout)
+        self._has_holdout = holdout > 0 and split_column is None
         excluded: frozenset[str] = frozenset()
         if exclude:
             excluded = image_identity.read_image_list(Path(exclude))
@@ -230,20 +234,18 @@ class RecordsSource:
 
     def _select(self, excluded: frozenset[str]) -> np.ndarray:
         """Indices of the rows of the split, int64 (records,). Checks that ids are unique."""
-        if not 0 <= self._holdout < 1:
-            raise ValueError(f"holdout is a share in [0, 1); got {self._holdout}")
         everything = self._split == "all"
-        if not (everything or self._split == "train" or self._split_column or self._holdout):
+        if not (everything or self._split == "train" or self._split_column or self._has_holdout):
             raise ValueError(f"split {self._split!r} of {self._table.path}: {self._split_advice}")
         chosen = np.ones(len(self._table), bool)
         is_held_out = self._split in HELD_OUT or self._split in ("train", "all")
-        if self._holdout and self._split_column is None and not is_held_out:
+        if self._has_holdout and not is_held_out:
             raise ValueError(
                 f"split {self._split!r} of {self._table.path}: a holdout makes 'train' and "
                 f"{HELD_OUT[0]!r} (or {', '.join(map(repr, HELD_OUT[1:]))}, the same rows); 'all' "
                 "takes every row"
             )
-        by_split = not everything and (self._split_column is not None or self._holdout > 0)
+        by_split = not everything and (self._split_column is not None or self._has_holdout)
         left_out = 0
         # Parses every row, hence only where the choice of rows depends on their content.
         if by_split or excluded or self._id is not None:
@@ -276,10 +278,18 @@ class RecordsSource:
             split = str(row.get(self._split_column))
             splits[split] += 1
             return split == self._split or split in self._split.split("+")
-        # By the image and not by the row: all captions of an image are on the same side.
-        digest = hashlib.blake2b(str(row.get(self._image)).encode(), digest_size=8).digest()
-        is_held_out = int.from_bytes(digest, "little") < self._holdout * 2**64
-        return is_held_out != (self._split == "train")
+        return (row in self._holdout) != (self._split == "train")
+
+    def images_per_split(self) -> dict[str, int]:
+        """Numbers of different images, by the split column or the holdout."""
+        images = collections.defaultdict(set)
+        for row in holdout_rows.readable_rows(self._table):
+            if self._split_column is not None:
+                split = str(row.get(self._split_column))
+            else:
+                split = HELD_OUT[0] if self._has_holdout and row in self._holdout else "train"
+            images[split].add(holdout_rows.image_hash(row.get(self._image)))
+        return {split: len(hashes) for split, hashes in sorted(images.items())}
 
     def _check_split(self, chosen: np.ndarray, splits: collections.Counter[str]) -> None:
         # A split may itself be called "a+b"; else it is two.
@@ -307,8 +317,10 @@ class RecordsSource:
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
             self._hard_images, self._group, self._meta, self._split, self._split_column,
-            self._holdout, self._negative_kinds, self._positive_kinds, *further,
+            self._holdout.share, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
+        if self._has_holdout and self._holdout.is_exact:
+            options.append("exact")  # runs of before that rule had other rows
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

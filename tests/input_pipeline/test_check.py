@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import input_pipeline
+from configs import records
 from input_pipeline import check, inspection
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
@@ -46,6 +47,14 @@ def test_good_data_exit_with_0_and_are_counted(photos, capsys):
     assert "12 different" in text
     assert "        3 " + "#" * 40 + " 12" in text
     assert "first bad record" not in text
+
+
+def test_the_images_of_each_split_are_counted(photos, capsys):
+    assert check.main(arguments(photos)) == 0
+    assert "different images: train 10, validation 2" in capsys.readouterr().out
+    assert check.main(arguments(photos, "--option", "holdout=0.5")) == 0
+    assert "different images: train 6, validation 6" in capsys.readouterr().out
+    assert records.get_config("path=a.jsonl").input.records.holdout == check.HOLDOUT
 
 
 def test_bad_data_exit_with_3_and_the_first_bad_record_is_named(photos, capsys):

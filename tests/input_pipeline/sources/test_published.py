@@ -28,33 +28,43 @@ def ids(source):
     return [source[index].id for index in range(len(source))]
 
 
-def every_source(folder):
-    flickr30k = folder / "flickr30k"
-    return {
-        "coco": coco(folder, "train"),
-        "flickr30k": make_source(
-            "flickr30k",
-            "train",
-            annotations=flickr30k / "dataset_flickr30k.json",
-            images=flickr30k / "flickr30k-images",
-        ),
-        "negclip": negclip(folder),
-        "cc3m": make_source(
-            "cc3m", "train", annotations=folder / "cc3m/train.tsv", images=folder / "cc3m"
-        ),
-        "llava": llava(folder),
-    }
+def flickr30k(folder, split):
+    folder = folder / "flickr30k"
+    return make_source(
+        "flickr30k",
+        split,
+        annotations=folder / "dataset_flickr30k.json",
+        images=folder / "flickr30k-images",
+    )
 
 
-def negclip(folder, **options):
+def negclip(folder, split="train", **options):
     given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
-    return make_source("negclip", "train", **(given | options))
+    return make_source("negclip", split, **(given | options))
 
 
-def llava(folder, **options):
+def cc3m(folder, split):
+    folder = folder / "cc3m"
+    return make_source("cc3m", split, annotations=folder / "train.tsv", images=folder)
+
+
+def llava(folder, split="train", **options):
     path = folder / "llava/llava_instruct_150k.json"
     given = {"annotations": path, "images": folder / "coco/train2017"}
-    return make_source("llava", "train", **(given | options))
+    return make_source("llava", split, **(given | options))
+
+
+SOURCES = (coco, flickr30k, negclip, cc3m, llava)
+
+
+def every_source(folder):
+    return {make.__name__: make(folder, "train") for make in SOURCES}
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_a_split_that_a_dataset_has_not_is_refused(folder, make):
+    with pytest.raises(ValueError, match=r"split 'nope'.* 'all'"):
+        make(folder, "nope")
 
 
 def test_every_record_of_every_dataset_has_its_own_image_and_pickles(folder):

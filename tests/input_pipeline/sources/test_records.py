@@ -10,7 +10,7 @@ from PIL import Image
 
 from input_pipeline import image as images
 from input_pipeline.record import DataError
-from input_pipeline.sources import tables
+from input_pipeline.sources import holdout, tables
 from input_pipeline.sources.records import RecordsSource
 from tests.support import helpers
 
@@ -290,6 +290,50 @@ def test_holdout_divides_images_and_not_rows(folder):
     assert {again[i].image.name for i in range(len(again))} == names[1]
 
 
+def image_names(source):
+    return {source[i].image.name for i in range(len(source))}
+
+
+@pytest.mark.parametrize(("share", "held"), [(0.2, 5), (0.01, 1), (0.99, 23)])
+def test_a_holdout_of_a_small_table_is_an_exact_number_of_images(tmp_path, share, held):
+    path = helpers.write_jsonl(tmp_path, helpers.write_photos(tmp_path, 24))
+    train = RecordsSource("train", path=path, holdout=share)
+    validation = RecordsSource("validation", path=path, holdout=share)
+    assert (len(train), len(validation)) == (24 - held, held)
+    counts = RecordsSource("all", path=path, holdout=share).images_per_split()
+    assert counts == {"train": 24 - held, "validation": held}
+
+
+def test_an_image_that_is_added_moves_one_other_at_most(tmp_path):
+    names = helpers.write_photos(tmp_path, 24)
+    options = {"path": tmp_path / "captions.jsonl", "holdout": 0.2}
+    before: set[str] = set()
+    for count in range(12, 25):
+        helpers.write_jsonl(tmp_path, names[:count])
+        held = image_names(RecordsSource("validation", **options))
+        assert len((held ^ before) - {names[count - 1]}) <= 1 or not before
+        before = held
+
+
+def test_in_a_large_table_no_image_ever_moves(tmp_path, monkeypatch):
+    monkeypatch.setattr(holdout, "EXACT_ROWS", 11)
+    names = helpers.write_photos(tmp_path, 24)
+    options = {"path": tmp_path / "captions.jsonl", "holdout": 0.4}
+    helpers.write_jsonl(tmp_path, names[:12])
+    before = image_names(RecordsSource("validation", **options))
+    helpers.write_jsonl(tmp_path, names)
+    assert before == image_names(RecordsSource("validation", **options)) & {*names[:12]}
+
+
+def test_excluded_images_do_not_change_which_others_are_held_out(tmp_path):
+    names = helpers.write_photos(tmp_path, 24)
+    path = helpers.write_jsonl(tmp_path, names)
+    (tmp_path / "excluded.txt").write_text("\n".join(names[:8]))
+    held = image_names(RecordsSource("validation", path=path, holdout=0.4))
+    train = RecordsSource("train", path=path, holdout=0.4, exclude=tmp_path / "excluded.txt")
+    assert image_names(train) == {*names[8:]} - held
+
+
 def test_a_validation_split_that_would_be_the_training_rows_is_refused(folder):
     with pytest.raises(ValueError, match=r"split_column.*holdout.*split='all'"):
         RecordsSource("validation", path=write(folder, "jsonl"), image_folder=folder / "images")
@@ -317,12 +361,15 @@ def test_a_pickled_source_is_small_and_reads_the_same(folder):
         assert pickle.loads(data)[7] == expected
 
 
-def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder):
+def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder, monkeypatch):
     path = write(folder, "jsonl")
     options = {"image_folder": folder / "images"}
     first = RecordsSource(path=path, **options).fingerprint
     assert RecordsSource(path=path, **options).fingerprint == first
-    assert RecordsSource(path=path, holdout=0.2, **options).fingerprint != first
+    held_out = RecordsSource(path=path, holdout=0.2, **options).fingerprint
+    assert held_out != first
+    monkeypatch.setattr(holdout, "EXACT_ROWS", 0)  # other rows of the same file
+    assert RecordsSource(path=path, holdout=0.2, **options).fingerprint not in (first, held_out)
     path.write_text(path.read_text().replace("number 3", "number three"))
     assert RecordsSource(path=path, **options).fingerprint != first
 
