@@ -20,7 +20,8 @@ from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
-_UNKNOWN_WARNING = 0.05  # share of words outside the vocabulary that is worth a line
+_UNKNOWN_WARNING = 0.05  # share of tokens that stand for unknown words that is worth a line
+_UNKNOWN_LIMIT = 0.5  # ... and that is refused: the tokenizer is of another language or data set
 _CUT_WARNING = 0.01  # share of captions longer than the context that is worth a line
 
 
@@ -59,6 +60,15 @@ class Report:
                     "`generators`, or a column that holds them"
                 )
 
+    def check_tokenizer(self) -> None:
+        """Raises ValueError if the tokenizer does not know most of the words."""
+        if self.unknown_tokens > _UNKNOWN_LIMIT * self.tokens:
+            raise ValueError(
+                f"{self.unknown_tokens / self.tokens:.0%} of the tokens of the first captions "
+                'stand for words that the tokenizer does not know: choose another one ("bytes" '
+                'knows all; python -m input_pipeline.check --words writes a list for "words")'
+            )
+
     def __str__(self) -> str:
         lines = [
             f"{self.looked_at:,} of {self.total:,} records looked at: "
@@ -85,7 +95,10 @@ class Report:
         lines = []
         if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
             share = self.unknown_tokens / self.tokens
-            lines.append(f"warning: {share:.0%} of the words are unknown to the tokenizer")
+            lines.append(
+                f"warning: {share:.0%} of the tokens stand for words unknown to the tokenizer: all "
+                "of them look the same to the model"
+            )
         if self.captions and self.full_captions > _CUT_WARNING * self.captions:
             lines.append(
                 f"warning: {self.full_captions / self.captions:.0%} of the captions reach the "
@@ -210,10 +223,10 @@ def _count(
         return
     report.context_length = tokenizer.context_length
     report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
-    if hasattr(tokenizer, "unk_id"):
+    if getattr(tokenizer, "unk_id", None) is not None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
         report.tokens += int((~special).sum())
-        report.unknown_tokens += int((tokens == tokenizer.unk_id).sum())
+        report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())
 
 
 def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:

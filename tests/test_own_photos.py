@@ -7,6 +7,7 @@ import pytest
 from configs import records
 from tests.support import helpers
 from vlc_jax import losses
+from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve
 
 CAPTION = "a small dog on the left of a red cat"
@@ -35,6 +36,21 @@ def test_every_method_makes_its_texts_of_any_caption(table, method):
         for name, generator in side.generators.items():
             if name in records.WITH_MODES:
                 assert "authors" not in generator.version
+
+
+def test_words_that_the_tokenizer_does_not_know_are_said_and_most_of_them_refused(table, caplog):
+    def look(*words):
+        config = records.get_config(f"path={table},batch=8")
+        config.text.tokenizer, config.text.words.words = "words", words
+        resolve(config).training.data.check_preview()
+
+    *most, last = sorted({*CAPTION.split()})
+    look(*most, last)
+    assert not caplog.text
+    look(*most)
+    assert "10% of the tokens stand for words unknown to the tokenizer" in caplog.text
+    with pytest.raises(UsageError, match=r"70% of the tokens .* --words writes a list"):
+        look("a", "the")
 
 
 def test_methods_that_tag_captions_name_the_tagger(table):

@@ -22,9 +22,12 @@ class BatchIterator:
 
     def __init__(self, setup: Setup, workdir: Workdir, start_step: int):
         data = setup.training.data
-        if data.has_duplicates:  # pairs become their own negatives
+        if data.has_duplicates:
             workdir.event(
-                "batch_beyond_source", batch_size=data.batch_size, records=len(data.source)
+                "batch_beyond_source",
+                batch_size=data.batch_size,
+                records=len(data.source),
+                effect=_effect_of_duplicates(setup),
             )
         events = read_rows(workdir.path / "events.jsonl")
         known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
@@ -64,3 +67,19 @@ class BatchIterator:
                 "hard_images_missing", step=self._loader.step, rows=self._loader.stand_ins
             )
         self._loader.close()
+
+
+def _effect_of_duplicates(setup: Setup) -> str:
+    """What records that are in a batch more than once do to the losses."""
+    keeping = [
+        f"config.losses.{name}.duplicates=mask"
+        for name, options in setup.optimization.losses.items()
+        if options.get("duplicates", "keep") == "keep"
+    ]
+    if not keeping:
+        return "records are in a batch more than once; the losses mask the repeats"
+    most = len(setup.training.data.source) * setup.optimization.rows_per_example
+    return (
+        "records are in a batch more than once, and each counts as a negative of its repeats: the "
+        f"loss cannot reach 0; set {', '.join(keeping)}, or config.batch_size to {most} at most"
+    )

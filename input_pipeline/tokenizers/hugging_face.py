@@ -1,6 +1,7 @@
 """Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class HfTokenizer:
         self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
         self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
         self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
+        model = json.loads(data)["model"]  # Unigram says the id, the others the token, or neither
+        self.unk_id: int | None = model.get("unk_id", vocabulary.get(model.get("unk_token")))
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]

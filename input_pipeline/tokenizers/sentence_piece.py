@@ -30,6 +30,7 @@ class SentencePieceTokenizer:
         self.context_length = tokenizer.check_length(context_length)
         self.fingerprint = hashlib.sha256(data).hexdigest()
         self.vocab_size = self._processor.vocab_size()
+        self.unk_id = self._processor.unk_id()
         self.eos_id = self._special("eos_token", eos_token, self._processor.eos_id(), path)
         self.pad_id = self._special("pad_token", pad_token, self._processor.pad_id(), path)
 

@@ -116,4 +116,6 @@ def test_a_batch_that_the_records_do_not_fill_is_said(tmp_path):
     flags = ("--config.input.scenes.count=12", "--config.evals={}")
     done = helpers.run(helpers.TINY + ":steps=6", tmp_path / "run", *flags)
     assert done.returncode == 0, done.stderr
-    assert 'batch_beyond_source {"batch_size": 16, "records": 12}' in done.stderr
+    assert 'batch_beyond_source {"batch_size": 16, "records": 12, "effect":' in done.stderr
+    assert "each counts as a negative of its repeats" in done.stderr
+    assert "losses.infonce.duplicates=mask, or config.batch_size to 12 at most" in done.stderr

@@ -170,9 +170,18 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
     source = Records(10, 100)
     other = WordTokenizer(4, words=("blue",))
     text = str(inspection.inspect(source, other, ImageTransform(8)))
-    assert "100% of the words are unknown" in text
+    assert "100% of the tokens stand for words unknown to the tokenizer" in text
     assert "100% of the captions reach the context length of 4" in text
     assert "warning" not in str(preview(Records(10, 100)))
+
+
+def test_a_tokenizer_that_knows_less_than_half_of_the_words_is_refused():
+    report = inspection.Report(total=9, tokens=100, unknown_tokens=50)
+    report.check_tokenizer()
+    report.unknown_tokens = 51
+    with pytest.raises(ValueError, match="51% of the tokens of the first captions stand for words"):
+        report.check_tokenizer()
+    inspection.Report(total=9).check_tokenizer()  # of a tokenizer that knows everything
 
 
 def test_histogram_bars_cover_every_length_in_proportion():

@@ -1,6 +1,7 @@
 """Data of a run: tokenizer, image transforms, training records, hard texts, benchmarks."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -78,7 +79,10 @@ class TrainingData(NamedTuple):
             max_bad_share=self.max_bad_share,
         )
         with usage_errors():
+            report.check_tokenizer()
             report.check_hard_texts(self.hard_texts)
+        for warning in report.warnings():
+            logging.warning("%s", warning)
 
     def make_loader(self, start_step: int, known_bad: list[str]) -> input_pipeline.Loader:
         """Batches from `start_step` on; `known_bad` are records that earlier starts found."""

@@ -220,6 +220,14 @@ def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_mo
     assert (tokenizer.eos_id, tokenizer.pad_id) == (1, 0)
 
 
+@pytest.mark.parametrize("kind", ["words", "hf", "sentencepiece"])
+def test_letters_that_a_tokenizer_never_saw_have_the_unknown_id(kind, request):
+    tokenizer = any_tokenizer(kind, 12, request)
+    ends = {tokenizer.pad_id, tokenizer.eos_id, tokenizer.vocabulary().get("<s>")}
+    assert tokenizer.unk_id in {*tokenizer(["ж щ ю"])[0]} - ends
+    assert tokenizer.unk_id not in tokenizer(["a red circle"])
+
+
 def test_sentencepiece_padding_can_be_the_end_token_as_siglip_has_it(sentencepiece_model):
     tokenizer = sentence_piece.SentencePieceTokenizer(
         32, sentencepiece_model, pad_token="</s>", clean="canonicalize"
