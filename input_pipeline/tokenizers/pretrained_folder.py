@@ -22,9 +22,12 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
         if path.suffix == ".model":
             return sentence_piece.pieces(sentence_piece.open_sentencepiece(path)[0])
         try:
-            return dict(json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
+            ids = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not a JSON object of token ids: {error}") from error
+        if not isinstance(ids, dict) or not all(isinstance(x, int) for x in ids.values()):
+            raise ValueError(f"{path} is not a JSON object of token ids")
+        return ids
     return None
 
 

@@ -38,8 +38,11 @@ def _declared(kind: str, path: Path) -> str | None:
         if file.exists():
             try:
                 token = json.loads(file.read_text("utf-8")).get(kind)
-            except (ValueError, AttributeError) as error:
+            except (ValueError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file} is not a JSON object: {error}") from error
             if token is not None:
-                return token["content"] if isinstance(token, dict) else token
+                name = token.get("content") if isinstance(token, dict) else token
+                if not isinstance(name, str):
+                    raise ValueError(f"{file}: {kind} is no token but a {type(name).__name__}")
+                return name
     return None

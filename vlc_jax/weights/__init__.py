@@ -128,10 +128,10 @@ def read(path: str | Path) -> tuple[dict[str, np.ndarray], str]:
     arrays = files.read(path)
     try:
         name = detect(arrays)
+        unpack = FORMATS[name].unpack
+        return (unpack(arrays) if unpack else arrays), name
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
-    unpack = FORMATS[name].unpack
-    return (unpack(arrays) if unpack else arrays), name
 
 
 def load(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vlc_jax.errors import WeightsError
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -44,13 +45,18 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
     ]
 
 
+MAX_LAYERS = 1_000  # of a tower; an array of no numbers may name any number of them
+
+
 def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of scanned blocks as those of a block each."""
+    """Arrays of scanned blocks as those of a block each. Raises WeightsError for one without."""
     found = {}
     for name, array in arrays.items():
         if "/encoderblock/" not in name:
             found[name] = array
             continue
+        if not array.ndim or len(array) > MAX_LAYERS:
+            raise WeightsError(f"{name} of shape {array.shape} is no stack of layers")
         for i, layer in enumerate(array):
             found[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
     return found

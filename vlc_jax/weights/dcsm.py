@@ -56,7 +56,7 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
         )
     expected = {key: tuple(value.shape) for key, value in rename.flatten(shapes).items()}
     try:
-        arrays = {**saved[NETWORK], VECTORS: _vectors(saved[VECTORS])}
+        arrays = {**_network(saved[NETWORK]), VECTORS: _vectors(saved[VECTORS])}
         flat = rename.load(RULES, arrays, expected, ignored=(VECTORS,))
         rename.check_values(flat, expected)
     except WeightsError as error:
@@ -66,13 +66,26 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
             "for standardise=running"
         ) from error
     words = saved.get(WORDS)
-    return Loaded(flat, None if words is None else tuple(words))
+    if words is None:
+        return Loaded(flat, None)
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise WeightsError(f"{path}: {WORDS} is no list of words")
+    return Loaded(flat, tuple(words))
+
+
+def _network(saved: Any) -> dict[str, np.ndarray]:
+    """The tensors of a state dict."""
+    if not isinstance(saved, dict) or not all(
+        isinstance(name, str) and isinstance(value, np.ndarray) for name, value in saved.items()
+    ):
+        raise WeightsError(f"{NETWORK} is no state dict")
+    return saved
 
 
 def _vectors(saved: Any) -> np.ndarray:
     """Weights of a torch Embedding that was saved as a module, a state dict or a tensor."""
     if isinstance(saved, torch_archive.Inert):
-        saved = (saved.state or {}).get("_parameters", {})
+        saved = saved.state.get("_parameters") if isinstance(saved.state, dict) else None
     if isinstance(saved, dict):
         saved = saved.get("weight")
     if not isinstance(saved, np.ndarray):

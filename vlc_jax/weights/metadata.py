@@ -5,9 +5,8 @@ published numbers). So the values in the files beside the weights are compared w
 before anything runs.
 """
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +69,40 @@ def read(path: str | Path) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for name, reader in _READERS.items():
         if directory is not None and (file := directory / name).exists():
+            content = files.read_json(file)
             try:
-                metadata |= reader(json.loads(file.read_text("utf-8")))
+                metadata |= _checked(reader(content))
             except WeightsError as error:
                 raise WeightsError(f"{file}: {error}") from error
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise WeightsError(f"{file} is damaged: {error!r}") from error
+    return metadata
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < 1e9  # no NaN either
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and 0 < value < 1e9
+
+
+# Keys of FIELDS whose values are no strings -> whether a value can be one.
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("image_epsilon", "text_epsilon"), lambda x: _is_number(x) and x >= 0),
+    **dict.fromkeys(("mean", "std"), lambda x: len(x) == 3 and all(map(_is_number, x))),
+    **dict.fromkeys(("context_length", "vocab_size"), _is_size),
+    **dict.fromkeys(("lower_case", "strips_punctuation"), lambda x: isinstance(x, bool)),
+}
+
+
+def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
+    """`metadata`, whose values are of the kinds that the config's fields are."""
+    for key, value in metadata.items():
+        if not _CHECKS.get(key, lambda x: isinstance(x, str) and len(x) < 100)(value):
+            # of a list or dict the type alone: it may be deeper than repr goes
+            shown = repr(value)[:50] if isinstance(value, int | float | str) else type(value)
+            raise WeightsError(f"{key} cannot be {shown}")
     return metadata
 
 
@@ -95,7 +122,7 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     defaults = _DEFAULTS.get(str(config.get("model_type")).removesuffix("2"))
     if defaults is None:
         raise WeightsError(
-            f"it is of model_type {config.get('model_type')!r}; known: {list(_DEFAULTS)}"
+            f"it is of model_type {str(config.get('model_type'))[:50]!r}; known: {list(_DEFAULTS)}"
         )
     image = {**defaults, **(config.get("vision_config") or {})}
     text = {**defaults, **(config.get("text_config") or {})}

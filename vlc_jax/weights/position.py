@@ -19,12 +19,16 @@ def fit(
     and only with `may_cut_text`: a causal tower with end-of-text pooling never reads positions
     after the end. Raises WeightsError otherwise.
     """
+    for path in (IMAGE, TEXT) if TEXT in shapes else (IMAGE,):
+        old, new = params[path].shape, shapes[path]
+        if len(old) != 2 or old[1:] != tuple(new[1:]) or 0 in old:
+            raise WeightsError(f"{path} has shape {old}, the model's {tuple(new)}")
     fitted = dict(params)
     class_tokens = int("image/class_embedding" in params)  # its row is the first, outside the grid
     old, new = len(params[IMAGE]), shapes[IMAGE][0]
     if old != new:
         old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
-        if [side**2 + class_tokens for side in (old_side, new_side)] != [old, new]:
+        if [side**2 + class_tokens for side in (old_side, new_side)] != [old, new] or not old_side:
             raise WeightsError(
                 f"{IMAGE} has {old} rows, the model {new}: only square grids are resampled"
             )

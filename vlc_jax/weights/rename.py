@@ -126,11 +126,13 @@ def load(
         sources = [arrays[name] for name in rule.theirs]
         try:
             results = rule.codec.load(*sources)
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, TypeError) as error:  # TypeError: an array without axes
             raise WeightsError(f"{rule.theirs[0]} has shape {sources[0].shape}: {error}") from error
         params |= dict(zip(rule.ours, results, strict=True))
-    # Copies: codecs return views, which would keep all arrays of the file in memory.
-    return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
+    # Copies: codecs return views, which would keep all arrays of the file in memory. A float64 out
+    # of float32's range becomes infinity, which `check_values` names.
+    with np.errstate(over="ignore"):
+        return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
 
 
 def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

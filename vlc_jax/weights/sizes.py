@@ -20,6 +20,7 @@ _ARRAYS = {
     "context": r"(text\.)?positional_embedding"
     r"|text_model\.embeddings\.position_embedding\.weight|params/txt/pos_embedding",
 }
+_AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # at least
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
@@ -49,6 +50,8 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
         found = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
         if len(found) != 1:
             raise WeightsError(f"the weights have {len(found)} arrays named like {pattern}")
+        if len(found[0]) < _AXES[key] or 0 in found[0]:
+            raise WeightsError(f"the array named like {pattern} has shape {found[0]}")
         shapes[key] = found[0]
     patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
     width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])

@@ -3,20 +3,26 @@
 A `.pt` file is a zip with a pickle that describes tensors, and one file of bytes per storage; a
 TorchScript archive (OpenAI's CLIP) describes modules that hold tensors. A pickle may call any
 function by name, so only the few names that build tensors are allowed here. Any other is refused,
-or replaced by an object without code (`Inert`).
+or replaced by an object without code (`Inert`). Nor may a file of few bytes ask for much memory:
+tensors are views of the bytes that were read, and all sizes are checked against the file's.
 """
 
 import collections
 import io
 import pickle
+import pickletools
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import zip_file
+
+MAX_ENTRIES = 100_000  # of nested dicts, which a pickle can name twice at each of many levels
+MAX_NAME = 300  # letters, of the names of all levels together
 
 _DTYPES = {
     "FloatStorage": np.dtype(np.float32),
@@ -40,7 +46,10 @@ def read(path: Path) -> dict[str, np.ndarray]:
     Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
-    return dict(_tensors(content(path), ""))
+    try:
+        return _tensors(content(path))
+    except ValueError as error:
+        raise WeightsError(f"{path} is damaged: {error}") from error
 
 
 def content(path: Path, *, may_hold_objects: bool = False) -> Any:
@@ -53,22 +62,28 @@ def content(path: Path, *, may_hold_objects: bool = False) -> Any:
     if not path.stat().st_size:
         raise WeightsError(f"{path} is empty")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zip_file.open_zip(path) as archive:
             names = archive.namelist()
             pickles = [name for name in names if name.split("/")[1:] == ["data.pkl"]]
             if not pickles:
                 raise WeightsError(f"{path} is a zip without data.pkl, not a torch archive")
             root = pickles[0].split("/")[0]  # all members lie in a folder named by who saved it
             order = f"{root}/byteorder"
-            if order in names and archive.read(order).strip() != b"little":
+            if order in names and zip_file.read(archive, order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
             return _Unpickler(archive, root, path, may_hold_objects).load()
     except zipfile.BadZipFile as error:
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
         ) from error
-    except (EOFError, KeyError, ValueError, TypeError, IndexError, pickle.UnpicklingError) as error:
-        raise WeightsError(f"{path} is damaged: {error}") from error
+    except zip_file.DAMAGE as error:
+        raise WeightsError(f"{path} is damaged: {str(error)[:200]}") from error
+
+
+class _Storage(NamedTuple):
+    """The numbers that tensors are views of. No array: a view of a view may lie outside it."""
+
+    numbers: np.ndarray
 
 
 class Inert:
@@ -93,10 +108,13 @@ class Inert:
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, archive: zipfile.ZipFile, root: str, path: Path, may_hold_objects: bool):
-        super().__init__(io.BytesIO(archive.read(f"{root}/data.pkl")))
+        data = zip_file.read(archive, f"{root}/data.pkl")
+        _check_opcodes(data)
+        super().__init__(io.BytesIO(data))
         self.archive, self.root, self.path = archive, root, path
         self.may_hold_objects = may_hold_objects
-        self.storages: dict[str, np.ndarray] = {}
+        self.storages: dict[str, bytes] = {}
+        self.spare = zip_file.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
@@ -104,10 +122,10 @@ class _Unpickler(pickle.Unpickler):
         if module.startswith("__torch__"):  # modules of a TorchScript archive
             return Inert
         known = {
-            ("collections", "OrderedDict"): collections.OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+            ("collections", "OrderedDict"): _ordered_dict,
+            ("torch._utils", "_rebuild_tensor_v2"): self._tensor,
             ("torch._utils", "_rebuild_parameter"): _first,
-            ("torch", "Size"): tuple,
+            ("torch", "Size"): _first,  # a tuple already
             # TorchScript's typed lists and attributes: the value without its type.
             ("torch.jit._pickle", "restore_type_tag"): _first,
             **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in _LISTS},
@@ -116,53 +134,93 @@ class _Unpickler(pickle.Unpickler):
             if self.may_hold_objects:
                 return Inert
             raise WeightsError(
-                f"{self.path} asks to run {module}.{name}; only tensors are read. Save the bare "
-                "state dict, best as .safetensors, and use that"
+                f"{self.path} asks to run {module[:50]}.{name[:50]}; only tensors are read. Save "
+                "the bare state dict, best as .safetensors, and use that"
             )
         return known[module, name]
 
-    def persistent_load(self, saved_id: Any) -> np.ndarray:
+    def persistent_load(self, saved_id: Any) -> _Storage:
         kind, dtype, key, _, count = saved_id  # "_" is the device
         if kind != "storage" or not isinstance(dtype, np.dtype):
-            raise WeightsError(f"{self.path} stores {kind!r} of {dtype!r}, not a tensor")
+            raise WeightsError(f"{self.path} stores something else than numbers of a tensor")
         if key not in self.storages:  # tensors may share a storage
-            data = self.archive.read(f"{self.root}/data/{key}")
-            if len(data) < count * dtype.itemsize:
-                raise WeightsError(
-                    f"{self.path} is truncated: storage {key} has {len(data)} bytes of "
-                    f"{count * dtype.itemsize}"
-                )
-            self.storages[key] = np.frombuffer(data, dtype, count)
-        return self.storages[key]
+            self.storages[key] = zip_file.read(self.archive, f"{self.root}/data/{key}")
+        data = self.storages[key]
+        if not 0 <= count * dtype.itemsize <= len(data):
+            raise WeightsError(
+                f"{self.path} is truncated: storage {key} has {len(data)} bytes of "
+                f"{count * dtype.itemsize}"
+            )
+        # a memoryview: of bytes each such part would be a copy
+        return _Storage(np.frombuffer(memoryview(data)[: count * dtype.itemsize], dtype))
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> np.ndarray:
+        """Array of a torch tensor: an offset, shape and strides in a storage, as torch stores it.
+
+        A view, without memory of its own. The arguments are whatever the pickle says.
+        """
+        if not isinstance(storage, _Storage):
+            raise WeightsError(f"{self.path} has a tensor of {type(storage).__name__}")
+        numbers, shown = storage.numbers, str(shape)[:50]
+        last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        if 0 in shape:
+            return np.zeros(shape, numbers.dtype)
+        if offset < 0 or min((*shape, *strides), default=0) < 0 or last >= len(numbers):
+            raise WeightsError(
+                f"a tensor of shape {shown} lies outside its storage of {len(numbers)}"
+            )
+        # Only after the check above: as_strided itself reads any memory.
+        step = numbers.itemsize
+        view = np.lib.stride_tricks.as_strided(
+            numbers[offset:], shape, [stride * step for stride in strides], writeable=False
+        )
+        # A stride of 0 repeats a number as often as it likes, and whoever uses the view copies it.
+        self.spare -= view.nbytes
+        if self.spare < 0:
+            raise WeightsError(
+                f"{self.path} is too small for its tensors: with one of shape {shown} they take "
+                f"more than {zip_file.MAX_RATIO} times its bytes"
+            )
+        return view
 
 
-def _tensor(
-    storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
-) -> np.ndarray:
-    """Array of a torch tensor: an offset, shape and strides in a storage, as torch stores it."""
-    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    if 0 in shape:
-        return np.zeros(shape, storage.dtype)
-    if offset < 0 or min(strides, default=0) < 0 or last >= len(storage):
-        raise WeightsError(f"a tensor of shape {shape} lies outside its storage of {len(storage)}")
-    # Only after the check above: as_strided itself reads any memory.
-    step = storage.itemsize
-    view = np.lib.stride_tricks.as_strided(
-        storage[offset:], shape, [stride * step for stride in strides], writeable=False
-    )
-    return np.array(view)
+def _check_opcodes(data: bytes) -> None:
+    """Raises ValueError for a pickle with strings longer than itself or numbers of objects beyond
+    its length, for both of which Python's unpickler would set memory aside."""
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "LONG_BINPUT" and argument > len(data):
+            raise ValueError(f"a pickle of {len(data)} bytes numbers an object {argument}")
+
+
+def _ordered_dict(pairs: Any = ()) -> collections.OrderedDict:
+    if not isinstance(pairs, list | tuple):  # of an array each number would become an object
+        raise ValueError(f"a dict of {type(pairs).__name__}")
+    return collections.OrderedDict(pairs)
 
 
 def _first(data: Any, *_: Any) -> Any:
     return data
 
 
-def _tensors(content: Any, prefix: str) -> Any:
-    """Yields (name, array) of all tensors in nested dicts and modules."""
-    if isinstance(content, Inert):
-        content = content.state
-    if isinstance(content, np.ndarray):
-        yield prefix, content
-    elif isinstance(content, dict):
-        for key, value in content.items():
-            yield from _tensors(value, f"{prefix}.{key}" if prefix else str(key))
+def _tensors(content: Any) -> dict[str, np.ndarray]:
+    """All tensors in nested dicts and modules; entries whose names are no strings are left out.
+
+    Raises ValueError where dicts hold one another without end.
+    """
+    found, pending, count = {}, [("", content)], 0
+    while pending:
+        name, value = pending.pop()
+        if len(name) > MAX_NAME:
+            raise ValueError(f"it has a name of {len(name):,} letters")
+        if isinstance(value, Inert):
+            value = value.state
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        if not isinstance(value, dict):
+            continue
+        count += len(value) + 1  # 1: an empty dict, too
+        if count > MAX_ENTRIES:
+            raise ValueError("its dicts hold one another without end")
+        inner = [(key, item) for key, item in value.items() if isinstance(key, str | int)]
+        pending += [(f"{name}.{key}" if name else str(key), item) for key, item in inner[::-1]]
+    return found

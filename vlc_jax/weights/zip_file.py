@@ -1,0 +1,54 @@
+"""Zip files of arrays, of any origin: sizes are checked before anything is unpacked."""
+
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vlc_jax.errors import WeightsError
+
+# Arrays of a file take at most this many times its bytes. Weights hardly compress, zeros do by
+# 1,000; tensors that share their numbers (tied weights) count once each.
+MAX_RATIO = 100
+# What reading a damaged zip, pickle or header raises, in Python's and numpy's own words.
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError, EOFError),
+    *(ValueError, TypeError, AttributeError, LookupError, OverflowError, RuntimeError, OSError),
+)
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip at `path`, of members that are stored or deflated and together of a possible size.
+
+    Raises WeightsError for another one, DAMAGE for a file that is no zip.
+    """
+    with zipfile.ZipFile(path) as archive:
+        size, unpacked = path.stat().st_size, 0
+        for member in archive.infolist():
+            unpacked += member.file_size
+            # bit 0: encrypted. Other methods than these two ask for memory that the file names.
+            if member.flag_bits & 1 or member.compress_type not in (
+                zipfile.ZIP_STORED,
+                zipfile.ZIP_DEFLATED,
+            ):
+                raise WeightsError(f"{path} is encrypted or packed by another method than deflate")
+            if member.compress_size > size or unpacked > MAX_RATIO * size:
+                raise WeightsError(
+                    f"{path} of {size:,} bytes cannot hold what its table of contents names: "
+                    f"{unpacked:,} bytes or more"
+                )
+        yield archive
+
+
+def read(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Content of a member. Raises KeyError for an unknown name, DAMAGE for other content than its
+    checksum.
+    """
+    member = archive.getinfo(name)
+    with archive.open(member) as file:
+        # not read(): without a size it unpacks all that the data make, and cuts it then
+        return file.read(member.file_size)
