@@ -52,7 +52,6 @@ METHODS = {
     "leftright": (leftright, ""),
     "fsc_clip": (fsc_clip, "tagger={tagger}"),
 }
-WITH_MODES = ("negclip", "svlc_rule", "left_right", "replace", "swap")  # generators, with clean
 # What a run says of its model, which a run that starts from it must not change.
 OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
 
@@ -104,10 +103,9 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
     for side in ("negatives", "positives"):
         texts = theirs.input[side].copy_and_resolve_references()
         with texts.unlocked():
-            for name in texts.generators:
-                if name in WITH_MODES:  # the papers' slips are for the papers' numbers
-                    given = texts.options.to_dict().get(name, {})
-                    texts.options[name] = {**given, "mode": "clean"}
+            for options in texts.options.values():
+                if "mode" in options:  # the authors' slips are for the authors' numbers
+                    del options["mode"]
         config.input[side] = texts
 
 

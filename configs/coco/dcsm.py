@@ -71,6 +71,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
             pretrained.use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
             records.negatives_column = "negatives"
         else:
-            options = {"negclip": {"tagger": args.tagger}}
+            options = {"negclip": pretrained.AUTHORS | {"tagger": args.tagger}}
             pretrained.use_texts(config.input.negatives, 1, "skip", {"negclip": 1.0}, **options)
     return config

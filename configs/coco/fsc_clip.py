@@ -33,7 +33,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         # weights, gamma, smoothing, rate and decay: README of the authors' code
         config.losses.hn_focal = default.loss(weight=0.5, gamma=2.0, label_smoothing=0.02)
-        options = {"negclip": {"tagger": args.tagger}}
+        options = {
+            "negclip": pretrained.AUTHORS | {"tagger": args.tagger},
+            "shuffle_trigrams": pretrained.AUTHORS,
+        }
         pretrained.use_texts(config.input.negatives, 3, "replace", GENERATORS, **options)
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.1

@@ -58,8 +58,7 @@ def make(
             pretrained.use_texts(config.input.negatives, 1, otherwise, negatives)
         if positives:
             config.losses.analogy = default.loss(weight=1.0)
-            tables = {kind: {"mode": "clean"} for kind in positives}  # whole words, any "and"
-            pretrained.use_texts(config.input.positives, 1, fallback, positives, **tables)
+            pretrained.use_texts(config.input.positives, 1, fallback, positives)
         files = {kind: getattr(args, f"{kind}_hp") for kind in positives}
         if any(files.values()):
             source = pretrained.source_of(args.path, args.image_folder, "coco")

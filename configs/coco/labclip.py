@@ -26,7 +26,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         config.input.crop = "centre"  # the authors store the embeddings of CLIP's own preprocessing
         shuffle = "shuffle_nouns_and_adjectives"
-        options = {shuffle: {"tagger": args.tagger}}
+        options = {shuffle: pretrained.AUTHORS | {"tagger": args.tagger}}
         pretrained.use_texts(config.input.negatives, 1, "skip", {shuffle: 1.0}, **options)
         heads.labclip(config, args)
         heads.adam(config, rate=1e-3, epochs=50.0)

@@ -82,7 +82,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
             config.input.llava.answers = args.answers
         config.losses = ConfigDict({loss(args): default.loss(weight=1.0)})
         if args.negatives == "leftright":
-            pretrained.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
+            pretrained.use_left_right(config.input.negatives)
         config.model.remat = True
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

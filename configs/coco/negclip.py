@@ -44,7 +44,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         if args.negatives == "given":
             config.input.records.negatives_column = "negatives"  # of a table of your own
         else:
-            config.input.negatives.options.negclip = {"tagger": args.tagger}
+            options = pretrained.AUTHORS | {"tagger": args.tagger}
+            config.input.negatives.options.negclip = options
     return config
 
 

@@ -62,7 +62,7 @@ def use_negatives(config: ConfigDict, args: SimpleNamespace) -> None:
     if args.negatives not in known:
         raise ValueError(f"negatives is {', '.join(known)}; got {args.negatives!r}")
     generators = {f"svlc_{name}": 1.0 for name in known[args.negatives]}
-    pretrained.use_texts(config.input.negatives, 1, "skip", generators)
+    options = {name: dict(pretrained.AUTHORS) for name in generators}
     if "svlc_fill_mask" in generators:
         if not args.language_model:
             raise ValueError(
@@ -71,8 +71,8 @@ def use_negatives(config: ConfigDict, args: SimpleNamespace) -> None:
                 "authors: distilroberta-base); or negatives=rule, which needs none and is not what "
                 "the published rows are"
             )
-        options = {"model": args.language_model, "tagger": args.tagger}
-        config.input.negatives.options.svlc_fill_mask = options
+        options["svlc_fill_mask"] |= {"model": args.language_model, "tagger": args.tagger}
+    pretrained.use_texts(config.input.negatives, 1, "skip", generators, **options)
 
 
 def use_lora(config: ConfigDict) -> None:

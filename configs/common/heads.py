@@ -141,7 +141,7 @@ def _contrast(config: ConfigDict, args: SimpleNamespace, weight: float) -> None:
     loss = "infonce" if args.negatives == "none" else "negclip"
     config.losses = ConfigDict({loss: default.loss(weight=weight)})
     if args.negatives == "leftright":
-        pretrained.use_texts(config.input.negatives, 1, "skip", {"left_right": 1.0})
+        pretrained.use_left_right(config.input.negatives)
 
 
 def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:

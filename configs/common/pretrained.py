@@ -6,6 +6,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+# Of a generator whose texts published numbers are of: as its authors wrote it, slips included.
+AUTHORS = {"mode": "authors"}
+
 ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 
 
@@ -98,6 +101,11 @@ def use_texts(
     """`count` hard negatives or positives per caption; generators: name -> share."""
     texts.count, texts.fallback = count, fallback
     texts.generators, texts.options = ConfigDict(generators), ConfigDict(options)
+
+
+def use_left_right(texts: ConfigDict) -> None:
+    """One hard negative per caption with left and right exchanged, as its authors do."""
+    use_texts(texts, 1, "skip", {"left_right": 1.0}, left_right=AUTHORS)
 
 
 def _tokenizer(args: SimpleNamespace) -> str:

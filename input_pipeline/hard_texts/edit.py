@@ -12,7 +12,7 @@ import numpy as np
 
 from input_pipeline.scenes import world as worlds
 
-MODES = ("authors", "clean")  # as published, with all quirks, or without them
+MODES = ("clean", "authors")  # the default, and as published with all quirks
 
 Span = tuple[int, int]
 Edit = tuple[int, int, str]

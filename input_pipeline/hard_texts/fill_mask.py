@@ -44,7 +44,7 @@ class SvlcFillMask:
         tagger: str = "spacy:en_core_web_sm",
         parts: Sequence[str] = ("NOUN", "ADP", "ADJ", "VERB"),
         top: int = 5,
-        mode: str = "authors",
+        mode: str = "clean",
     ) -> None:
         edit.check_mode(mode)
         edit.check_known("part of speech", parts, PARTS)

@@ -29,7 +29,7 @@ class LeftRight:
 
     name = "left_right"
 
-    def __init__(self, keys: str = "phrases", mode: str = "authors") -> None:
+    def __init__(self, keys: str = "phrases", mode: str = "clean") -> None:
         edit.check_mode(mode)
         edit.check_known("kind of keys", [keys], KEYS)
         self._keys, self._is_clean = keys, mode == "clean"

@@ -37,7 +37,7 @@ class NegClip:
                of negatives that the authors released (which another version made)
     conjuncts  drop pairs joined by "and", "next to" and the like alone: exchanged, they mean the
                same ("yellow and blue hydrant": 3.7 % of the released negatives have such an
-               "and"); default: keep in mode authors, drop in mode clean
+               "and"); default: drop in mode clean, keep in mode authors
     """
 
     name = "negclip"
@@ -45,7 +45,7 @@ class NegClip:
     def __init__(
         self,
         tagger: str = "spacy:en_core_web_lg",
-        mode: str = "authors",
+        mode: str = "clean",
         verbs: str = "phrases",
         conjuncts: str | None = None,
     ) -> None:

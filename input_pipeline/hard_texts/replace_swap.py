@@ -89,7 +89,7 @@ class Replace:
 
     name = "replace"
 
-    def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "authors") -> None:
+    def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "clean") -> None:
         edit.check_mode(mode)
         edit.check_known("category", categories, CATEGORIES)
         if not categories:
@@ -146,11 +146,11 @@ class Swap:
 
     name = "swap"
 
-    def __init__(self, mode: str = "authors", tagger: str | None = None) -> None:
+    def __init__(self, mode: str = "clean", tagger: str | None = None) -> None:
         edit.check_mode(mode)
         if tagger is not None and mode == "authors":
             raise ValueError(
-                "mode 'authors' of swap needs no tagger; say mode='clean' or no tagger"
+                "mode 'authors' of swap needs no tagger; leave the tagger out, or the mode"
             )
         self._is_clean = mode == "clean"
         self._tagger: Tagger | None = None if tagger is None else make_tagger(tagger)

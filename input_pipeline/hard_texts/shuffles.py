@@ -27,7 +27,7 @@ class TaggedShuffle:
     """
 
     def __init__(
-        self, name: str, tagger: str = "spacy:en_core_web_sm", mode: str = "authors"
+        self, name: str, tagger: str = "spacy:en_core_web_sm", mode: str = "clean"
     ) -> None:
         edit.check_known("shuffle", [name], TAGGED_SHUFFLES)
         edit.check_mode(mode)
@@ -72,7 +72,7 @@ class PlainShuffle:
     shuffle_words            all words, split at spaces, change places
     """
 
-    def __init__(self, name: str, mode: str = "authors") -> None:
+    def __init__(self, name: str, mode: str = "clean") -> None:
         edit.check_known("shuffle", [name], _ORDERS)
         edit.check_mode(mode)
         self.name, self._is_clean = name, mode == "clean"

@@ -28,7 +28,7 @@ class SvlcRule:
     name = "svlc_rule"
     one_by_one = True  # else a caption whose texts are stored would have one class for ever
 
-    def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "authors") -> None:
+    def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)
         edit.check_known("word class", classes, CLASSES)
         if not classes:

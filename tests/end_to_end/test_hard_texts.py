@@ -75,12 +75,9 @@ def test_texts_of_another_version_than_the_config_asks_for_end_the_run(photos):
     words = ["--source", "records", "--split", "train", "--size", "32", "--out", str(shards)]
     for option in (f"path={photos / 'captions.jsonl'}", f"image_folder={photos}"):
         words += ["--option", option]
+    words += ["--generator-options", '{"left_right": {"mode": "authors"}}']
     assert prepare.main([*words, "--negatives", "left_right"]) == 0
     config = write(photos, left_right=1.0)
-    made = (photos / "config.py").read_text()
-    clean = 'config.input.negatives.options = {"left_right": {"mode": "clean"}}'
-    made = made.replace("config.evals = {}", f"config.evals = {{}}\n        {clean}")
-    (photos / "config.py").write_text(made)
     flags = ["--config.input.source=shards", f"--config.input.shards.path={shards}"]
     refused = helpers.run(config, photos / "run", *flags, "--config.input.hard_images=0")
     assert refused.returncode == 2

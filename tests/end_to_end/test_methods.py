@@ -17,9 +17,9 @@ GENERATED = (
     "--generator-options",
     json.dumps(
         {
-            "negclip": {"tagger": "scenes:scenes-mini"},
-            "replace": {"mode": "clean"},
-            "swap": {"mode": "clean"},
+            "negclip": {"tagger": "scenes:scenes-mini", "mode": "authors"},
+            "svlc_rule": {"mode": "authors"},
+            "left_right": {"mode": "authors"},
         }
     ),
 )

@@ -1,5 +1,6 @@
 """What holds for every generator of the tables that needs no scene and no language model."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -49,6 +50,15 @@ def test_generator_bears_the_name_of_its_table(generator):
     table = NEGATIVES if generator.name in NEGATIVES else POSITIVES
     assert generator.name in table
     assert generator.version
+
+
+def test_a_generator_is_clean_unless_its_authors_are_asked_for():
+    for table in (NEGATIVES, POSITIVES):
+        for name, make in table.items():
+            mode = inspect.signature(make).parameters.get("mode")
+            is_ours = name.startswith(("crepe", "scenes"))  # no authors' code to follow
+            assert (mode is None) == is_ours, name
+            assert is_ours or mode.default == "clean", name
 
 
 def test_texts_depend_on_nothing_but_caption_and_draws_also_in_another_process(generator):
@@ -107,8 +117,8 @@ def test_generator_with_nothing_to_change_says_nothing(generator):
         (NEGATIVES, "negclip", {"tagger": "scenes"}, "scenes:scenes-mini"),
         (NEGATIVES, "svlc_fill_mask", {}, "model"),
         (POSITIVES, "replace", {"categories": ("colour",)}, "color"),
-        (POSITIVES, "replace", {"mode": "strict"}, "authors, clean"),
-        (POSITIVES, "swap", {"tagger": "scenes:scenes-mini"}, "clean"),
+        (POSITIVES, "replace", {"mode": "strict"}, "clean, authors"),
+        (POSITIVES, "swap", {"tagger": "scenes:scenes-mini", "mode": "authors"}, "needs no tagger"),
     ],
 )
 def test_wrong_options_are_refused_with_what_would_fit(table, name, options, said):

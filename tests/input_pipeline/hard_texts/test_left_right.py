@@ -27,31 +27,35 @@ def test_caption_without_a_phrase_has_no_negative(mode):
 
 
 def test_of_two_phrases_authors_change_the_first_of_the_table_and_clean_both():
-    assert made(BOTH) == ["a cup on the right, a dog on the right"]
-    assert made("a dog on the right, a cup on the left") == [
+    assert made(BOTH, mode="authors") == ["a cup on the right, a dog on the right"]
+    assert made("a dog on the right, a cup on the left", mode="authors") == [
         "a dog on the right, a cup on the right"
     ]
-    assert made("a dog at the left, to the right") == ["a dog at the left, to the left"]
+    assert made("a dog at the left, to the right", mode="authors") == [
+        "a dog at the left, to the left"
+    ]
     assert made(BOTH, mode="clean") == ["a cup on the right, a dog on the left"]
 
 
 def test_all_occurrences_are_replaced():
-    assert made("on the left and on the left") == ["on the right and on the right"]
+    assert made("on the left and on the left", mode="authors") == ["on the right and on the right"]
 
 
 def test_capitals_are_switched_in_mode_clean_only():
-    assert made("On the left a cup") == []
+    assert made("On the left a cup", mode="authors") == []
     assert made("On the left a cup", mode="clean") == ["On the right a cup"]
 
 
 def test_whole_words_count_in_mode_clean_only():
-    assert made("salmon the leftover") == ["salmon the rightover"]
+    assert made("salmon the leftover", mode="authors") == ["salmon the rightover"]
     assert made("salmon the leftover", mode="clean") == []
 
 
 def test_single_words_are_switched_wherever_they_stand():
-    assert made("a man Left the room", keys="words") == ["a man right the room"]
-    assert made("left, right, left.", keys="words") == []
-    drawn = {made("left or right", seed=seed, keys="words")[0] for seed in range(20)}
+    assert made("a man Left the room", keys="words", mode="authors") == ["a man right the room"]
+    assert made("left, right, left.", keys="words", mode="authors") == []
+    drawn = {
+        made("left or right", seed=seed, keys="words", mode="authors")[0] for seed in range(20)
+    }
     assert drawn == {"right or right", "left or left"}
     assert made("left, Right.", keys="words", mode="clean") == ["right, Left."]

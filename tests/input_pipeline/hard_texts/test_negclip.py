@@ -62,7 +62,7 @@ def test_checker_of_transpositions(before, after, is_one):
 
 
 def test_authors_texts_are_the_six_attempts_of_the_paper(tags):
-    assert every(NegClip(tags), BOY) == {
+    assert every(NegClip(tags, mode="authors"), BOY) == {
         # noun phrases of more than two words: replaced and lower-cased, spaces as they were
         "the red ball quickly threw a young boy over a very tall fence.",
         "a very tall fence quickly threw the red ball over a young boy.",
@@ -78,14 +78,14 @@ def test_authors_texts_are_the_six_attempts_of_the_paper(tags):
         "A tall boy quickly threw the red ball over a very young fence .",
         "A young boy quickly threw the tall ball over a very red fence .",
     }
-    assert every(NegClip(tags), DOGS) == {
+    assert every(NegClip(tags, mode="authors"), DOGS) == {
         "two dogs are sleeping, while three cats are running.",  # verb phrases
         "Two cats are running , while three dogs are sleeping .",  # plural nouns
     }
 
 
 def test_texts_come_in_the_order_of_the_attempts_and_are_drawn_if_there_are_more(tags):
-    generator = NegClip(tags)
+    generator = NegClip(tags, mode="authors")
     for seed in range(20):
         phrase, noun, adverb, adjective = generator(BOY, np.random.default_rng(seed), 6)
         assert phrase.islower()
@@ -100,7 +100,7 @@ def test_texts_come_in_the_order_of_the_attempts_and_are_drawn_if_there_are_more
 
 
 def test_verbs_are_exchanged_as_tokens_as_in_the_released_table(tags):
-    texts = every(NegClip(tags, verbs="tokens"), DOGS)
+    texts = every(NegClip(tags, mode="authors", verbs="tokens"), DOGS)
     assert "Two dogs are sleeping , while three cats are running ." in texts
     assert "two dogs are sleeping, while three cats are running." not in texts
 
@@ -147,8 +147,8 @@ def test_names_keep_their_capitals_wherever_they_go():
 
 def test_words_joined_by_and_are_not_exchanged_in_mode_clean_unless_asked_for(tags):
     caption, swapped = "a yellow and blue hydrant", "a blue and yellow hydrant"
-    assert every(NegClip(tags), caption) == {swapped}
-    assert every(NegClip(tags, conjuncts="drop"), caption) == set()
+    assert every(NegClip(tags, mode="authors"), caption) == {swapped}
+    assert every(NegClip(tags, mode="authors", conjuncts="drop"), caption) == set()
     assert every(NegClip(tags, mode="clean"), caption) == set()
     assert every(NegClip(tags, mode="clean", conjuncts="keep"), caption) == {swapped}
     chain = "a man and a woman near a dog"  # nor the two ends of such a chain

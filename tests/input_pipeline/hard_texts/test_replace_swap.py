@@ -43,7 +43,7 @@ def made(generator, caption, count=9):
 )
 def test_authors_replace_the_first_phrase_of_the_table(category, caption, text):
     assert replace(caption, word_tables.REPLACE[category], category in RELATIONS) == text
-    assert made(Replace([category]), caption) == ([] if text is None else [text])
+    assert made(Replace([category], mode="authors"), caption) == ([] if text is None else [text])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_clean_replaces_whole_words_longest_first(category, caption, texts):
 
 def test_each_category_gives_a_text_and_count_draws_from_them():
     caption = "a large black dog walking in a wet room"
-    texts = made(Replace(), caption)
+    texts = made(Replace(mode="authors"), caption)
     assert texts == [
         "a large black dog strolling in a wet room",
         "a large ebony dog walking in a wet room",
@@ -90,7 +90,9 @@ def test_each_category_gives_a_text_and_count_draws_from_them():
         "a large black dog walking in a damp room",
         "a large black dog walking within a wet room",
     ]
-    drawn = {Replace()(caption, np.random.default_rng(seed), 1)[0] for seed in range(100)}
+    drawn = {
+        Replace(mode="authors")(caption, np.random.default_rng(seed), 1)[0] for seed in range(100)
+    }
     assert drawn == set(texts)
 
 
@@ -173,12 +175,12 @@ def test_clean_differs_from_the_published_texts_where_these_are_broken():
 
 def test_swap_is_its_own_inverse_and_keeps_the_bag_of_words():
     caption = "the paved road and the white house"
-    (text,) = made(Swap(), caption)
+    (text,) = made(Swap(mode="authors"), caption)
     assert text == "the white house and the paved road"
-    assert made(Swap(), text) == [caption]
+    assert made(Swap(mode="authors"), text) == [caption]
     colored = "the black road and the white house"
     (negative,) = made(crepe.CrepeSwap(["color"]), colored)
-    (positive,) = made(Swap(), colored)
+    (positive,) = made(Swap(mode="authors"), colored)
     bags = [collections.Counter(each.split()) for each in (colored, negative, positive)]
     assert bags[0] == bags[1] == bags[2]
     assert len({colored, negative, positive}) == 3
@@ -188,7 +190,7 @@ def test_swap_is_its_own_inverse_and_keeps_the_bag_of_words():
     "caption", ["a road and a house", "The road and the house", "in the road and the house", "x"]
 )
 def test_authors_swap_nothing_but_the_whole_caption(caption):
-    assert made(Swap(), caption) == []
+    assert made(Swap(mode="authors"), caption) == []
 
 
 @pytest.mark.parametrize(

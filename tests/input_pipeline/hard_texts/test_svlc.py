@@ -29,7 +29,7 @@ def test_word_classes_have_the_published_sizes_and_slips():
 
 def test_authors_replace_letters_everywhere_and_clean_whole_words_only():
     caption = "a bird sitting in a ring"
-    authors = SvlcRule(["action"])
+    authors = SvlcRule(["action"], mode="authors")
     assert "a bird sittnearg near a rnearg" in every(authors, caption)
     clean = every(SvlcRule(["action"], mode="clean"), caption)
     assert "a bird sitting near a ring" in clean
@@ -38,7 +38,7 @@ def test_authors_replace_letters_everywhere_and_clean_whole_words_only():
 
 def test_authors_miss_words_beside_punctuation_in_capitals_and_of_two_words():
     for caption in ("the car is red.", "Red", "it is attached to"):
-        assert every(SvlcRule(["color", "action"]), caption) == set()
+        assert every(SvlcRule(["color", "action"], mode="authors"), caption) == set()
     clean = SvlcRule(["color", "action"], mode="clean")
     assert "the car is green." in every(clean, "the car is red.")
     assert "Green" in every(clean, "Red")
@@ -47,8 +47,8 @@ def test_authors_miss_words_beside_punctuation_in_capitals_and_of_two_words():
 
 def test_authors_draw_a_class_whose_letters_are_anywhere_and_then_may_find_no_word():
     caption = "a red cup placed"  # "lace" is of the class material, and here no word
-    assert SvlcRule(["material"])(caption, np.random.default_rng(0), 1) == []
-    both = SvlcRule(["color", "material"])
+    assert SvlcRule(["material"], mode="authors")(caption, np.random.default_rng(0), 1) == []
+    both = SvlcRule(["color", "material"], mode="authors")
     draws = [both(caption, np.random.default_rng(seed), 1) for seed in range(400)]
     assert 150 < sum(not texts for texts in draws) < 250
     clean = SvlcRule(["color", "material"], mode="clean")
@@ -56,7 +56,7 @@ def test_authors_draw_a_class_whose_letters_are_anywhere_and_then_may_find_no_wo
 
 
 def test_all_words_of_the_class_may_come_in_but_those_of_the_caption():
-    texts = every(SvlcRule(["color"]), "a red car by a blue bus", 3000)
+    texts = every(SvlcRule(["color"], mode="authors"), "a red car by a blue bus", 3000)
     for old in ("red", "blue"):
         new = {text.split()[1 if old == "red" else 5] for text in texts} - {old}
         assert new == set(word_tables.SVLC_CLASSES["color"]) - {"red", "blue"}
@@ -75,9 +75,9 @@ def test_clean_draws_no_word_that_means_about_the_same_and_puts_articles_right()
 
 
 def test_several_texts_of_one_call_have_different_new_words():
-    texts = SvlcRule(["color"])("a red car", np.random.default_rng(0), 10)
+    texts = SvlcRule(["color"], mode="authors")("a red car", np.random.default_rng(0), 10)
     assert len({text.split()[1] for text in texts}) == 10
-    assert len(SvlcRule(["color"])("a red car", np.random.default_rng(0), 99)) == 33
+    assert len(SvlcRule(["color"], mode="authors")("a red car", np.random.default_rng(0), 99)) == 33
 
 
 def test_clean_knows_the_mended_words():
@@ -97,7 +97,7 @@ def test_clean_leaves_fixed_phrases_alone():
     ):
         assert every(clean, caption) == set()
     assert every(clean, "the next cup")
-    assert every(SvlcRule(), "a cup next to it")
+    assert every(SvlcRule(mode="authors"), "a cup next to it")
 
 
 def titles() -> list[str]:
@@ -126,7 +126,7 @@ def test_rates_on_the_published_captions():
     with another generator of random numbers; mode clean spoils none.
     """
     captions, rng = titles(), np.random.default_rng(0)
-    made = [(caption, SvlcRule()(caption, rng, 1)) for caption in captions]
+    made = [(caption, SvlcRule(mode="authors")(caption, rng, 1)) for caption in captions]
     texts = [(caption, texts[0]) for caption, texts in made if texts]
     assert 1 - len(texts) / len(captions) == pytest.approx(0.275, abs=0.015)
     spoiled = sum(spoils_a_word(*each) for each in texts)

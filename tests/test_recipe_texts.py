@@ -1,0 +1,54 @@
+"""Which rules make the hard texts of the recipes that published rows are compared with."""
+
+import importlib
+
+import pytest
+
+from configs.coco import svlc
+from input_pipeline.hard_texts import sampling
+
+TAGGED = "tagger=scenes:scenes-mini"
+TAGS = "tagger=scenes:scenes-mini@1"
+CLASSES = "classes=object,color,size,material,state,action,relation"
+NEGCLIP = f"1 mode=authors verbs=phrases conjuncts=keep {TAGS}"
+SVLC = "1 mode=authors classes=color,action,size,state,material"
+CATEGORIES = "categories=action,color,size,state,spatial_relation,action_relation"
+CREPE = {"crepe_replace": f"1 {CLASSES}", "crepe_swap": f"2 {CLASSES}"}
+POSITIVES = {"replace": f"2 mode=clean {CATEGORIES}", "swap": "2 mode=clean tagger=none"}
+LEFT_RIGHT = {"left_right": "1 mode=authors keys=phrases"}
+VERSIONS = {  # recipe, arguments -> generator -> version
+    ("coco.negclip", f"hard_images=0,negatives=negclip,{TAGGED}"): {"negclip": NEGCLIP},
+    ("coco.dcsm", f"opposite=text,captions=negclip,{TAGGED}"): {"negclip": NEGCLIP},
+    ("coco.fsc_clip", TAGGED): {
+        "negclip": NEGCLIP,
+        "crepe_replace": CREPE["crepe_replace"],
+        "shuffle_trigrams": "1 mode=authors",
+    },
+    ("coco.labclip", TAGGED): {"shuffle_nouns_and_adjectives": f"1 mode=authors {TAGS}"},
+    ("coco.svlc", "negatives=rule"): {"svlc_rule": SVLC},
+    ("coco.svlc_pos", "negatives=rule"): {"svlc_rule": SVLC},
+    ("coco.dac", "negatives=rule"): {"svlc_rule": SVLC},
+    ("coco.leftright", ""): LEFT_RIGHT,
+    ("coco.pacl", "negatives=leftright"): LEFT_RIGHT,
+    ("llava.pacl", "negatives=leftright"): LEFT_RIGHT,
+    ("llava.sparc", "negatives=leftright"): LEFT_RIGHT,
+    ("coco.hn", ""): CREPE,
+    ("coco.hp_hn", ""): CREPE | POSITIVES,
+}
+
+
+@pytest.mark.parametrize(("recipe", "argument"), VERSIONS)
+def test_a_recipe_keeps_the_rules_that_its_numbers_are_of(recipe, argument):
+    config = importlib.import_module(f"configs.{recipe}").get_config(argument)
+    sides = {side: config.input[side].to_dict() for side in ("negatives", "positives")}
+    made = sampling.versions({side: sampling.make(side, **sides[side]) for side in sides})
+    found = {name.partition("/")[2]: version for name, version in made.items()}
+    assert found == VERSIONS[recipe, argument]
+
+
+def test_words_that_a_language_model_fills_in_are_the_authors_too():
+    options = svlc.get_config("language_model=folder").input.negatives.options
+    assert {name: each.mode for name, each in options.items()} == {
+        "svlc_rule": "authors",
+        "svlc_fill_mask": "authors",
+    }
