@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.sources import holdout as holdout_rows
-from input_pipeline.sources import id_index, image_identity, json_annotations, tables
-from input_pipeline.sources.holdout import Holdout
+from input_pipeline.sources import holdout as holdouts
+from input_pipeline.sources import id_index, image_identity, json_annotations, row_keys, tables
 
 _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
 _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
@@ -91,7 +90,10 @@ class RecordsSource:
     ) -> None:
         if not str(path):
             raise ValueError("this source needs `path`, the table of image names and captions")
-        self._split, self._split_column = split, split_column
+        if not 0 <= holdout < 1:
+            raise ValueError(f"holdout is a share in [0, 1); got {holdout}")
+        self._split, self._split_column, self._holdout = split, split_column, holdout
+        self._has_holdout = holdout > 0 and split_column is None
         self._image = image_column
         self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
         self._id = id_column
@@ -103,8 +105,6 @@ class RecordsSource:
         self.digests: dict[str, str] = {}  # those of further files are added where they are opened
         self._table = self._open(Path(path), quoting)
         self.digests[str(path)] = self._table.digest
-        self._holdout = Holdout(self._table, self._image, holdout)
-        self._has_holdout = holdout > 0 and split_column is None
         excluded: frozenset[str] = frozenset()
         if exclude:
             excluded = image_identity.read_image_list(Path(exclude))
@@ -154,13 +154,8 @@ class RecordsSource:
     @functools.cached_property
     def _id_index(self) -> id_index.IdIndex:
         # Reads every row, once, when the first record is looked for.
-        record_ids = []
-        for row_index in self._index:
-            try:
-                record_ids.append(self._record_id(self._table[int(row_index)], int(row_index)))
-            except DataError:
-                record_ids.append("")  # an unreadable row cannot be found, but keeps its position
-        return id_index.IdIndex(id_index.hash_ids(record_ids))
+        (keys,) = row_keys.read(self._table, self._texts("id")).values()
+        return id_index.IdIndex(keys[self._index])
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         """The rows; columns that depend on the file are set here."""
@@ -246,56 +241,76 @@ class RecordsSource:
                 "takes every row"
             )
         by_split = not everything and (self._split_column is not None or self._has_holdout)
+        # Their keys need every row, hence only where the choice of rows depends on their content.
+        wanted = ["split" if self._split_column is not None else "image"] if by_split else []
+        wanted += ["identity"] if excluded else []
+        wanted += ["id"] if self._id is not None or (wanted and self._hard_images) else []
+        texts = self._texts(*wanted)
+        keys = dict(zip(wanted, row_keys.read(self._table, texts).values(), strict=True))
+        if by_split:
+            chosen = self._belongs(keys[wanted[0]])
         left_out = 0
-        # Parses every row, hence only where the choice of rows depends on their content.
-        if by_split or excluded or self._id is not None:
-            id_hashes: set[int] = set()
-            splits: collections.Counter[str] = collections.Counter()
-            for index in range(len(self._table)):
-                try:
-                    row = self._table[index]
-                except DataError:  # stays with the training rows, where it is counted
-                    chosen[index] = everything or "train" in self._split.split("+")
-                    continue
-                if by_split:
-                    chosen[index] = self._belongs(row, splits)
-                if chosen[index] and self._identity(row) in excluded:
-                    chosen[index] = False
-                    left_out += 1
-                if self._id is not None and chosen[index]:
-                    self._check_unique(row, index, id_hashes)
-            if left_out and not chosen.any():
-                raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
-            self._check_split(chosen, splits)
+        if excluded:
+            is_excluded = chosen & np.isin(keys["identity"], row_keys.hashes([*excluded]))
+            chosen &= ~is_excluded
+            left_out = int(is_excluded.sum())
+        if left_out and not chosen.any():
+            raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
+        if by_split:
+            self._check_split(chosen, keys[wanted[0]])
+        if self._id is not None:
+            self._check_unique(keys["id"], chosen)
         json_annotations.mention(self._table.path, left_out, len(self._table), "rows are excluded")
         return np.flatnonzero(chosen)
 
     def _identity(self, row: dict[str, Any]) -> str:
         return image_identity.image_identity(str(row.get(self._image)))
 
-    def _belongs(self, row: dict[str, Any], splits: collections.Counter[str]) -> bool:
-        if self._split_column is not None:
-            split = str(row.get(self._split_column))
-            splits[split] += 1
-            return split == self._split or split in self._split.split("+")
-        return (row in self._holdout) != (self._split == "train")
-
     def images_per_split(self) -> dict[str, int]:
         """Numbers of different images, by the split column or the holdout."""
-        images = collections.defaultdict(set)
-        for row in holdout_rows.readable_rows(self._table):
-            if self._split_column is not None:
-                split = str(row.get(self._split_column))
-            else:
-                split = HELD_OUT[0] if self._has_holdout and row in self._holdout else "train"
-            images[split].add(holdout_rows.image_hash(row.get(self._image)))
-        return {split: len(hashes) for split, hashes in sorted(images.items())}
+        (keys,) = row_keys.read(self._table, self._texts("image")).values()
+        if self._split_column is None:
+            held = holdouts.held_out(keys, self._holdout) & self._has_holdout
+            splits = np.where(held, HELD_OUT[0], "train")
+        else:
+            splits = np.array(
+                [str((row or {}).get(self._split_column)) for row in self._table.rows()]
+            )
+        readable = keys != row_keys.UNREADABLE
+        names = np.unique(splits[readable])
+        return {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
 
-    def _check_split(self, chosen: np.ndarray, splits: collections.Counter[str]) -> None:
+    def _texts(self, *wanted: str) -> dict[str, row_keys.Text]:
+        """What of a row is compared, by names that say all it depends on."""
+        image, split = self._image, self._split_column
+        texts: dict[str, tuple[str, row_keys.Text]] = {
+            "image": (f"{image!r}", lambda row, _: str(row.get(image))),
+            "split": (f"{split!r}", lambda row, _: str(row.get(split))),
+            "identity": (f"{self._kind} {image!r}", lambda row, _: self._identity(row)),
+            "id": (f"{self._kind} {image!r} {self._id!r}", self._record_id),
+        }
+        return {f"{name} {texts[name][0]}": texts[name][1] for name in wanted}
+
+    def _belongs(self, keys: np.ndarray) -> np.ndarray:
+        """Which rows are of the split, by the keys of their images or of the split's column."""
+        if self._split_column is not None:
+            chosen = np.isin(keys, row_keys.hashes([self._split, *self._split.split("+")]))
+        else:
+            # By the image and not by the row: all captions of an image are on the same side.
+            chosen = holdouts.held_out(keys, self._holdout) != (self._split == "train")
+        # A row that cannot be read stays with the training rows, where it is counted.
+        chosen[keys == row_keys.UNREADABLE] = "train" in self._split.split("+")
+        return chosen
+
+    def _check_split(self, chosen: np.ndarray, keys: np.ndarray) -> None:
         # A split may itself be called "a+b"; else it is two.
-        parts = {self._split} if self._split in splits else {*self._split.split("+")}
-        if chosen.any() and (not splits or parts <= splits.keys()):
+        is_one = row_keys.contains(keys, self._split)
+        parts = [self._split] if is_one else self._split.split("+")
+        is_divided = self._split_column is not None and (keys != row_keys.UNREADABLE).any()
+        if chosen.any() and (not is_divided or all(row_keys.contains(keys, p) for p in parts)):
             return
+        rows = filter(None, self._table.rows()) if is_divided else ()
+        splits = collections.Counter(str(row.get(self._split_column)) for row in rows)
         counts = ", ".join(f"{name} ({count:,})" for name, count in splits.items())
         absent = "+".join(p for p in self._split.split("+") if p not in splits) or self._split
         raise ValueError(
@@ -303,23 +318,24 @@ class RecordsSource:
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
-    def _check_unique(self, row: dict[str, Any], index: int, id_hashes: set[int]) -> None:
-        key = hash(str(row.get(self._id)))  # 8 bytes an id instead of the text
-        if key in id_hashes and row.get(self._id) is not None:
+    def _check_unique(self, keys: np.ndarray, chosen: np.ndarray) -> None:
+        rows = np.flatnonzero(chosen & (keys != row_keys.UNREADABLE))
+        index = row_keys.first_repeated(keys, rows)
+        if index is not None:
+            record_id = self._table[index][self._id]
             raise DataError(
-                f"{self._table.name(index)}: the id {row[self._id]!r} occurs twice; ids must be "
+                f"{self._table.name(index)}: the id {record_id!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
             )
-        id_hashes.add(key)
 
     def _fingerprint(self, *further: Any) -> str:
         """further: options of a subclass that decide what its records are."""
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
             self._hard_images, self._group, self._meta, self._split, self._split_column,
-            self._holdout.share, self._negative_kinds, self._positive_kinds, *further,
+            self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
-        if self._has_holdout and self._holdout.is_exact:
+        if self._has_holdout and holdouts.is_exact(len(self._table)):
             options.append("exact")  # runs of before that rule had other rows
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"

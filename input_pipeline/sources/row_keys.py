@@ -1,0 +1,66 @@
+"""Keys of all rows of a table: 64-bit hashes of texts made from them, kept in the table's index."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from input_pipeline import batch
+from input_pipeline.record import DataError
+from input_pipeline.sources import tables
+
+UNREADABLE = np.uint64(0)  # key of a row that cannot be read; of a text, once in 2**64
+
+# Text of a row and its index, or DataError where the row has none.
+Text = Callable[[dict[str, Any], int], str]
+
+
+def read(table: tables.Table, texts: Mapping[str, Text]) -> dict[str, np.ndarray]:
+    """Keys of every row, uint64 (rows,) for each of the texts: `batch.hash_id` of it.
+
+    texts: name -> text. The name says all that the text depends on beside the row, since keys of
+    this name are taken from the table's index; what is not there is computed in one pass.
+    """
+    found = {name: _stored(table, name) for name in texts}
+    missing = {name: texts[name] for name, keys in found.items() if keys is None}
+    if missing:
+        found |= _compute(table, missing)
+    return found
+
+
+def _stored(table: tables.Table, name: str) -> np.ndarray | None:
+    keys = None if table.index is None else table.index.read(name, len(table))
+    return keys.view("<u8") if keys is not None and len(keys) == len(table) else None
+
+
+def _compute(table: tables.Table, texts: Mapping[str, Text]) -> dict[str, np.ndarray]:
+    computed = {name: np.full(len(table), UNREADABLE) for name in texts}
+    for index, row in enumerate(table.rows()):
+        if row is None:
+            continue
+        for name, text in texts.items():
+            try:
+                computed[name][index] = batch.hash_id(text(row, index))
+            except DataError:
+                continue
+    if table.index is not None:
+        for name, keys in computed.items():
+            table.index.write(name, keys)
+    return computed
+
+
+def hashes(texts: Sequence[str]) -> np.ndarray:
+    """The keys of texts, uint64 (texts,)."""
+    return np.array([batch.hash_id(text) for text in texts], np.uint64)
+
+
+def contains(keys: np.ndarray, text: str) -> bool:
+    """Whether any row has the key of this text."""
+    return bool((keys == batch.hash_id(text)).any())
+
+
+def first_repeated(keys: np.ndarray, rows: np.ndarray) -> int | None:
+    """The first of these rows, in increasing order, that has the key of an earlier one."""
+    _, first = np.unique(keys[rows], return_index=True)
+    again = np.delete(rows, first)
+    return int(again[0]) if len(again) else None

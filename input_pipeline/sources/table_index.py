@@ -1,0 +1,142 @@
+"""Index of a table: what a reading of all its rows found, kept in files for the next opening."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.progress import Progress
+
+_VERSION = 1  # of the files; raised when an array of the same name would hold something else
+_SMALL = 1 << 22  # bytes; a smaller table is read in a fraction of a second and gets no files
+_SETTLED = 2.0  # seconds; a file changed so shortly ago may change again without another time
+_CHUNK = 1 << 20  # bytes hashed at a time
+
+
+class TableIndex:
+    """Arrays of 64-bit integers computed from a table, by name, in files beside it.
+
+    The folder is `.NAME.index` beside the table, or one in $XDG_CACHE_HOME (~/.cache) where that
+    cannot be written. The files name the sha256 of the table. Size, time of modification and time
+    of change (which no program can set back) say whether it must be hashed anew: a table changed
+    without any of them differing, which takes a clock that was set back, is not noticed.
+
+    digest: sha256 of the table.
+    """
+
+    def __init__(self, path: Path, how: str) -> None:
+        """how: everything on which the rows depend beside the bytes, as the separator."""
+        self._path, self._how = path, how
+        self._stamp, opened = _stamp(path), time.time()
+        self._is_kept = self._stamp["size"] >= _SMALL
+        stored = self._read_json("stamp") if self._is_kept else {}
+        if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
+            self.digest: str = stored["sha256"]
+            return
+        self.digest = sha256(path)
+        changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
+        if self._is_kept and opened - changed > _SETTLED:
+            self._write("stamp", [_line({"stamp": self._stamp, "sha256": self.digest})])
+
+    def read(self, name: str, most: int) -> np.ndarray | None:
+        """A stored array, int64 (values,); None if there is none of this very table.
+
+        most: values that it can have; a longer file is a foreign one.
+        """
+        for folder in self._folders() if self._is_kept else ():
+            path = folder / self._file_name(name)
+            with contextlib.suppress(OSError):
+                if path.is_file() and path.stat().st_size <= 8 * most + len(self._how + name) + 999:
+                    head, _, values = path.read_bytes().partition(b"\n")
+                    if head + b"\n" == _line(self._header(name, values)):
+                        return np.frombuffer(values, "<i8")
+        return None
+
+    def write(self, name: str, values: np.ndarray) -> None:
+        """Stores an array of 64-bit integers, unless the table changed since it was opened."""
+        if self._is_kept and _stamp(self._path) == self._stamp:
+            content = np.ascontiguousarray(values).view("<i8").tobytes()
+            self._write(self._file_name(name), [_line(self._header(name, content)), content])
+
+    def _header(self, name: str, content: bytes) -> dict[str, Any]:
+        return {
+            "version": _VERSION,
+            "table": self.digest,
+            "name": f"{self._how} {name}",
+            "bytes": len(content),
+            "crc32": zlib.crc32(content),
+        }
+
+    def _file_name(self, name: str) -> str:
+        return hashlib.blake2b(f"{self._how} {name}".encode(), digest_size=8).hexdigest()
+
+    def _folders(self) -> Iterator[Path]:
+        yield self._path.parent / f".{self._path.name}.index"
+        with contextlib.suppress(RuntimeError):  # of a user without a home
+            cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+            place = hashlib.blake2b(str(self._path.resolve()).encode(), digest_size=8).hexdigest()
+            yield Path(cache) / "vlc_jax" / "tables" / f"{self._path.name}-{place}"
+
+    def _read_json(self, name: str) -> Mapping[str, Any]:
+        for folder in self._folders():
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                path = folder / name
+                if path.is_file() and path.stat().st_size < 10_000:
+                    document = json.loads(path.read_bytes())
+                    if isinstance(document, dict) and document.get("stamp") == self._stamp:
+                        return document
+        return {}
+
+    def _write(self, name: str, parts: list[bytes]) -> None:
+        """Writes a file in one move, into the first folder that takes it."""
+        errors = []
+        for folder in self._folders():
+            # a name of its own: two processes may write at once
+            partial = folder / f"{name}.{uuid.uuid4().hex}.writing"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with partial.open("xb") as file:
+                    file.writelines(parts)
+                os.replace(partial, folder / name)
+                return
+            except OSError as error:
+                errors.append(str(error))
+                with contextlib.suppress(OSError):
+                    partial.unlink()
+        logging.getLogger(__name__).warning(
+            "%s is read whole at every start, since its index cannot be kept: %s",
+            *(self._path, "; ".join(errors)),
+        )
+
+
+def sha256(path: Path) -> str:
+    """sha256 of a file's content in hexadecimal digits."""
+    digest, progress, size = hashlib.sha256(), Progress(path), max(path.stat().st_size, 1)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            progress.show(min(file.tell() / size, 1))
+    progress.end()
+    return digest.hexdigest()
+
+
+def _stamp(path: Path) -> dict[str, int]:
+    status = path.stat()
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+    }
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document).encode() + b"\n"

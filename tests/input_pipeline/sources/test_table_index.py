@@ -1,0 +1,239 @@
+"""The index of a large table: the second opening is fast, and nothing else changes."""
+
+import csv
+import json
+import os
+import shutil
+
+import numpy as np
+import psutil
+import pytest
+
+from input_pipeline import progress
+from input_pipeline.sources import holdout, table_index, tables
+from input_pipeline.sources.records import RecordsSource
+from tests.support import forks, helpers
+
+ROWS = 2000
+OPTIONS = {"holdout": 0.3, "id_column": "name", "hard_images_column": "near"}
+
+
+@pytest.fixture(autouse=True)
+def small_tables_count(monkeypatch, tmp_path):
+    monkeypatch.setattr(table_index, "_SMALL", 0)
+    monkeypatch.setattr(table_index, "_SETTLED", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(params=["csv", "jsonl"])
+def path(request, tmp_path):
+    """2,000 rows of 2 kB and the eight photographs that they name."""
+    names = helpers.write_photos(tmp_path, 8)
+    path = tmp_path / f"captions.{request.param}"
+    rows = [
+        {"image": names[i % 8], "caption": f"{i}, " + 500 * "long", "name": f"n{i}", "near": "[]"}
+        for i in range(ROWS)
+    ]
+    with path.open("w", newline="") as file:
+        if request.param == "jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(file, [*rows[0]])
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def look(path):
+    """What a source gives, and the bytes that this process read for it."""
+    before = psutil.Process().io_counters().read_chars
+    source = RecordsSource("train", path=path, **OPTIONS)
+    found = source.fingerprint, len(source), source[5], source.find(source[7].id).captions
+    return found, psutil.Process().io_counters().read_chars - before
+
+
+def index_of(path):
+    return path.with_name(f".{path.name}.index")
+
+
+def forbid_whole_readings(monkeypatch):
+    def refused(*_):
+        raise AssertionError("the whole table is read")
+
+    for owner in (tables.JsonLinesTable, tables.DelimitedTable):
+        monkeypatch.setattr(owner, "_spans", refused)
+    monkeypatch.setattr(tables.Table, "_lines", refused)
+
+
+def test_a_second_opening_and_its_first_hard_image_read_a_fraction_of_the_table(path):
+    first, read = look(path)
+    assert read > 2 * path.stat().st_size
+    again, read = look(path)
+    assert again == first
+    assert read < path.stat().st_size / 3  # 200 rows of 2,000 are looked at, and the index
+
+
+def test_another_split_of_the_same_table_is_no_other_reading(path, monkeypatch):
+    train = RecordsSource("train", path=path, **OPTIONS)
+    forbid_whole_readings(monkeypatch)
+    rest = RecordsSource("validation", path=path, **OPTIONS)
+    assert len(train) + len(rest) == ROWS
+
+
+def rewrite_with_the_old_times(path, content):
+    old = path.stat()
+    while path.stat().st_ctime_ns == old.st_ctime_ns:  # the kernel's clock ticks every 4 ms
+        path.write_bytes(content)
+        os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (old.st_size, old.st_mtime_ns)
+
+
+def test_other_bytes_under_the_same_size_and_time_of_modification_are_noticed(path):
+    (fingerprint, *_), _ = look(path)
+    rewrite_with_the_old_times(path, path.read_bytes().replace(b"long", b"tall"))
+    (other, _, record, _), _ = look(path)
+    assert other != fingerprint
+    assert "tall" in record.captions[0]
+
+
+def test_a_table_that_was_only_copied_keeps_its_index(path, monkeypatch):
+    first, _ = look(path)
+    os.utime(path, (1, 1))
+    forbid_whole_readings(monkeypatch)
+    again, read = look(path)
+    assert again == first
+    assert read > path.stat().st_size  # hashed once more
+
+
+def test_a_table_changed_just_now_is_hashed_at_the_next_opening(path, monkeypatch):
+    monkeypatch.setattr(table_index, "_SETTLED", 3600)
+    look(path)
+    _, read = look(path)
+    assert read > path.stat().st_size
+    assert not (index_of(path) / "stamp").exists()
+
+
+def damage(kind, path, other):
+    for file in index_of(path).iterdir():
+        content = file.read_bytes()
+        if kind == "folder":
+            file.unlink()
+            file.mkdir()
+        elif kind == "of another table":
+            shutil.copy(index_of(other) / file.name, file)
+        else:
+            half = len(content) // 2
+            changed = {
+                "cut": content[:half],
+                "empty": b"",
+                "another byte": content[:-3] + b"x" + content[-2:],
+                "brackets": b"[" * 5000,
+                "longer": content + content,
+            }
+            file.write_bytes(changed[kind])
+
+
+@pytest.mark.parametrize(
+    "kind", ["cut", "empty", "another byte", "brackets", "longer", "of another table", "folder"]
+)
+def test_a_damaged_or_foreign_index_is_ignored_and_made_anew(path, kind, monkeypatch, caplog):
+    first, _ = look(path)
+    other = path.parent / "other" / path.name
+    other.parent.mkdir()
+    other.write_bytes(path.read_bytes().replace(b"long", b"tall"))
+    RecordsSource("train", path=other, **OPTIONS | {"image_folder": path.parent})
+    damage(kind, path, other)
+    assert look(path)[0] == first
+    forbid_whole_readings(monkeypatch)
+    assert look(path)[0] == first
+    assert not caplog.records
+
+
+def test_positions_outside_the_table_are_refused(path):
+    first, _ = look(path)
+    index = tables.open_table(path).index
+    for wrong in ([0, 1 << 40], [-5, 10], [10, 5], [1, 2, 3]):
+        index.write("rows", np.array(wrong, np.int64))
+        assert look(path)[0] == first
+
+
+def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(path, tmp_path, monkeypatch):
+    index_of(path).touch()  # a file where the folder would be
+    first, _ = look(path)
+    (kept,) = (tmp_path / "cache/vlc_jax/tables").iterdir()
+    assert kept.name.startswith(path.name)
+    forbid_whole_readings(monkeypatch)
+    assert look(path)[0] == first
+
+
+def test_without_any_place_for_it_a_table_is_read_and_that_is_said(path, tmp_path, caplog):
+    index_of(path).touch()
+    (tmp_path / "cache").touch()
+    first, _ = look(path)
+    assert look(path)[0] == first
+    assert f"{path} is read whole at every start" in caplog.text
+
+
+def test_a_small_table_has_no_index(path, monkeypatch):
+    monkeypatch.setattr(table_index, "_SMALL", path.stat().st_size + 1)
+    look(path)
+    assert not index_of(path).exists()
+
+
+@pytest.mark.parametrize("path", ["csv"], indirect=True)
+def test_two_processes_open_a_table_at_once(path, tmp_path, monkeypatch):
+    script = tmp_path / "open.py"
+    script.write_text(
+        "from input_pipeline.sources import table_index\n"
+        "from input_pipeline.sources.records import RecordsSource\n"
+        "table_index._SMALL = 0\n"
+        f"source = RecordsSource('train', path={str(path)!r}, **{OPTIONS!r})\n"
+        "print(source.fingerprint, source.find(source[7].id).captions[0][:9])\n"
+    )
+    jobs = [forks.Job([str(script)], helpers.ROOT, helpers.environment()) for _ in range(2)]
+    said = [job.communicate(60) for job in jobs]
+    forbid_whole_readings(monkeypatch)
+    (fingerprint, _, _, captions), _ = look(path)
+    assert said == [(f"{fingerprint} {captions[0][:9]}\n", "")] * 2
+    assert not [*index_of(path).glob("*.writing")]
+
+
+MESSY = {
+    "a.csv": b'image,caption\na.jpg,"two\nlines, and a ""quote"""\n\n\r\nb.jpg,x,y\nc.jpg,"x"y\n'
+    b'd.jpg,\xff\ne.jpg,a\rb\nf.jpg,"\xff\ng\n"\nh.jpg,fine\ni.jpg,"no end\n',
+    "a.tsv": b'image\tcaption\na.jpg\t"a" b\nb.jpg\tfine\n',
+    "a.jsonl": b'\xef\xbb\xbf{"image": "a"}\n\n  \n{torn\n[1]\n{"image": "\xff"}\n{"image": "b"}',
+}
+
+
+@pytest.mark.parametrize("name", MESSY)
+@pytest.mark.parametrize("block", [1, 1000])
+def test_all_rows_at_once_are_those_read_one_by_one(tmp_path, monkeypatch, name, block):
+    monkeypatch.setattr(tables, "_BLOCK", block)
+    (tmp_path / name).write_bytes(MESSY[name])
+    table = tables.open_table(tmp_path / name)
+    found = [*table.rows()]
+    assert found == [*tables.Table.rows(table)]
+    assert None in found
+    assert any(found)
+
+
+def test_a_share_of_the_keys_of_a_large_table_is_exact(monkeypatch):
+    monkeypatch.setattr(holdout, "EXACT_ROWS", 0)
+    keys = np.array([0, 1, 1 << 62, (1 << 62) + 1, (1 << 64) - 1], np.uint64)
+    for share in (0.0, 0.25, 0.5, np.nextafter(0.25, 1), np.nextafter(1.0, 0)):
+        expected = [int(key) < share * 2**64 for key in keys]
+        assert holdout.held_out(keys, float(share)).tolist() == expected
+
+
+def test_a_long_reading_says_how_far_it_is(path, monkeypatch, capsys):
+    look(path)
+    assert capsys.readouterr().err == ""
+    shutil.rmtree(index_of(path))
+    monkeypatch.setattr(progress, "_FIRST", 0)
+    monkeypatch.setattr(progress, "_EVERY_IN_A_FILE", 0)
+    monkeypatch.setattr(tables, "_BLOCK", 500)
+    look(path)
+    said = capsys.readouterr().err
+    assert f"reading {path.name}: 25 %, 500 rows\n" in said
+    assert f"reading {path.name}: 100 %\n" in said
