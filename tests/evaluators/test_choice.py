@@ -128,3 +128,25 @@ def test_nan_scores_stop_the_evaluation(table_scorer):
     scorer = table_scorer(lambda image, text: float("nan")).scorer()
     with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
         choice.evaluate(Benchmark("b", cases([2]), "1"), scorer)
+
+
+def test_captions_of_one_image_are_no_independent_cases(table_scorer):
+    """Five cases that ask the same of each image say as much as one: the interval is that wide."""
+
+    def repeated(times):
+        return [
+            Case(f"{n}-{t}", (b"%d" % n,), ("x", "y"), meta={"record": str(n)})
+            for n in range(30)
+            for t in range(times)
+        ]
+
+    def score(image, text):  # right of every third image
+        return float((text == "x") == (int(image) % 3 == 0))
+
+    once, often = (
+        choice.evaluate(Benchmark("b", repeated(times), "1"), table_scorer(score).scorer())
+        for times in (1, 5)
+    )
+    first, second = once.metrics["accuracy"], often.metrics["accuracy"]
+    assert (second.value, second.count) == (pytest.approx(first.value), 5 * first.count)
+    assert second.high - second.low >= 0.99 * (first.high - first.low)

@@ -46,8 +46,8 @@ def evaluate(
 ) -> stats.EvalResult:
     """Accuracy over all cases, per group and as the mean over groups; chance is the mean of 1/k.
 
-    Cases may have different numbers of captions. `chunk` cases are embedded at a time; the
-    result does not depend on it.
+    Cases may have different numbers of captions, and share an image (`stats.images_of`). `chunk`
+    cases are embedded at a time; the result does not depend on it.
 
     Raises:
       UsageError: an unknown tie policy. DataError: a case without an image and two captions.
@@ -74,10 +74,11 @@ def evaluate(
             }
             for i, case in enumerate(cases)
         ]
-    chance = 1 / counts
+    chance, clusters = 1 / counts, stats.images_of(benchmark.cases)
     groups = [case.group for case in benchmark.cases]
-    overall = stats.proportion(right, float(chance.mean()), tied)
-    metrics = {"accuracy": overall, **stats.per_group("accuracy", groups, right, chance, tied)}
+    overall = stats.proportion(right, float(chance.mean()), tied, clusters)
+    by_group = stats.per_group("accuracy", groups, right, chance, tied, clusters)
+    metrics = {"accuracy": overall, **by_group}
     return stats.EvalResult(metrics, rows, {"tie": tie, "options": _span(counts)})
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
+from input_pipeline.benchmarks import Case
 from vlc_jax import errors
 
 # scipy.stats.norm.ppf(0.975), written out: importing scipy.stats takes half a second, and most
@@ -90,6 +91,12 @@ def proportion(
     low, high = wilson(value, _effective_count(credit, clusters))
     share = None if ties is None else float(np.mean(ties))
     return Estimate(value, credit.size, chance, low, high, share)
+
+
+def images_of(cases: Sequence[Case]) -> Shaped[np.ndarray, "cases"]:
+    """The record that each case's image is of, as clusters: several captions of one image make
+    cases that are not independent. A case that names no record has an image of its own."""
+    return np.array([case.meta.get("record", f"case {case.id}") for case in cases])
 
 
 def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float | int:

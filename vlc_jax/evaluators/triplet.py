@@ -75,14 +75,15 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats
         for n, case in enumerate(cases)
     ]
     metrics, groups = {}, [case.group for case in cases]
+    clusters = stats.images_of(cases)
     for name, credit, ties in (
         ("augmented_accuracy", augmented, order[:, 4]),
         ("original_accuracy", original, original_tie),
         ("brittleness", brittle, order[:, 4]),
     ):
         chance = np.full(len(cases), CHANCE[name])
-        metrics[name] = stats.proportion(credit, CHANCE[name], ties)
-        metrics |= stats.per_group(name, groups, credit, chance, ties)
+        metrics[name] = stats.proportion(credit, CHANCE[name], ties, clusters)
+        metrics |= stats.per_group(name, groups, credit, chance, ties, clusters)
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics[f"mean_score_{name}"] = stats.mean(scores[:, k], unit="score")
     counts = dict(zip(ORDERS, order.sum(axis=0).tolist(), strict=True))
