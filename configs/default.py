@@ -198,7 +198,7 @@ def _input() -> ConfigDict:
             "max_bad_share": 0.01,  # of records; more unusable ones end the run (exit 3)
             "preview": 256,  # records checked before anything is compiled
             "loader": {
-                "workers": 0,  # processes; 0: threads only
+                "workers": 0,  # processes, restarted once if they die; 0: threads only
                 "threads": 2,
             },
         }

@@ -8,7 +8,9 @@ only. Host h of H makes the h-th of H equal runs of rows.
 import collections
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -30,7 +32,10 @@ from input_pipeline.workers import WorkerStream
 
 _NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
 _KNOWN = "was found unusable earlier"
-_CLOSE_PATIENCE_S = 30.0  # a batch takes far less, but a read from hanging storage may never end
+# A record takes far less, but a read from hanging storage may never end; and a scheduler that sent
+# SIGTERM often kills half a minute later.
+_CLOSE_PATIENCE_S = 10.0
+_WAIT_REPORT_S = 30.0  # of waiting for a batch until the log says so, then after twice that, ...
 _NONE = HardTexts()
 
 
@@ -149,6 +154,7 @@ class Loader:
         self._pool = futures.ThreadPoolExecutor(pool_size, thread_name_prefix="loader")
         self._pending: collections.deque[futures.Future] = collections.deque()
         self._ahead = ahead
+        self._wait = _Wait()
         self._checked = False
         self._closed = False
         self._fill()
@@ -169,8 +175,7 @@ class Loader:
         if self._closed:
             raise ValueError("this loader is closed")
         first = self._pending[0]
-        futures.wait([first], timeout)
-        if not first.done():
+        if not self._wait.until_done(first, timeout, self._waiting_for):
             return None
         made = first.result()  # a failure stays first in the queue: asking again raises it again
         result: Batch = made["batch"]
@@ -197,7 +202,7 @@ class Loader:
         return [row.record.id for row in self._batches.sequence(step * size, size, {})]
 
     def close(self) -> None:
-        """Stops threads and worker processes. Waits for the batch being made, but not for ever."""
+        """Stops threads and worker processes. Waits for records being read, but not for ever."""
         if self._closed:
             return
         self._closed = True
@@ -205,6 +210,8 @@ class Loader:
         self._batches.examples.cancelled = True
         for future in self._pending:
             future.cancel()
+        if self._workers is not None:  # before the thread is waited for that waits for them
+            self._workers.stop()
         unfinished = futures.wait(self._pending, _CLOSE_PATIENCE_S).not_done
         self._pending.clear()
         self._pool.shutdown(wait=not unfinished, cancel_futures=True)
@@ -222,9 +229,43 @@ class Loader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _waiting_for(self) -> str:
+        return self._workers.waiting_for() if self._workers else "the threads that read records"
+
     def _fill(self) -> None:
         while len(self._pending) < self._ahead:
             self._pending.append(self._pool.submit(self._make, self.step + len(self._pending)))
+
+
+class _Wait:
+    """Waits for batches, with a warning about one that does not come, ever rarer."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None  # when the batch was first asked for
+        self._report_after = _WAIT_REPORT_S
+
+    def until_done(
+        self, future: futures.Future, timeout: float | None, describe: Callable[[], str]
+    ) -> bool:
+        """Whether the future is done after at most `timeout` seconds; `describe` names what is
+        waited for."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        if self._since is None:
+            self._since = time.monotonic()
+        while not future.done():
+            now = time.monotonic()
+            if now >= self._since + self._report_after:
+                logging.getLogger(__name__).warning(
+                    "no batch for %.0f s, waiting for %s; is the storage hanging?",
+                    now - self._since,
+                    describe(),
+                )
+                self._report_after = 2 * (now - self._since)
+            if now >= deadline:
+                return False
+            futures.wait([future], min(deadline, self._since + self._report_after) - now)
+        self._since, self._report_after = None, _WAIT_REPORT_S
+        return True
 
 
 def make_train(

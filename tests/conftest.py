@@ -12,13 +12,10 @@ os.environ["XLA_FLAGS"] = (
 
 import jax
 import pytest
-from absl import flags
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-if not flags.FLAGS.is_parsed():
-    flags.FLAGS.mark_as_parsed()  # grain's worker processes read absl flags
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in a background job of a shell; processes would inherit it and wait for no interrupt.

@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.main": (
         "vlc_jax.catalogue",
         *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.devices"),
-        *("vlc_jax.errors", "vlc_jax.run", "input_pipeline.record"),
+        *("vlc_jax.errors", "vlc_jax.run", "input_pipeline.record", "input_pipeline.workers"),
     ),
 }
 # Packages from outside that a room must not import, not even below another package of ours.

@@ -22,6 +22,7 @@ from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
+from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
@@ -54,6 +55,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ShapeMismatchError, ExitCode.USAGE),
     (CheckpointError, ExitCode.DATA),
     (SaveError, ExitCode.INFRASTRUCTURE),
+    (WorkerError, ExitCode.INFRASTRUCTURE),
     (DataError, ExitCode.DATA),
     (WeightsError, ExitCode.DATA),
     (DivergedError, ExitCode.DIVERGED),

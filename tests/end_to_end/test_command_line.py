@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from input_pipeline.sources.records import RecordsSource
+from input_pipeline.workers import WorkerError
 from tests.support import helpers
 from vlc_jax import main
 from vlc_jax.errors import ExitCode
@@ -163,4 +164,5 @@ def test_help_lists_the_flags(tmp_path):
 def test_a_full_or_broken_disk_is_for_the_supervisor(number):
     assert main.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
     assert main.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None
+    assert main.exit_code(WorkerError("loader worker 1 of 2")) == ExitCode.INFRASTRUCTURE
     assert main.exit_code(MemoryError()) == ExitCode.OUT_OF_MEMORY

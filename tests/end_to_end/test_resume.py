@@ -140,16 +140,17 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
 
 
 def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
-    """A picture that never arrives is a named pipe nobody writes to."""
+    """A picture that never arrives is a named pipe nobody writes to; worker processes read it."""
     names = helpers.write_photos(tmp_path, count=12)
     table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
     config = f"configs/records.py:path={table},batch=4,steps=9,holdout=0"
     flags = ("--config.input.preview=4", "--config.evals.retrieval.split=all")
+    workers = "--config.input.loader.workers=2"
     stuck = tmp_path / names[-1]
     photo = stuck.read_bytes()
     stuck.unlink()
     os.mkfifo(stuck)
-    with helpers.start(config, workdir, *flags) as job:
+    with helpers.start(config, workdir, *flags, workers) as job:
         writer = None
         while writer is None:
             assert job.poll() is None, job.stderr.read()
@@ -158,7 +159,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
             time.sleep(0.1)
         wait_until_idle(job)
         job.send_signal(signal.SIGTERM)
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=30)
     assert job.returncode == 75, errors
     os.close(writer)
     stuck.unlink()

@@ -1,6 +1,9 @@
 """Threads and worker processes of the loader: waiting, errors, and their end."""
 
 import multiprocessing
+import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -10,8 +13,11 @@ import numpy as np
 import pytest
 
 import input_pipeline
+from input_pipeline import loader as loader_module
+from input_pipeline.image import ImageTransform
+from input_pipeline.workers import WorkerError
 from tests.support import helpers
-from tests.support.numbered import Numbered, loader, take
+from tests.support.numbered import Numbered, drain, loader, take
 
 
 def test_no_thread_imports_grain():
@@ -107,6 +113,79 @@ def test_close_ends_threads_in_the_middle_of_a_batch_and_next_then_refuses():
     assert set(threading.enumerate()) <= before
     with pytest.raises(ValueError, match="closed"):
         next(batches)
+
+
+def kill(name, number=signal.SIGKILL):
+    """Sends a signal to a worker process."""
+    (pid,) = [p.pid for p in multiprocessing.active_children() if p.name == name]
+    os.kill(pid, number)
+
+
+# Of pictures that are larger than what a socket holds: whoever is killed owes one.
+LARGE = {"transform": ImageTransform(128), "workers": 2, "threads": 1}
+
+
+def test_a_worker_that_is_killed_is_started_again_once_and_the_batches_are_the_same(caplog):
+    expected = take(7, transform=ImageTransform(128))
+    with loader(**LARGE) as batches:
+        got = [next(batches) for _ in range(2)]
+        kill("loader worker 2 of 2")
+        got += [next(batches) for _ in range(5)]
+        for one, other in zip(got, expected, strict=True):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[key], other[key]) for key in one)
+        (line,) = caplog.messages
+        assert re.match(r"loader worker 2 of 2 \(process \d+\) was killed by SIGKILL; it is", line)
+        kill("loader worker 1 of 2")  # another one
+        drain(batches, 4)
+        assert len(caplog.messages) == 2
+        kill("loader worker 2 of 2")
+        with pytest.raises(WorkerError, match=r"^loader worker 2 of 2 \(.*SIGKILL, after one"):
+            drain(batches)
+        with pytest.raises(WorkerError):  # no third one
+            next(batches)
+
+
+def test_a_wait_for_a_stopped_worker_is_said_with_its_name(caplog, monkeypatch):
+    monkeypatch.setattr(loader_module, "_WAIT_REPORT_S", 0.1)
+    with loader(**LARGE) as batches:
+        next(batches)
+        kill("loader worker 2 of 2", signal.SIGSTOP)
+        for _ in range(100):
+            batches.next(timeout=0.2)
+            if "stopped" in caplog.text:
+                break
+        assert re.match(
+            r"no batch for \d+ s, waiting for loader worker 2 of 2 \(process \d+, stopped\)",
+            caplog.messages[-1],
+        )
+        kill("loader worker 2 of 2", signal.SIGCONT)
+        assert batches.next(timeout=60) is not None
+
+
+def test_a_wait_for_hanging_storage_is_said_ever_rarer(caplog, monkeypatch):
+    monkeypatch.setattr(loader_module, "_WAIT_REPORT_S", 0.05)
+    source = Slow()
+    with loader(source) as batches:
+        assert batches.next(timeout=0.7) is None
+        assert 1 <= len(caplog.messages) <= 4  # after .05, .1, .2 and .4 s
+        assert "is the storage hanging?" in caplog.text
+        source.event.set()
+
+
+def test_close_kills_workers_that_wait_for_hanging_storage(caplog):
+    class Hanging(Numbered):
+        def __getitem__(self, index):
+            if index == 3:
+                time.sleep(3600)
+            return super().__getitem__(index)
+
+    with loader(Hanging(), workers=2, threads=1) as batches:
+        while batches.next(timeout=0.5) is not None or batches.step == 0:
+            pass
+    assert multiprocessing.active_children() == []
+    assert not [t for t in threading.enumerate() if t.name.startswith("loader")]
+    assert caplog.messages == []
 
 
 def test_close_leaves_no_worker_process():

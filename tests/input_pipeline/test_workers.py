@@ -45,7 +45,10 @@ PROGRAM = """
         expected = input_pipeline.batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
         print("worker as expected:", (next(batches)["id"] == expected).all(), flush=True)
         import multiprocessing
-        print(multiprocessing.active_children()[0].pid, flush=True)
+        worker = multiprocessing.active_children()[0].pid
+        maps = open("/proc/self/maps").read() + open(f"/proc/{worker}/maps").read()
+        print("shared memory:", "/dev/shm" in maps)
+        print(worker, flush=True)
         END
 """
 
@@ -53,9 +56,11 @@ PROGRAM = """
 def test_a_worker_sees_no_accelerator_no_jax_no_signals_and_no_main_module(tmp_path):
     process = run_script(tmp_path, PROGRAM.replace("END", "batches.close()"))
     out, errors = process.communicate(timeout=120)
-    assert out.splitlines()[:2] == ["jax without a loader: False", "worker as expected: True"], (
-        errors
-    )
+    assert out.splitlines()[:3] == [
+        "jax without a loader: False",
+        "worker as expected: True",
+        "shared memory: False",  # a killed process group would leave it behind
+    ], errors
     assert process.returncode == 0
     assert errors == ""
 

@@ -1,0 +1,46 @@
+"""Values sent between a loader and its worker processes, over a socket.
+
+Arrays cross it as they lie in memory. A socket and no shared memory, since whatever processes are
+killed, the system then frees all of it: objects in /dev/shm stay when nobody is left to remove
+them, and a full /dev/shm kills who writes there.
+"""
+
+import pickle
+import socket
+import struct
+from typing import Any
+
+import numpy as np
+
+_SIZE = struct.Struct("!Q")
+
+
+def send(connection: socket.socket, value: Any) -> None:
+    """Sends one picklable value. Raises OSError if the other side is gone."""
+    arrays: list[memoryview] = []
+    data = pickle.dumps(value, protocol=5, buffer_callback=lambda b: arrays.append(b.raw()))
+    parts = [memoryview(data), *arrays]
+    sizes = b"".join(_SIZE.pack(part.nbytes) for part in parts)
+    for part in (_SIZE.pack(len(parts)), sizes, *parts):
+        connection.sendall(part)
+
+
+def receive(connection: socket.socket) -> Any:
+    """The next value, its arrays in memory of their own. Raises EOFError or OSError if the other
+    side is gone."""
+    (count,) = _SIZE.unpack(_receive_bytes(connection, _SIZE.size))
+    sizes = _SIZE.iter_unpack(_receive_bytes(connection, count * _SIZE.size))
+    data, *arrays = [_receive_bytes(connection, size) for (size,) in sizes]
+    return pickle.loads(data, buffers=arrays)
+
+
+def _receive_bytes(connection: socket.socket, size: int) -> memoryview:
+    data = memoryview(np.empty(size, np.uint8))  # bytearray would fill it with zeros first
+    received = 0
+    while received < size:
+        # the flag saves a call for every 200 kB; a call may end early all the same
+        count = connection.recv_into(data[received:], 0, socket.MSG_WAITALL)
+        if not count:
+            raise EOFError("the other side of the socket is gone")
+        received += count
+    return data
