@@ -15,6 +15,7 @@ from input_pipeline.record import DataError, Record
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 _KEPT = ("url", "sha256", "original_width", "original_height")  # of the JSON, in `meta`
+_MAX_KEY = 255  # letters; numpy keeps every key as wide as the longest
 _END = 1024  # bytes: two empty blocks end a tar
 _TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"
@@ -25,7 +26,9 @@ class Img2datasetSource:
 
     tars: their folder, or one tar. The caption is KEY.txt, else `caption` in KEY.json; of the JSON
     url, sha256 and the original size are kept in `meta`. Samples whose status is not "success" or
-    that have no image are left out and mentioned on the log. Ids are the tar's name and the key.
+    that have no image are left out and mentioned on the log, as are those whose key has more than
+    255 letters. Ids are the tar's name and the key. A sample whose JSON is no object is a bad
+    record, which says so when it is read.
 
     Opening reads the headers and JSON of every tar, half a second per 10,000 samples; the
     fingerprint is made of these. In memory a sample takes 56 bytes and 4 per letter of its key.
@@ -46,7 +49,7 @@ class Img2datasetSource:
         for number, path in enumerate(self._paths):
             digest.update(path.name.encode())
             for key, parts, status in _samples(path, digest):
-                if status != "success" or "image" not in parts:
+                if status != "success" or "image" not in parts or len(key) > _MAX_KEY:
                     failed += 1
                     continue
                 keys.append(key)
@@ -68,12 +71,14 @@ class Img2datasetSource:
         try:
             image, text, document = _read(path, offsets_sizes)
             meta = json.loads(document) if document else {}
+            if not isinstance(meta, dict):
+                raise ValueError(f"its .json holds a {type(meta).__name__} and no object")
             caption = text.decode("utf-8") if offsets_sizes[2] else meta.get("caption")
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):
             raise DataError(f"sample {record_id} of {path} has no .txt and no caption in its .json")
-        kept = {key: meta[key] for key in _KEPT if meta.get(key) is not None}
+        kept = {key: meta[key] for key in _KEPT if isinstance(meta.get(key), str | int | float)}
         return Record(id=record_id, image=image, captions=[caption], meta=kept)
 
     def _mention(self, failed: int, tars: str | Path) -> None:
@@ -114,27 +119,32 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
     """
     samples: dict[str, dict[str, tuple[int, int]]] = {}
     status: dict[str, str] = {}
-    end = 0
+    end, length = 0, path.stat().st_size
     try:
         # "r:" refuses compressed tars, in which offsets would mean nothing.
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                folder, slash, name = member.name.removeprefix("./").rpartition("/")
+                if not 0 <= member.size <= end <= length:  # before so many bytes are asked for
+                    raise EOFError(f"a file of {member.size:,} bytes in {length:,}")
+                # tarfile keeps bytes that are no UTF-8 as surrogates, which no log can show
+                whole = member.name.encode("utf-8", "surrogateescape")
+                whole = whole.decode("utf-8", "backslashreplace")
+                folder, slash, name = whole.removeprefix("./").rpartition("/")
                 stem, _, suffix = name.partition(".")
                 kind = "image" if suffix.lower() in IMAGES else suffix.lower()
                 if not member.isfile() or kind not in ("image", _TEXT, _JSON):
                     continue
                 key = folder + slash + stem
                 samples.setdefault(key, {})[kind] = (member.offset_data, member.size)
-                digest.update(f"{member.name} {member.offset_data} {member.size}\n".encode())
+                digest.update(f"{whole} {member.offset_data} {member.size}\n".encode())
                 if kind == _JSON:
                     document = os.pread(file.fileno(), member.size, member.offset_data)
                     digest.update(document)
                     status[key] = _status(document)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is no whole tar: {error}; {_CUT}") from error
-    if path.stat().st_size < end + _END:
+    if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {_CUT}")
     for key, parts in samples.items():
         yield key, parts, status.get(key, "success")
@@ -144,7 +154,7 @@ def _status(document: bytes) -> str:
     """Status of a sample in its JSON; one that says nothing, or is damaged, is a success."""
     try:
         return json.loads(document).get("status", "success")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return "success"  # the record says so when it is read
 
 

@@ -81,6 +81,55 @@ def test_a_sample_without_caption_or_with_damaged_text_is_an_error_of_that_sampl
     assert source[13].captions == ["good"]
 
 
+NO_OBJECTS = [
+    b"[1]",
+    b"5",
+    b"null",
+    b"9" * 5_000,
+    b"[" * 100_000,
+    b'{"a": ' * 100_000,
+    b'{"\xff": 1}',
+]
+NO_OBJECTS.append(b'{"\xff": 1}')
+OTHER_CAPTIONS = [b'{"caption": ["a"]}', b'{"caption": 5}']
+
+
+@pytest.mark.parametrize("document", NO_OBJECTS + OTHER_CAPTIONS)
+def test_json_that_describes_no_sample_is_a_bad_record_and_the_others_are_read(folder, document):
+    good = {"jpg": b"1", "json": {"caption": "good", "url": ["x"], "sha256": 5}}
+    write(folder / "00002.tar", {"a": {"jpg": b"1", "json": document}, "b": good})
+    source = open_tars(folder)
+    with pytest.raises(DataError, match=r"sample 00002/a of "):
+        source[10]
+    assert (source[11].captions, source[11].meta) == (["good"], {"sha256": 5})
+
+
+@pytest.mark.parametrize("document", NO_OBJECTS)
+def test_json_that_is_no_object_is_a_bad_record_with_a_caption_beside_it_too(folder, document):
+    write(folder / "00002.tar", {"a": {"jpg": b"1", "txt": b"good", "json": document}})
+    with pytest.raises(DataError, match=r"sample 00002/a of "):
+        open_tars(folder)[10]
+
+
+def test_names_that_are_no_utf8_or_endless_harm_no_other_sample(folder, caplog):
+    samples = {"a\udcff": {"jpg": b"1", "txt": b"a"}, "n" * 10_000: {"jpg": b"1", "txt": b"b"}}
+    write(folder / "00002.tar", samples)
+    source = open_tars(folder)
+    assert source[10].id == "00002/a\\xff"
+    assert len(source) == 11
+    assert "1 of 12 samples" in caplog.text
+
+
+@pytest.mark.parametrize("size", [2**60, -512, 8 * 2**30 - 1])
+def test_a_file_of_an_impossible_size_is_named(folder, size):
+    with tarfile.open(folder / "00002.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        member = tarfile.TarInfo("a.json")
+        member.size = size
+        tar.fileobj.write(member.tobuf(tarfile.GNU_FORMAT))
+    with pytest.raises(DataError, match=r"00002\.tar is no whole tar"):
+        open_tars(folder)
+
+
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
 def test_a_tar_that_is_cut_short_is_named(folder, kept):
     path = folder / "00001.tar"
