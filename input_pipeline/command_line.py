@@ -1,9 +1,11 @@
-"""Command line helpers: exit codes, NAME=VALUE options, counts, a progress bar."""
+"""Command line helpers: exit codes, NAME=VALUE options, counts, progress."""
 
 import argparse
 import contextlib
+import datetime
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -47,17 +49,49 @@ def positive(text: str) -> int:
 
 
 @contextlib.contextmanager
-def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Progress bar: yields a function of the number done. Silent where stderr is no terminal."""
+def bar(
+    title: str, total: int, done: int = 0, seconds: float = 10.0
+) -> Iterator[Callable[[int], None]]:
+    """Progress with rate and time left: yields a function of the number done.
+
+    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: how many are at first,
+    which the rate is not of.
+    """
     from rich import console, progress
 
+    pace = _Pace(total, done)
+    screen = console.Console(file=sys.stderr)
+    if not screen.is_terminal:
+        last = time.monotonic()
+
+        def advance(done: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= seconds:
+                last = time.monotonic()
+                print(f"{title}: {done:,} of {total:,}, {pace(done)}", file=sys.stderr, flush=True)
+
+        yield advance
+        return
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[pace]}"),
     )
-    screen = console.Console(file=sys.stderr)
-    with progress.Progress(*columns, console=screen, disable=not screen.is_terminal) as shown:
-        task = shown.add_task(title, total=total)
-        yield lambda done: shown.update(task, completed=done)
+    with progress.Progress(*columns, console=screen) as shown:
+        task = shown.add_task(title, total=total, completed=done, pace="")
+        yield lambda done: shown.update(task, completed=done, pace=pace(done))
+
+
+class _Pace:
+    """The mean rate since the start and the time left, as text: "2,950/s, 0:05:34 left"."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._first, self._start = total, done, time.monotonic()
+
+    def __call__(self, done: int) -> str:
+        new, passed = done - self._first, time.monotonic() - self._start
+        if not new or not passed:
+            return "? left"
+        left = datetime.timedelta(seconds=round((self._total - done) * passed / new))
+        return f"{new / passed:,.1f}/s, {left} left"

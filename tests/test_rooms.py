@@ -52,7 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
         *("vlc_jax.errors", "input_pipeline"),
     ),
-    "vlc_jax.score": ("vlc_jax.inference", "vlc_jax.tools.command"),
+    "vlc_jax.score": ("vlc_jax.tools.command",),
     "vlc_jax.train_step": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.losses"),
         *("vlc_jax.models", "vlc_jax.types"),

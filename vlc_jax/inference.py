@@ -3,13 +3,15 @@
 The towers, the preprocessing and the score are those of evaluation (`encode.EvaluationEncoder`).
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 
 from input_pipeline import image as image_ops
@@ -89,6 +91,11 @@ class Model:
         images = _images(images)
         return self._pooled(images, lambda scorer, part: scorer.embed_images(part))
 
+    def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
+        """What the model sees of an image, before normalisation; `embed_images` takes it as it is.
+        Raises DataError for one that cannot be read."""
+        return self._setup.evaluation.transform(_image(image), None)
+
     def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
         texts = _texts(texts)
@@ -113,6 +120,18 @@ class Model:
             part = items[start : start + self._batch_size]
             parts.append(np.asarray(embed(scorer, part).pooled, np.float32))
         return np.concatenate(parts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of weights, preprocessing and tokenizer, on which embeddings depend."""
+        setup, config = self._setup, self.config
+        facts = [
+            *(config["model"], config["input"]["normalisation"]),
+            *(repr(setup.evaluation.transform), setup.tokenizer.fingerprint),
+            init_from.digest(self._variables["params"]),
+        ]
+        text = json.dumps(facts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def _embed(self) -> int:

@@ -13,10 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vlc_jax import inference
 from vlc_jax.tools import command
-
-OPTIONS = ("tokenizer", "family", "variant", "image_size", "activation")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,20 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", required=True, help="workdir, exported folder or weights")
     parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
     parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")
-    weights = parser.add_argument_group("of weights whose files do not say it")
-    for name in OPTIONS:
-        kind = int if name == "image_size" else str
-        weights.add_argument(f"--{name}", type=kind, metavar=name.upper())
+    command.add_model(parser)
     args = parser.parse_args(arguments)
 
     def score() -> str:
-        named = {name: getattr(args, name) for name in OPTIONS}
-        model = inference.load(args.model, **named)
-        scores = model.score(args.images, args.texts)
+        scores = command.model(args).score(args.images, args.texts)
         if args.json:
             found = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
             return json.dumps(found, ensure_ascii=False)

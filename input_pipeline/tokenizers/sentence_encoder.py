@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError
+from input_pipeline.row_file import RowFile
 from input_pipeline.tokenizers import text_vectors
 
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -84,26 +84,24 @@ def write(
     beside, lines = path.with_suffix(".jsonl"), "".join(json.dumps(text) + "\n" for text in texts)
     if beside.exists() and beside.read_text("utf-8") != lines:
         raise ValueError(f"{beside} exists and holds other texts; name a new file")
-    partial = path.with_name(f"{path.name}.partial")
     request = path.with_name(f"{path.name}.request.json")
-    content = [identity, dtype, hashlib.sha256(lines.encode()).hexdigest()]
+    content = json.dumps([identity, dtype, hashlib.sha256(lines.encode()).hexdigest()])
     first = _encoded(encode, texts[:block], None)
-    layout = _begin(partial, request, json.dumps(content), len(texts), first.shape[1], dtype, path)
-    done = (partial.stat().st_size - layout.start) // layout.row_bytes
-    with partial.open("r+b") as file:
-        file.truncate(layout.start + done * layout.row_bytes)  # half a row of a killed run
-        file.seek(0, os.SEEK_END)
-        while done < len(texts):
-            part = texts[done : done + block]
-            rows = first if done == 0 else _encoded(encode, part, layout.width)
-            file.write(_rounded(rows, part, dtype).tobytes())
-            file.flush()
-            done += len(part)
-            advance(done)
-        os.fsync(file.fileno())
-    # The texts before the vectors: whoever finds the vectors finds their texts, too.
-    beside.write_text(lines, "utf-8")
-    partial.replace(path)
+    width = first.shape[1]
+    header = text_vectors.header(path, len(texts), width, dtype)
+    layout = text_vectors.Layout(len(header), len(texts), width, dtype)
+    keep = len(texts) if _is_begun(path, request, content) else 0
+    with RowFile(path, header, layout.row_bytes, keep) as file:
+        if not keep:
+            request.write_text(content)
+        while file.done < len(texts):
+            part = texts[file.done : file.done + block]
+            rows = first if file.done == 0 else _encoded(encode, part, width)
+            file.append(_rounded(rows, part, dtype))
+            advance(file.done)
+        # The texts before the vectors: whoever finds the vectors finds their texts, too.
+        beside.write_text(lines, "utf-8")
+        file.finish()
     request.unlink()
     return layout
 
@@ -119,24 +117,17 @@ def new_file(path: str | Path, dtype: str) -> Path:
     return path
 
 
-def _begin(
-    partial: Path, request: Path, content: str, texts: int, width: int, dtype: str, path: Path
-) -> text_vectors.Layout:
-    """Opens the partial file: that of the same request, or a new one with its header only."""
-    header = text_vectors.header(path, texts, width, dtype)
-    if partial.exists() and request.exists() and request.read_text() != content:
+def _is_begun(path: Path, request: Path, content: str) -> bool:
+    """Whether an interrupted call has left rows. Raises ValueError if it was of another request."""
+    partial = path.with_name(f"{path.name}.partial")
+    if not (partial.exists() and request.exists()):
+        return False
+    if request.read_text() != content:
         raise ValueError(
             f"{partial} was begun with other texts, another dtype or another encoder: go on with "
             "these, name a new file, or remove it"
         )
-    is_begun = partial.exists() and request.exists()
-    if is_begun:
-        with partial.open("rb") as file:
-            is_begun = file.read(len(header)) == header
-    if not is_begun:
-        partial.write_bytes(header)
-        request.write_text(content)
-    return text_vectors.Layout(len(header), texts, width, dtype)
+    return True
 
 
 def _encoded(encode: Encode, texts: Sequence[str], width: int | None) -> np.ndarray:

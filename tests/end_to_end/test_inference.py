@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tokenizers
 from PIL import Image
-from safetensors.numpy import save_file
 
 import vlc_jax
 from input_pipeline.record import DataError
@@ -19,8 +17,6 @@ from vlc_jax.models import variants
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import resolve, weights_config
 from vlc_jax.setup.init_from import architecture
-
-TINY = {"tiny": variants.Sizes("siglip", 24, 32, 8, (24, 2, 4), (24, 1, 2))}
 
 
 @pytest.fixture(scope="module")
@@ -85,26 +81,6 @@ def test_wrong_requests_are_refused(model, trained, tmp_path):
         vlc_jax.load(trained, variant="B/32")
     with pytest.raises(UsageError, match="batch_size is at least 1; got 0"):
         vlc_jax.load(trained, batch_size=0)
-
-
-@pytest.fixture
-def tiny(monkeypatch, tmp_path):
-    """A folder of Hugging Face's form with random weights and a tokenizer, and what is in it."""
-    monkeypatch.setattr(variants, "VARIANTS", {**variants.VARIANTS, **TINY})
-    words = {"</s>": 0, "a": 1, "red": 2, "cat": 3, "unknown": 4}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="unknown"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    model = models.build("clip", "tiny", vocab_size=5, activation="gelu", text={"eos_id": 0})
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: 0.1 * rng.standard_normal(x.shape, np.float32), shapes)
-    arrays = weights.save(params, "hf_siglip", architecture(model))
-    save_file(arrays, tmp_path / "model.safetensors")
-    tower = {"hidden_act": "gelu", "max_position_embeddings": 64, "vocab_size": 5}
-    config = {"model_type": "siglip", "vision_config": tower, "text_config": tower}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    return tmp_path, model, params
 
 
 def test_weights_alone_say_which_model_they_are_of(tiny):

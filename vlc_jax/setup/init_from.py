@@ -176,16 +176,17 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     towers = frozen if parameters.lora else _towers(frozen)
     others = {name: part for name, part in frozen.items() if name not in towers}
     parts = {"weights": towers, "frozen": others}
-    fingerprints = {name: _fingerprint(part) for name, part in parts.items() if part}
+    fingerprints = {name: digest(part) for name, part in parts.items() if part}
     return sharding.put_like(frozen, frozen_shapes), fingerprints
 
 
-def _fingerprint(params: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256()
+def digest(params: Mapping[str, Any]) -> str:
+    """Hash of parameters and their names."""
+    found = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:16]
 
 
 def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:

@@ -1,13 +1,33 @@
 """The command line of every tool: ends with one line, about what was done or what is wrong."""
 
+import argparse
 import logging
 import sys
 from collections.abc import Callable
 
 from absl import logging as absl_logging
 
-from vlc_jax import main
+from vlc_jax import inference, main
 from vlc_jax.errors import UsageError
+
+WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as inference.load
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The options that say which model is loaded."""
+    parser.add_argument("--model", required=True, help="workdir, exported folder or weights")
+    weights = parser.add_argument_group("of weights whose files do not say it")
+    for name in WEIGHTS:
+        kind = int if name == "image_size" else str
+        weights.add_argument(f"--{name}", type=kind, metavar=name.upper())
+
+
+def model(args: argparse.Namespace) -> inference.Model:
+    """The model of these options, with the batch size among them if there is one."""
+    named = {name: getattr(args, name) for name in WEIGHTS}
+    if hasattr(args, "batch_size"):
+        named["batch_size"] = args.batch_size
+    return inference.load(args.model, **named)
 
 
 def run(argv: list[str], do: Callable[[], str]) -> None:

@@ -15,7 +15,6 @@ The same command continues where it was stopped. Exit code 0: done; 2: wrong req
 """
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from absl import app, flags
 from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
-from vlc_jax import main, weights
+from vlc_jax import main
 from vlc_jax.encode import BatchEncoder
 from vlc_jax.errors import UsageError
 from vlc_jax.run.workdir import saved_config
@@ -91,11 +90,7 @@ class RunEncoder:
             lambda model, rows: model.text(rows["text"]),
             lambda texts: {"text": setup.tokenizer(texts)},
         )
-        digest = hashlib.sha256()
-        for name, array in sorted(weights.flatten(self._params["text"]).items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(array).data)
-        self.identity = [setup.tokenizer.fingerprint, digest.hexdigest()]
+        self.identity = [setup.tokenizer.fingerprint, init_from.digest(self._params["text"])]
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         return self._encode({"params": self._params}, texts).pooled

@@ -1,0 +1,166 @@
+"""Embeddings of many images in a file that a killed run goes on with."""
+
+import json
+
+import numpy as np
+import pytest
+
+import vlc_jax
+from input_pipeline import row_file
+from tests.support import helpers
+from vlc_jax.errors import UsageError
+from vlc_jax.tools import embed
+
+
+@pytest.fixture
+def model(tiny):
+    return tiny[0]
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Eleven pictures in two folders, of which one is damaged, and a file that is none."""
+    folder = tmp_path / "photos"
+    helpers.write_photos(folder, 6)
+    helpers.write_photos(folder / "more", 5, ".PNG")
+    (folder / "more" / "photo_3.PNG").write_bytes(b"no picture")
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def run(*words):
+    return embed.embed(embed.command_line_parser().parse_args([*map(str, words)]))
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_rows_are_what_embed_images_gives_and_bad_ones_are_nan(model, photos, tmp_path):
+    out = tmp_path / "x.npy"
+    said = run("--model", model, "--images", photos, "--out", out, "--batch_size", "4")
+    assert said == (
+        f"{out}: embeddings of 11 images, 24 wide; 1 cannot be read, see {tmp_path}/x.bad.jsonl, "
+        "and are NaN"
+    )
+    names, rows = lines(out.with_suffix(".jsonl")), np.load(out, mmap_mode="r")
+    assert names == sorted(names)
+    assert names[:2] == ["more/photo_0.PNG", "more/photo_1.PNG"]
+    assert (rows.dtype, rows.shape) == (np.float32, (11, 24))
+    (bad,) = lines(tmp_path / "x.bad.jsonl")
+    assert (bad["row"], bad["name"]) == (3, "more/photo_3.PNG")
+    assert "is not an image Pillow knows" in bad["reason"]
+    assert np.isnan(rows[3]).all()
+    good = [row for row in range(11) if row != 3]
+    expected = vlc_jax.load(model).embed_images([photos / names[row] for row in good])
+    np.testing.assert_allclose(rows[good], expected, atol=1e-6)
+    journal = json.loads((tmp_path / "x.json").read_text())
+    assert (journal["count"], journal["done"], journal["bad"]) == (11, 11, 1)
+    assert run("--model", model, "--images", photos, "--out", out).startswith(f"{out}: embeddings")
+
+
+class Kill(BaseException):
+    pass
+
+
+def test_a_killed_run_goes_on_and_equals_one_that_was_not(model, photos, tmp_path, monkeypatch):
+    loaded = vlc_jax.load(model, batch_size=2)
+    monkeypatch.setattr(embed.command, "model", lambda args: loaded)
+    words = ("--model", model, "--images", photos, "--batch_size", "2")
+    run(*words, "--out", tmp_path / "whole.npy")
+    append = row_file.RowFile.append
+    for when in ("before", "half a row", "behind"):  # the fourth of six batches is written
+        out, seen = tmp_path / f"{when}.npy", []
+
+        def dies(self, rows, when=when, seen=seen):
+            if len(seen) == 3:
+                if when == "half a row":
+                    self._file.write(rows.tobytes()[:50])
+                if when == "behind":  # but before the journal says so
+                    append(self, rows)
+                raise Kill
+            seen.append(len(rows))
+            append(self, rows)
+
+        monkeypatch.setattr(row_file.RowFile, "append", dies)
+        with pytest.raises(Kill):
+            run(*words, "--out", out)
+        assert not out.exists()
+        assert json.loads(out.with_suffix(".json").read_text())["done"] == 6
+        with out.with_suffix(".bad.jsonl").open("a") as file:
+            file.write('{"row": 7, "na')  # cut by the kill
+
+        def counts(self, rows, seen=seen):
+            seen.append(len(rows))
+            append(self, rows)
+
+        monkeypatch.setattr(row_file.RowFile, "append", counts)
+        run(*words, "--out", out)
+        assert seen == [2, 2, 2, 2, 2, 1]  # three batches each
+        for suffix in (".npy", ".jsonl", ".json", ".bad.jsonl"):
+            whole = (tmp_path / "whole").with_suffix(suffix)
+            assert out.with_suffix(suffix).read_bytes() == whole.read_bytes(), (when, suffix)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_another_input_or_model_is_refused(model, photos, tmp_path):
+    out = tmp_path / "x.npy"
+    words = ("--model", model, "--images", photos, "--out", out, "--batch_size", "16")
+    run(*words)
+    picture = (photos / "photo_0.jpg").read_bytes()
+    (photos / "photo_0.jpg").write_bytes(picture + b"more")
+    with pytest.raises(UsageError, match=r"x.json was begun with other images .*11 then, 11 now"):
+        run(*words)
+    (photos / "photo_0.jpg").write_bytes(picture)
+    run(*words)
+    helpers.write_photos(photos / "yet more", 1)
+    with pytest.raises(UsageError, match=r"\(11 then, 12 now\): name a new file"):
+        run(*words)
+    (photos / "yet more" / "photo_0.jpg").unlink()
+    with pytest.raises(UsageError, match="begun with other weights, preprocessing or tokenizer"):
+        run(*words, "--image_size", "24")
+    out.with_suffix(".json").unlink()
+    with pytest.raises(UsageError, match=r"x.npy exists already, without .*x.json"):
+        run(*words)
+
+
+def test_shards_are_parts_of_the_whole_and_texts_one_row_per_line(model, photos, tmp_path):
+    whole = tmp_path / "whole.npy"
+    names = [f"photo_{i}.jpg" for i in (1, 0, 1, 2)]
+    table = helpers.write_jsonl(photos, names)
+    words = ("--model", model, "--images", table, "--batch_size", "2")
+    run(*words, "--out", whole)
+    assert lines(whole.with_suffix(".jsonl")) == [names[i] for i in (0, 1, 3)]
+    for shard in (0, 1):
+        run(*words, "--out", tmp_path / "x.npy", "--shard", f"{shard}/2")
+    parts = [tmp_path / f"x-0000{shard}-of-00002.npy" for shard in (0, 1)]
+    np.testing.assert_allclose(
+        np.concatenate([np.load(part) for part in parts]), np.load(whole), atol=1e-6
+    )
+    found = [name for part in parts for name in lines(part.with_suffix(".jsonl"))]
+    assert found == lines(whole.with_suffix(".jsonl"))
+    run("--model", model, "--texts", table, "--out", tmp_path / "t.npy", "--batch_size", "3")
+    texts = lines(tmp_path / "t.jsonl")
+    assert texts == [f"picture number {i}" for i in range(4)]
+    expected = vlc_jax.load(model).embed_texts(texts)
+    np.testing.assert_allclose(np.load(tmp_path / "t.npy"), expected, atol=1e-6)
+
+
+def test_wrong_requests_are_refused_in_one_line(model, photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(embed.devices, "connect", lambda *_: None)
+    out, empty = ("--out", tmp_path / "x.npy"), tmp_path / "empty"
+    empty.mkdir()
+    for words, code, message in (
+        (("--images", photos, *out, "--shard", "4/4"), 2, "--shard is I/N with I from 0 to N - 1"),
+        (("--images", photos, *out, "--shard", "0/12"), 2, "there are only 11 items"),
+        (("--images", photos, "--out", tmp_path / "x.h5"), 2, "--out is a file X.npy"),
+        (("--images", tmp_path / "none", *out), 2, "none"),
+        (("--images", photos / "notes.txt", *out), 2, "notes.txt"),
+        (("--images", empty, *out), 3, "no image files below"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            embed.main(["--model", str(model), *map(str, words)])
+        errors = capsys.readouterr().err
+        assert ended.value.code == code, errors
+        assert message in errors
+        assert len(errors.splitlines()) == 1
