@@ -2,6 +2,8 @@
 
   python -m input_pipeline.check captions.jsonl --image-folder images --picture check.png
 
+Below each picture stand its captions and the hard negatives and positives that its record holds;
+with --kinds crepe_swap,replace what these generators (docs/texts.md) make of the first caption.
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
 """
@@ -9,14 +11,17 @@ the data; 3: it would not, or they cannot be read; 2: wrong request.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import input_pipeline
 from input_pipeline import command_line, inspection, record_validation
+from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts.generator import Generator
+from input_pipeline.inspection import Sample
 from input_pipeline.record import DataError, Source
 from input_pipeline.sources import shards, tables
 from input_pipeline.sources.records import RecordsSource
@@ -24,24 +29,62 @@ from input_pipeline.sources.records import RecordsSource
 HOLDOUT = 0.2  # share of the images for validation, the default of configs/records.py
 
 
-def draw_samples(samples: Sequence[tuple[str, np.ndarray, list[str]]], path: Path) -> None:
-    """Writes a picture file with the images, their ids and first captions."""
+class Line(NamedTuple):
+    """A text below a picture. side: "caption", "negatives" or "positives"."""
+
+    side: str
+    text: str
+
+
+COLOURS = {"caption": "black", "negatives": "firebrick", "positives": "darkgreen"}
+SHOWN = 3  # texts of a side that a record holds
+STORED = "stored"  # in place of a generator's name
+
+
+def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> list[Line]:
+    """The first captions of a record; then the hard texts that it holds of the first one, and what
+    the generators, name -> (side, generator), make of it.
+    """
+    record, first = sample.record, sample.captions[0]
+    found = [Line("caption", record.captions[position]) for position in sample.captions[:SHOWN]]
+    for side in ("negatives", "positives"):
+        texts = getattr(record, side)
+        kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
+        for place, text in enumerate(texts[first][:SHOWN] if texts else ()):
+            found.append(Line(side, f"{kinds[first][place] if kinds else STORED}: {text}"))
+        for name, (of_side, generator) in generators.items():
+            if of_side == side:
+                key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
+                text = sampling.one_text(generator, record.captions[first], key, scene=scene)
+                found.append(Line(side, f"{name}: {'-' if text is None else text}"))
+    return found
+
+
+def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path: Path) -> None:
+    """Writes a picture file: images, their ids, and texts, negatives in red, positives in green."""
     import textwrap
     import warnings
 
     from matplotlib import figure
 
     sheet = figure.Figure(figsize=(3.2 * len(samples), 4.2))
-    for axes, (name, pixels, captions) in zip(
+    for axes, (name, pixels, texts) in zip(
         sheet.subplots(1, len(samples), squeeze=False)[0], samples, strict=True
     ):
         axes.imshow(pixels)
         axes.set_axis_off()
-        text = "\n".join(textwrap.fill(caption[:200], 36) for caption in captions[:3])
         axes.set_title(textwrap.shorten(name, 40).replace("$", r"\$"), fontsize=7)
-        axes.text(
-            0, -0.04, text.replace("$", r"\$"), transform=axes.transAxes, fontsize=8, va="top"
-        )
+        below = 6.0  # points
+        for side, text in texts:
+            wrapped = textwrap.fill(text[:200], 36)
+            axes.annotate(
+                wrapped.replace("$", r"\$"),
+                *((0, 0), (0, -below), "axes fraction", "offset points"),
+                fontsize=8,
+                va="top",
+                color=COLOURS[side],
+            )
+            below += 10 * len(wrapped.splitlines())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font lacks: they become boxes
         sheet.savefig(path, dpi=110, bbox_inches="tight")
@@ -53,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    path = Path(options.path)
+    path, generators = Path(options.path), _generators(options)
     if path.is_dir():
         source: Source = _open_prepared(path)
     else:
@@ -72,12 +115,25 @@ def _run(options: argparse.Namespace) -> int:
         counts = source.images_per_split().items()
         print("different images:", ", ".join(f"{split} {number:,}" for split, number in counts))
     if options.picture and report.samples:
-        draw_samples(report.samples, Path(options.picture))
+        samples = [(s.record.id, s.pixels, lines(s, generators)) for s in report.samples]
+        draw_samples(samples, Path(options.picture))
         print(f"samples: {options.picture}")
     if options.words:
         _write_words(source, number, Path(options.words), options.min_count)
     inspection.check_report(report, options.max_bad_share)
     return 0
+
+
+def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
+    """Name -> (side, generator) of --kinds. Raises ValueError where no picture shows them."""
+    if options.kinds and not options.picture:
+        raise ValueError(f"--kinds {options.kinds}: their texts are shown by --picture PNG")
+    kinds = [name for name in options.kinds.split(",") if name]
+    given = command_line.generator_options(options.generator_options)
+    for name in given:
+        if name not in kinds:
+            raise ValueError(f"--generator-options of {name!r}, which is not among --kinds")
+    return {name: sampling.find_generator(name, given.get(name, {})) for name in kinds}
 
 
 def _open_table(path: Path, given: dict[str, Any]) -> Source:
@@ -148,7 +204,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--count", type=command_line.positive, help="look at the first COUNT records; default: all"
     )
-    parser.add_argument("--picture", metavar="PNG", help="write four decoded samples to this file")
+    parser.add_argument(
+        "--picture",
+        metavar="PNG",
+        help="write four decoded samples to this file, with their captions and hard texts",
+    )
+    parser.add_argument(
+        "--kinds", default="", help="generators of hard texts to show in the picture, with commas"
+    )
+    parser.add_argument(
+        "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
+    )
     parser.add_argument(
         "--words", metavar="TXT", help="write the words of the captions, for tokenizer `words`"
     )

@@ -41,6 +41,17 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+def generator_options(text: str) -> dict[str, dict[str, Any]]:
+    """Generator -> its options, of JSON. Raises ValueError for anything else."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--generator-options is JSON; got {text!r}: {error}") from error
+    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
+        raise ValueError(f"--generator-options is {{GENERATOR: {{OPTION: VALUE}}}}; got {text}")
+    return options
+
+
 def positive(text: str) -> int:
     """Argparse type of an integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:

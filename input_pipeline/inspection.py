@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,14 @@ _UNKNOWN_LIMIT = 0.5  # ... and that is refused: the tokenizer is of another lan
 _CUT_WARNING = 0.01  # share of captions longer than the context that is worth a line
 
 
+class Sample(NamedTuple):
+    """A usable record to be looked at. captions: the positions of its usable ones."""
+
+    record: Record
+    pixels: np.ndarray
+    captions: list[int]
+
+
 @dataclass
 class Report:
     """Result of an inspection; `str(report)` is the text for a person."""
@@ -41,7 +49,7 @@ class Report:
     unknown_tokens: int = 0
     full_captions: int = 0  # reach the context length: cut, or just as long
     context_length: int = 0
-    samples: list[tuple[str, np.ndarray, list[str]]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
 
     def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
@@ -141,7 +149,7 @@ def inspect(
     number = len(source) if count is None else min(count, len(source))
     # Four samples, spread evenly; spare ones replace those of them that turn out bad.
     sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
-    spare: list[tuple[str, np.ndarray, list[str]]] = []
+    spare: list[Sample] = []
 
     def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
         name = f"record {index}"
@@ -169,9 +177,9 @@ def inspect(
         texts = [record.captions[position] for position in captions]
         _count(report, record, pixels, texts, tokenizer)
         if index in sampled:
-            report.samples.append((name, pixels, texts))
+            report.samples.append(Sample(record, pixels, captions))
         elif len(spare) < 4:
-            spare.append((name, pixels, texts))
+            spare.append(Sample(record, pixels, captions))
     report.samples = (report.samples + spare)[:4]
     return report
 

@@ -20,7 +20,6 @@ import argparse
 import dataclasses
 import difflib
 import inspect
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -110,9 +109,8 @@ def _run(arguments: list[str]) -> int:
     request = {"source": name, "split": options.split, "options": given}
     request["annotations"] = getattr(source, "digests", {})
     if options.negatives or options.positives:
-        generators = generated_texts.make(
-            options.negatives, options.positives, _generator_options(options.generator_options)
-        )
+        their_options = command_line.generator_options(options.generator_options)
+        generators = generated_texts.make(options.negatives, options.positives, their_options)
         source = generated_texts.GeneratedSource(
             source, generators, count=options.texts_per_kind, seed=options.text_seed
         )
@@ -139,16 +137,6 @@ def _run(arguments: list[str]) -> int:
         )
     print(_summary(manifest, options.out))
     return 0
-
-
-def _generator_options(text: str) -> dict[str, dict[str, Any]]:
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"--generator-options is JSON; got {text!r}: {error}") from error
-    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
-        raise ValueError(f"--generator-options is {{GENERATOR: {{OPTION: VALUE}}}}; got {text}")
-    return options
 
 
 def _summary(manifest: dict[str, Any], out: str) -> str:

@@ -13,15 +13,11 @@ import collections
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from input_pipeline import batch, command_line
+from input_pipeline import command_line
 from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.hard_texts.llm import captions as caption_files
 
 FEW = 0.5  # share of captions with a text below which a warning is printed
@@ -42,13 +38,22 @@ def _run(options: argparse.Namespace) -> int:
     for name in given:
         if name not in kinds:
             raise ValueError(f"--option {name}=...: it is no generator of --kinds {options.kinds}")
-    generators = {name: _generator(name, options.mode, given.get(name, {})) for name in kinds}
-    made = {name: list(_texts(name, *generators[name], captions, options.seed)) for name in kinds}
+    modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
+    generators = {
+        name: sampling.find_generator(name, modes[name] | given.get(name, {})) for name in kinds
+    }
+    made = {
+        name: [
+            sampling.one_text(generator, caption, f"{index}/{side}/{name}", options.seed)
+            for index, caption in enumerate(captions)
+        ]
+        for name, (side, generator) in generators.items()
+    }
     for index, caption in enumerate(captions[: options.show]):
         print(caption)
         for name in kinds:
-            side, texts = generators[name][0].removesuffix("s"), made[name][index]
-            print(f"  {name} ({side}): {texts[0] if texts else '-'}")
+            side, text = generators[name][0].removesuffix("s"), made[name][index]
+            print(f"  {name} ({side}): {'-' if text is None else text}")
     known = {word for caption in captions for word in _words(caption)}
     print(f"\nof {len(captions):,} captions:")
     for name in kinds:
@@ -56,38 +61,21 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _generator(name: str, mode: str, options: Mapping[str, Any]) -> tuple[str, Generator]:
-    """(side, generator). Raises ValueError for an unknown name."""
-    tables = {side: sampling.generator_table(side) for side in ("negatives", "positives")}
-    found = [side for side, table in tables.items() if name in table]
-    if not found:
-        known = ", ".join(name for table in tables.values() for name in table)
-        raise ValueError(f"unknown kind {name!r}; known: {known}")
-    table = tables[found[0]]
-    if "mode" in inspect.signature(table[name]).parameters:
-        options = {"mode": mode, **options}
-    return found[0], sampling.make_generator(found[0], table, name, options)
+def _has_mode(name: str) -> bool:
+    """Whether a generator has an authors' mode."""
+    tables = [sampling.generator_table(side) for side in ("negatives", "positives")]
+    return any(
+        "mode" in inspect.signature(table[name]).parameters for table in tables if name in table
+    )
 
 
-def _texts(
-    name: str, side: str, generator: Generator, captions: Sequence[str], seed: int
-) -> Iterator[list[str]]:
-    """One text of every caption, or none."""
-    for index, caption in enumerate(captions):
-        stream = batch.hash_id(f"{index}/{side}/{name}")
-        rng = np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
-        yield [*generator(caption, rng, 1, None)][:1]
-
-
-def _count(
-    name: str, made: Sequence[Sequence[str]], captions: Sequence[str], known: set[str]
-) -> str:
+def _count(name: str, made: Sequence[str | None], captions: Sequence[str], known: set[str]) -> str:
     """One line: captions with a text, warnings, words that no caption has."""
-    texts = [text for each in made for text in each]
+    texts = [text for text in made if text is not None]
     line = f"  {name}: {len(texts):,} have a text"
     if len(texts) < FEW * len(captions):
         line += "; WARNING: most have none, and take no part in the loss"
-    same = sum(bool(each) and each[0] == own for each, own in zip(made, captions, strict=True))
+    same = sum(text == own for text, own in zip(made, captions, strict=True))
     if same:
         line += f"; WARNING: {same:,} are the caption itself"
     new = collections.Counter(word for text in texts for word in _words(text) if word not in known)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import lookup
+from input_pipeline import batch, lookup
 from input_pipeline.hard_texts.generator import Generator
 
 FROM_RECORD = "from_record"  # in place of a generator: what the record holds, of any kind
@@ -89,6 +89,24 @@ def make_generator(
     if name in table:
         lookup.check_types(f"generator of {side}", name, table[name], options)
     return lookup.build(f"generator of {side}", table, name, **options)
+
+
+def find_generator(name: str, options: Mapping[str, Any]) -> tuple[str, Generator]:
+    """(side, generator) of a name among all there are. Raises ValueError for an unknown one."""
+    tables = {side: generator_table(side) for side in ("negatives", "positives")}
+    for side, table in tables.items():
+        if name in table:
+            return side, make_generator(side, table, name, options)
+    known = ", ".join(name for table in tables.values() for name in table)
+    raise ValueError(f"unknown kind {name!r}; known: {known}")
+
+
+def one_text(
+    generator: Generator, caption: str, key: str, seed: int = 0, scene: Any = None
+) -> str | None:
+    """A text of a caption to be looked at, or None; drawn by `seed` and `key`."""
+    stream = np.random.Philox(key=np.array([seed, batch.hash_id(key)], np.uint64))
+    return next(iter(generator(caption, np.random.Generator(stream), 1, scene)), None)
 
 
 def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:

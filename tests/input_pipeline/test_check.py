@@ -10,11 +10,12 @@ from PIL import Image
 import input_pipeline
 from configs import records
 from input_pipeline import check, inspection
+from input_pipeline.hard_texts import word_tables
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
 from input_pipeline.record import DataError, Record
 from input_pipeline.tokenizers.word_level import WordTokenizer
-from tests.support import generators
+from tests.support import generators, helpers
 
 
 @pytest.fixture
@@ -78,6 +79,56 @@ def test_four_samples_are_drawn_into_a_picture(photos, capsys):
     assert len(runs) >= 4  # four grey images of different levels on white
 
 
+def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
+    names = helpers.write_photos(tmp_path, 4)
+    rows = [
+        {
+            "image": name,
+            "caption": [f"a red cat and a dog {i}", "on the left"],
+            "negatives": [[f"a blue cat {i}"], []],
+            "kinds": [["by_hand"], []],
+        }
+        for i, name in enumerate(names)
+    ]
+    table = tmp_path / "captions.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drawn, draw = [], check.draw_samples
+    monkeypatch.setattr(check, "draw_samples", lambda *a: (drawn.append(a[0]), draw(*a)))
+    words = [str(table), "--picture", str(tmp_path / "check.png")]
+    for column in ("negatives_column=negatives", "negative_kinds_column=kinds"):
+        words += ["--option", column]
+    assert check.main([*words, "--kinds", "replace,left_right,swap,svlc_rule"]) == 0
+    name, _, texts = drawn[0][0]
+    assert name == "photo_0.jpg#1"
+    negative = texts[4].text.removeprefix("svlc_rule: a ").removesuffix(" cat and a dog 0")
+    assert negative in word_tables.SVLC_CLASSES["color"]
+    assert [(line.side, line.text) for line in texts[:4] + texts[5:]] == [
+        ("caption", "a red cat and a dog 0"),
+        ("caption", "on the left"),
+        ("negatives", "by_hand: a blue cat 0"),
+        ("negatives", "left_right: -"),
+        ("positives", "replace: a crimson cat and a dog 0"),
+        ("positives", "swap: a dog 0 and a red cat"),
+    ]
+    pixels = np.asarray(Image.open(tmp_path / "check.png").convert("RGB")).astype(int)
+    for near, far in ((0, 1), (1, 0)):  # red letters, and green ones, below the pictures
+        below = pixels[pixels.shape[0] * 3 // 4 :]
+        assert ((below[..., near] - below[..., far] > 60) & (below[..., 2] < 90)).sum() > 50
+
+    option = '{"svlc_rule": {"classes": ["action"]}}'
+    assert check.main([*words, "--kinds", "svlc_rule", "--generator-options", option]) == 0
+    assert drawn[1][0][2][3] == ("negatives", "svlc_rule: -")
+    capsys.readouterr()
+    for more, message in (
+        (("--kinds", "svlc"), "unknown kind 'svlc'; known: "),
+        (("--generator-options", option), "'svlc_rule', which is not among --kinds"),
+    ):
+        assert check.main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert check.main([str(table), "--kinds", "replace"]) == 2
+    assert "shown by --picture PNG" in capsys.readouterr().err
+
+
 def test_the_samples_are_spread_over_the_data_and_usable(photos):
     truncate(photos / "images" / "p00.jpg")
     source = input_pipeline.make_source(
@@ -85,8 +136,8 @@ def test_the_samples_are_spread_over_the_data_and_usable(photos):
     )
     report = inspection.inspect(source)
     assert len(report.samples) == 4
-    assert "p11.jpg#12" in [name for name, _, _ in report.samples]
-    assert "p00.jpg#1" not in [name for name, _, _ in report.samples]
+    assert "p11.jpg#12" in [sample.record.id for sample in report.samples]
+    assert "p00.jpg#1" not in [sample.record.id for sample in report.samples]
 
 
 def test_coco_captions_are_checked_alike(photos, capsys):
