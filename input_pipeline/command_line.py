@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import datetime
+import errno
 import json
 import sys
 import time
@@ -11,9 +12,14 @@ from typing import Any
 
 from input_pipeline.record import DataError
 
+# Of a disk that is full or broken: a supervisor may start the command again, exit code 30.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
 
 def exit_code(run: Callable[[Any], int], request: Any) -> int:
-    """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, both printed."""
+    """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
+    broken disk, each printed in one line.
+    """
     try:
         return run(request)
     except DataError as error:
@@ -21,7 +27,7 @@ def exit_code(run: Callable[[Any], int], request: Any) -> int:
         return 3
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 30 if getattr(error, "errno", None) in DISK_ERRORS else 2
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left o
 manifest. A run that was stopped continues, with the same command, after its last whole shard.
 Generators of hard negatives and positives may work on every caption; training finds their texts
 under the generators' names.
-Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 130: interrupted.
+Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
+full or broken (the same command continues); 130: interrupted.
 """
 
 import argparse

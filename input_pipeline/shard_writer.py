@@ -4,6 +4,7 @@ The manifest records the request, the sha256 of the annotation file and of every
 records, captions and different images there are, and which records were left out and why.
 """
 
+import errno
 import fcntl
 import hashlib
 import io
@@ -236,7 +237,7 @@ def _write_shard(
             advance(block.stop)
         writer.close()
     except RuntimeError as error:
-        raise OSError(f"cannot write {partial}: {error}") from error
+        raise OSError(errno.EIO, f"cannot write {partial}: {error}") from error
     finally:
         if writer.is_open():
             writer.close()

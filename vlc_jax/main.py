@@ -18,13 +18,14 @@ from pathlib import Path
 
 import jax
 from absl import app, flags
-from absl import logging as absl_logging
 from ml_collections import ConfigDict, config_flags
 
+from input_pipeline.command_line import DISK_ERRORS
 from input_pipeline.record import DataError
 from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train
 from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
+from vlc_jax.run import terminal
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
@@ -66,7 +67,7 @@ MEMORY_ADVICE = (
     "config.input.loader.workers, set config.model.remat=True, or let a loss run in chunks "
     "(implementation=chunked)"
 )
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def exit_code(error: BaseException) -> ExitCode | None:
@@ -82,7 +83,7 @@ def exit_code(error: BaseException) -> ExitCode | None:
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options start with --")
-    absl_logging.get_absl_handler().setLevel(logging.WARNING)  # the rest is in the workdir's log
+    terminal.quieten()
     stop = StopSignal().install()
     code = run(stop)
     sys.stdout.flush()
@@ -114,6 +115,8 @@ def run(stop: StopSignal) -> int:
         if code is None:
             raise
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
+            advice = f"; make room for {WORKDIR.value} and run the same command again"
         print(f"{type(error).__name__.removesuffix('Error')}: {error}{advice}", file=sys.stderr)
         if workdir is not None:
             if code == ExitCode.PREEMPTED:

@@ -1,10 +1,13 @@
 """Shards: what goes in comes out, a stopped run continues, damage is found."""
 
+import errno
 import fcntl
 import io
 import json
 import os
 import pickle
+import resource
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -230,6 +233,28 @@ def test_wrong_requests_exit_with_2_and_bad_data_with_3(photos, tmp_path, capsys
 def test_an_unwritable_folder_exits_with_2(photos, tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
     assert prepare.main(command(photos, tmp_path / "locked" / "out", "--size", "8")) == 2
+
+
+@pytest.fixture
+def no_room(request, monkeypatch):
+    """A file system that is full: for the manifest, or for a shard."""
+    if request.param == "manifest":
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        monkeypatch.setattr(shard_writer.os, "fsync", mock.Mock(side_effect=full))
+        yield "No space left on device"
+        return
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
+    yield "cannot write"
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("no_room", ["manifest", "shard"], indirect=True)
+def test_a_full_disk_exits_with_30(tmp_path, no_room, capsys):
+    words = ["--source", "digits", "--size", "32", "--shard-size", "9", "--out", str(tmp_path)]
+    assert prepare.main(words) == 30
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert no_room in line
 
 
 @pytest.mark.parametrize("share", [-1.0, float("nan"), 5.0])

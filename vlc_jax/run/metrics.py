@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -70,9 +70,12 @@ class MetricsWriter:
             self._board = None
 
     def close(self) -> None:
-        self._file.close()
-        if self._board is not None:
-            self._board.close()
+        try:
+            self._file.close()
+        finally:
+            if self._board is not None:
+                with suppress(OSError):
+                    self._board.close()
 
 
 class StepClock:

@@ -1,5 +1,6 @@
 """The workdir of a run: lock, config.json, env.json, events.jsonl, logs, DONE or FAILED."""
 
+import contextlib
 import datetime
 import fcntl
 import importlib.metadata
@@ -85,7 +86,8 @@ class Workdir:
     def close(self) -> None:
         """Releases the lock and closes the log."""
         logging.getLogger().removeHandler(self._handler)
-        self._handler.close()
+        with contextlib.suppress(OSError):  # the last lines of a full disk's log
+            self._handler.close()
         if self._lock is not None:
             self._lock.truncate(0)  # empty: the next job finds no sign of a killed one
             self._lock.close()

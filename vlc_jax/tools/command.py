@@ -1,14 +1,12 @@
 """The command line of every tool: ends with one line, about what was done or what is wrong."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable
 
-from absl import logging as absl_logging
-
 from vlc_jax import inference, main
 from vlc_jax.errors import UsageError
+from vlc_jax.run import terminal
 
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as inference.load
 
@@ -34,7 +32,7 @@ def run(argv: list[str], do: Callable[[], str]) -> None:
     """Prints the sentence that `do` returns, or ends the process with one line and its exit code:
     130 when interrupted, else as main.exit_code has it.
     """
-    absl_logging.get_absl_handler().setLevel(logging.WARNING)
+    terminal.quieten()
     try:
         if len(argv) > 1:
             raise UsageError(f"unknown arguments {argv[1:]}; options start with --")

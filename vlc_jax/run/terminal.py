@@ -1,0 +1,41 @@
+"""The terminal of a run shows warnings of ours; libraries write to the log of the workdir alone."""
+
+import logging
+import sys
+import threading
+from pathlib import Path
+
+from absl import logging as absl_logging
+
+
+def quieten() -> None:
+    """Sets the terminal up for a process of the command line.
+
+    An error of ours is one line, printed where the process ends. A full disk would else print some
+    thousand lines before it: Orbax logs the traceback of each thread that failed, TensorStore one
+    for each array whose write ended after that.
+    """
+    absl_logging.get_absl_handler().setLevel(logging.WARNING)
+    absl_logging.get_absl_handler().python_handler.addFilter(_is_of_ours)
+    logging.raiseExceptions = False  # a line that the full disk has no room for is left out
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _thread_failed
+
+
+def _is_of_ours(record: logging.LogRecord) -> bool:
+    # asyncio: of the loops in which Orbax writes
+    return record.name != "asyncio" and "orbax" not in Path(record.pathname).parts
+
+
+def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    if str(unraisable.exc_value) == "Event loop is closed":
+        logging.debug("a write of TensorStore ended after its save had failed")
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    if isinstance(failure.exc_value, OSError):  # such as the thread that writes TensorBoard's files
+        logging.warning("%s: %s", failure.thread, failure.exc_value)
+    else:
+        threading.__excepthook__(failure)
