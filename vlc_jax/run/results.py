@@ -49,9 +49,9 @@ class Question(NamedTuple):
 def folder_of(evals: Path, question: Question) -> Path:
     """The folder below `evals` whose results answer the question; it need not exist yet."""
     plain = evals / question.name
-    steps = [path for path in plain.glob("*.json") if path.stem.isdecimal()]
-    rows = [_read(path) for path in sorted(steps, key=lambda path: int(path.stem))]
-    newest = next((row for row in reversed(rows) if row), None)
+    files = [path for path in plain.glob("*.json") if path.stem.isdecimal()]
+    files.sort(key=lambda path: int(path.stem), reverse=True)
+    newest = next(filter(None, map(_read, files)), None)
     if newest is None or question.is_of(newest):
         return plain
     return plain.with_name(f"{question.name}@{question.digest}")
