@@ -19,6 +19,7 @@ from input_pipeline.progress import Progress
 _VERSION = 1  # of the files; raised when an array of the same name would hold something else
 _SMALL = 1 << 22  # bytes; a smaller table is read in a fraction of a second and gets no files
 _SETTLED = 2.0  # seconds; a file changed so shortly ago may change again without another time
+_ABANDONED = 3600.0  # seconds after which nobody is still writing a file
 _CHUNK = 1 << 20  # bytes hashed at a time
 
 
@@ -30,19 +31,19 @@ class TableIndex:
     of change (which no program can set back) say whether it must be hashed anew: a table changed
     without any of them differing, which takes a clock that was set back, is not noticed.
 
-    digest: sha256 of the table.
+    digest: sha256 of the table.   progress: shown while the table is read.
     """
 
     def __init__(self, path: Path, how: str) -> None:
         """how: everything on which the rows depend beside the bytes, as the separator."""
-        self._path, self._how = path, how
+        self._path, self._how, self.progress = path, how, Progress(path)
         self._stamp, opened = _stamp(path), time.time()
         self._is_kept = self._stamp["size"] >= _SMALL
         stored = self._read_json("stamp") if self._is_kept else {}
         if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
             self.digest: str = stored["sha256"]
             return
-        self.digest = sha256(path)
+        self.digest = sha256(path, self.progress)
         changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
         if self._is_kept and opened - changed > _SETTLED:
             self._write("stamp", [_line({"stamp": self._stamp, "sha256": self.digest})])
@@ -104,6 +105,7 @@ class TableIndex:
             partial = folder / f"{name}.{uuid.uuid4().hex}.writing"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
+                _remove_leftovers(folder)
                 with partial.open("xb") as file:
                     file.writelines(parts)
                 os.replace(partial, folder / name)
@@ -118,9 +120,11 @@ class TableIndex:
         )
 
 
-def sha256(path: Path) -> str:
+def sha256(path: Path, progress: Progress | None = None) -> str:
     """sha256 of a file's content in hexadecimal digits."""
-    digest, progress, size = hashlib.sha256(), Progress(path), max(path.stat().st_size, 1)
+    progress = progress or Progress(path)
+    digest, size = hashlib.sha256(), max(path.stat().st_size, 1)
+    progress.begin()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -136,6 +140,14 @@ def _stamp(path: Path) -> dict[str, int]:
         "mtime_ns": status.st_mtime_ns,
         "ctime_ns": status.st_ctime_ns,
     }
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes what processes that were killed while they wrote have left."""
+    for path in folder.glob("*.writing"):
+        with contextlib.suppress(OSError):  # another process may remove it, too
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
 
 
 def _line(document: Mapping[str, Any]) -> bytes:

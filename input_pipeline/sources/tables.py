@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.progress import Progress
 from input_pipeline.record import DataError
 from input_pipeline.sources import json_annotations
 from input_pipeline.sources.table_index import TableIndex, sha256
@@ -98,7 +97,9 @@ class Table:
 
     def _lines(self) -> Iterator[bytes]:
         """The bytes of every row in order, read in large blocks."""
-        progress, first = Progress(self.path), 0
+        assert self.index is not None
+        progress, first = self.index.progress, 0
+        progress.begin()
         while first < len(self):
             origin = int(self._start[first])
             last = int(np.searchsorted(self._stop, origin + _CHUNK))  # a row may be longer
@@ -189,8 +190,10 @@ class DelimitedTable(Table):
             return self._spans_of(_CountedLines(file), self.path.stat().st_size)
 
     def _spans_of(self, lines: "_CountedLines", size: int) -> np.ndarray:
+        assert self.index is not None
         spans: list[tuple[int, int]] = []
-        reader, progress = self._reader(lines), Progress(self.path)
+        reader, progress = self._reader(lines), self.index.progress
+        progress.begin()
         while True:
             start = lines.position
             try:

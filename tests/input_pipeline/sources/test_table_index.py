@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import types
 
 import numpy as np
 import psutil
@@ -224,6 +225,34 @@ def test_a_share_of_the_keys_of_a_large_table_is_exact(monkeypatch):
     for share in (0.0, 0.25, 0.5, np.nextafter(0.25, 1), np.nextafter(1.0, 0)):
         expected = [int(key) < share * 2**64 for key in keys]
         assert holdout.held_out(keys, float(share)).tolist() == expected
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(path):
+    index_of(path).mkdir()
+    abandoned, fresh = (index_of(path) / f"{name}.writing" for name in "ab")
+    for file in (abandoned, fresh):
+        file.touch()
+    os.utime(abandoned, (1, 1))
+    look(path)
+    assert fresh.exists()
+    assert not abandoned.exists()
+
+
+def test_readings_of_a_table_one_after_the_other_are_one(monkeypatch, tmp_path, capsys):
+    now = 100.0
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: now))
+    shown = progress.Progress(tmp_path / "a.csv")
+    for seconds in (2.0, 0.5, 2.0):  # of two readings, and between them
+        shown.begin()
+        now += seconds
+        shown.show(0.5)
+        shown.end()
+    assert capsys.readouterr().err == "reading a.csv: 50 %\n"
+    now += 10
+    shown.begin()
+    now += 2
+    shown.show(0.7)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_long_reading_says_how_far_it_is(path, monkeypatch, capsys):
