@@ -6,8 +6,10 @@ import pytest
 
 from configs import records
 from tests.support import helpers
-from vlc_jax import losses
+from vlc_jax import losses, train
 from vlc_jax.errors import UsageError
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
 
 CAPTION = "a small dog on the left of a red cat"
@@ -75,6 +77,23 @@ def test_a_run_that_is_started_from_says_model_tokenizer_and_pixels(table, tmp_p
     assert config.optimizer.learning_rate == first.optimizer.learning_rate / 10
     with pytest.raises(ValueError, match=r"is the workdir of a run; its config.json: .*No such"):
         records.get_config(f"path={table},init_from={tmp_path / 'none'}")
+
+
+def test_a_run_is_not_resumed_on_images_of_other_sizes(table, tmp_path, monkeypatch):
+    workdir = Workdir(tmp_path / "run")
+    config = records.get_config(f"path={table},batch=8,size=40,variant=mini")
+    first = resolve(config)
+    sizes = first.training.data.image_sizes
+    assert 3 <= len(sizes) <= 4  # every fourth
+    assert {name: (tmp_path / name).stat().st_size for name in sizes} == sizes
+    workdir.claim(first.config)
+    workdir.write_env(input=first.training.data.fingerprints(), image_sizes=sizes)
+    (workdir.path / "checkpoints/3").mkdir(parents=True)
+    name = next(iter(sizes))
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b"\n")
+    with pytest.raises(UsageError, match=f"1 of .* image files .* other sizes(.|\n)*{name}: "):
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+    workdir.close()
 
 
 def test_prepared_shards_are_a_path_like_any_other(tmp_path):

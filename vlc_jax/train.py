@@ -31,6 +31,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     workdir.check_config(setup.config, allow_change)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
+    workdir.check_images(training.data.image_sizes, allow_change)
     training.data.check_preview()  # before compiling, and before the workdir is claimed
     evaluation = Evaluation(setup, workdir, stop)
     evaluation.read()
@@ -46,7 +47,8 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     # from here on the folder is this run's: whatever is refused above leaves it as it was
     workdir.claim(setup.config)
     counts = setup.parameters.count(frozen, state.params)
-    workdir.write_env(hardware=devices.hardware(), parameters=counts, input=fingerprints)
+    facts = {"hardware": devices.hardware(), "parameters": counts, "input": fingerprints}
+    workdir.write_env(**facts, image_sizes=training.data.image_sizes)
     workdir.event("resume" if start else "start", step=start, steps=training.steps)
 
     batches = BatchIterator(setup, workdir, start)

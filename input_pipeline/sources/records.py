@@ -18,6 +18,7 @@ from input_pipeline.sources import holdout as holdouts
 from input_pipeline.sources import id_index, image_identity, json_annotations, row_keys, tables
 
 _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
+_MEASURED_IMAGES = 4  # every fourth of them, whose sizes tell other pixels under the same names
 _MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
 
 
@@ -55,8 +56,9 @@ class RecordsSource:
       (`sources/image_identity.py`; `python -m input_pipeline.leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
-    `digests` maps the path of every file read to its sha256. Raises ValueError for missing files,
-    folders, columns and splits, DataError for unusable data.
+    `digests` maps the path of every file read to its sha256, `image_sizes` some names of image
+    files, spread over the source, to their bytes. Raises ValueError for missing files, folders,
+    columns and splits, DataError for unusable data.
     """
 
     _kind = "records"  # what fingerprints begin with
@@ -114,7 +116,7 @@ class RecordsSource:
         self._check_columns()
         self._index = self._select(excluded)
         self.fingerprint = self._fingerprint()
-        self._check_first_images()
+        self.image_sizes = self._check_first_images()
 
     def __len__(self) -> int:
         return len(self._index)
@@ -340,12 +342,17 @@ class RecordsSource:
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
-    def _check_first_images(self) -> None:
-        """Raises DataError if none of the checked images of a folder exists: a wrong folder."""
+    def _check_first_images(self) -> dict[str, int]:
+        """Name -> bytes of some of the image files that are there.
+
+        Raises DataError if none of the checked images of a folder exists: a wrong folder.
+        """
         there: set[Path] = set()
+        sizes: dict[str, int] = {}
         missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
         damage: DataError | None = None
-        for index in range(0, len(self), max(1, len(self) // _CHECKED_IMAGES)):
+        checked = range(0, len(self), max(1, len(self) // _CHECKED_IMAGES))
+        for number, index in enumerate(checked):
             row_index = int(self._index[index])
             try:
                 image = self._image_name(self._table[row_index], self._table.name(row_index))
@@ -353,10 +360,13 @@ class RecordsSource:
                 damage = damage or error
                 continue
             paths = self._candidate_paths(image)
-            if any(path.exists() for path in paths):
-                there.add(paths[0].parent)
-            else:
+            size = next((size for size in map(_size, paths) if size is not None), None)
+            if size is None:
                 missing[paths[0].parent].append(paths)
+                continue
+            there.add(paths[0].parent)
+            if number % _MEASURED_IMAGES == 0:
+                sizes[image] = size
         if damage and not (there or missing):
             raise DataError(f"none of the rows looked at names an image: {damage}") from damage
         for folder, images in missing.items():
@@ -366,6 +376,7 @@ class RecordsSource:
                     f"was looked for as {' or '.join(map(str, images[0]))}; set "
                     f"{self._folder_option} to where the image names start"
                 )
+        return sizes
 
     def _list_cell(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
         """A cell as a list; where the format allows it, one value stands for a list of one."""
@@ -405,6 +416,14 @@ class RecordsSource:
             [[*itertools.compress(*pair)] for pair in zip(texts, kept, strict=True)],
             [[*itertools.compress(*pair)] for pair in zip(kinds, kept, strict=True)],
         )
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a file, None if it is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def _cell(row: dict[str, Any], column: str | None, name: str) -> Any:

@@ -85,6 +85,18 @@ def test_changed_data_is_refused(run):
         run.check_data({"train": "b"}, allow_change=False)
 
 
+def test_images_of_another_size_are_refused_and_missing_ones_are_not(run):
+    saved(run).write_env(image_sizes={"a.jpg": 10, "b.jpg": 20, "bad.jpg": 0})
+    run.check_images({"a.jpg": 10, "mended.jpg": 30}, allow_change=False)
+    with pytest.raises(
+        UsageError, match=r"1 of 2 image files .* other sizes .*\n  b.jpg: 20 -> 21"
+    ):
+        run.check_images({"a.jpg": 10, "b.jpg": 21}, allow_change=False)
+    run.check_images({"b.jpg": 21}, allow_change=True)
+    run.write_env(input={})  # of a run that measured none
+    run.check_images({"b.jpg": 21}, allow_change=False)
+
+
 def test_a_damaged_config_file_is_an_error_naming_it(run):
     saved(run)
     (run.path / "config.json").write_text('{"steps": ')

@@ -26,6 +26,7 @@ PACKAGES = (
     *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
     "pillow",
 )
+SHOWN_IMAGES = 3  # named in a message
 # Config fields that may change when a run is resumed: none of them changes the trained parameters.
 # mesh and input.loader too: the order of data depends on (seed, step) only.
 RESUMABLE = (
@@ -157,6 +158,25 @@ class Workdir:
                 f"the data of the run in {self.path} changed:\n  "
                 + "\n  ".join(differences)
                 + "\nrestore the data, use another --workdir, or --allow_config_change"
+            )
+
+    def check_images(self, sizes: Mapping[str, int], allow_change: bool) -> None:
+        """Compares the sizes of some image files with those in env.json, as `check_config` does.
+
+        Only files that were there both times: a bad record that is mended is no other data.
+        """
+        path = self.path / "env.json"
+        if not path.exists() or not self._has_state():
+            return
+        saved = dict(read_json(path).get("image_sizes") or {})
+        common = saved.keys() & sizes.keys()
+        lines = config_diff({k: saved[k] for k in common}, {k: sizes[k] for k in common})
+        if lines and not allow_change:
+            raise UsageError(
+                f"{len(lines)} of {len(common)} image files that were measured have other sizes "
+                f"than when the run in {self.path} was last started, in bytes:\n  "
+                + "\n  ".join(lines[:SHOWN_IMAGES])
+                + "\nrestore the images, use another --workdir, or --allow_config_change"
             )
 
     def write_env(self, **fields: Any) -> None:

@@ -69,6 +69,11 @@ class TrainingData(NamedTuple):
             found["vectors"] = self.tokenizer.fingerprint
         return found
 
+    @property
+    def image_sizes(self) -> dict[str, int]:
+        """Name -> bytes of some of the image files, of a source that reads single files."""
+        return getattr(self.source, "image_sizes", {})
+
     def check_preview(self) -> None:
         """Reads the first records as training will: bad data stops the run before it compiles."""
         report = input_pipeline.preview(
