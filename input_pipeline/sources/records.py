@@ -1,6 +1,5 @@
 """Records from a table of image names and captions and a folder of images."""
 
-import ast
 import collections
 import difflib
 import functools
@@ -14,8 +13,15 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.sources import (
+    cells,
+    id_index,
+    image_identity,
+    json_annotations,
+    row_keys,
+    tables,
+)
 from input_pipeline.sources import holdout as holdouts
-from input_pipeline.sources import id_index, image_identity, json_annotations, row_keys, tables
 
 _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
 _MEASURED_IMAGES = 4  # every fourth of them, whose sizes tell other pixels under the same names
@@ -380,7 +386,7 @@ class RecordsSource:
 
     def _list_cell(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
         """A cell as a list; where the format allows it, one value stands for a list of one."""
-        value = _cell(row, column, name)
+        value = cells.read(row, column, name)
         if value is None or value == "":
             return []
         if isinstance(value, list):
@@ -398,15 +404,15 @@ class RecordsSource:
         name: str,
     ) -> tuple[list[list[str]], list[list[str]]]:
         """One list of texts per caption, and one of their kinds; blank texts are left out."""
-        texts = _per_caption(self._list_cell(row, column, name), column, captions, name)
-        cell = _cell(row, kinds_column, name)
+        texts = cells.per_caption(self._list_cell(row, column, name), column, captions, name)
+        cell = cells.read(row, kinds_column, name)
         if cell in (None, "", []):
             return [[text for text in of_caption if text.strip()] for of_caption in texts], []
         if isinstance(cell, str):
             kinds = [[cell] * len(of_caption) for of_caption in texts]
         else:
             value = cell if isinstance(cell, list) else [cell]
-            kinds = _per_caption(value, kinds_column, captions, name)
+            kinds = cells.per_caption(value, kinds_column, captions, name)
         if [*map(len, kinds)] != [*map(len, texts)]:
             raise DataError(
                 f"{name}: {kinds_column!r} holds a kind for every text of {column!r}; got {cell!r}"
@@ -424,31 +430,3 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _cell(row: dict[str, Any], column: str | None, name: str) -> Any:
-    """A cell's value; in CSV and TSV a list is written as text, in JSON or Python."""
-    value = None if column is None else row.get(column)
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:  # of a Python list; most JSON lists are such, but not those with null or true
-            return ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            try:
-                return json.loads(value)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{name}: {column!r} is not a list: {error}") from error
-    return value
-
-
-def _per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
-    """A list of texts for each caption; a flat list belongs to all of them."""
-    if all(isinstance(text, str) for text in value):
-        return [value] * captions if value else []
-    if len(value) != captions or not all(isinstance(texts, list) for texts in value):
-        raise DataError(
-            f"{name}: {column!r} is a list of texts or one list for each of {captions} captions; "
-            f"got {value}"
-        )
-    if not all(isinstance(text, str) for texts in value for text in texts):
-        raise DataError(f"{name}: {column!r} holds something that is not text: {value}")
-    return value

@@ -1,0 +1,35 @@
+"""Cells of a table that hold lists: hard texts, their kinds, ids of hard images."""
+
+import ast
+import json
+from typing import Any
+
+from input_pipeline.record import DataError
+
+
+def read(row: dict[str, Any], column: str | None, name: str) -> Any:
+    """A cell's value; in CSV and TSV a list is written as text, in JSON or Python."""
+    value = None if column is None else row.get(column)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:  # of a Python list; most JSON lists are such, but not those with null or true
+            return ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            try:
+                return json.loads(value)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{name}: {column!r} is not a list: {error}") from error
+    return value
+
+
+def per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
+    """A list of texts for each caption; a flat list belongs to all of them."""
+    if all(isinstance(text, str) for text in value):
+        return [value] * captions if value else []
+    if len(value) != captions or not all(isinstance(texts, list) for texts in value):
+        raise DataError(
+            f"{name}: {column!r} is a list of texts or one list for each of {captions} captions; "
+            f"got {value}"
+        )
+    if not all(isinstance(text, str) for texts in value for text in texts):
+        raise DataError(f"{name}: {column!r} holds something that is not text: {value}")
+    return value
