@@ -1,5 +1,6 @@
 """Saved states survive damage, kills and other meshes; what cannot be used says so."""
 
+import errno
 import shutil
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ class Folder:
 
 
 def flip_a_byte(folder):
-    path = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    files = (p for p in (folder / "state").rglob("*") if p.is_file())
+    path = max(files, key=lambda p: p.stat().st_size)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
@@ -183,3 +185,55 @@ def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypa
     with pytest.raises(checkpoint.SaveError, match="disk full"):
         folder.checkpoints.wait()
     assert folder.checkpoints.steps() == []
+
+
+FAULTS = {
+    "of ours": OSError(errno.EIO, "Input/output error"),
+    "of TensorStore": ValueError("UNKNOWN: Failed to fsync file [os_error_code='5']"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_passing_input_output_error_is_tried_again_with_the_same_state(
+    folder, tmp_path, monkeypatch, fault, times
+):
+    faults = [fault] * times
+    write_manifest = checkpoint.write_manifest
+
+    def fail(path):
+        if faults:
+            raise faults.pop()
+        write_manifest(path)
+
+    monkeypatch.setattr(checkpoint, "write_manifest", fail)
+    monkeypatch.setattr(checkpoint, "RETRY_AFTER_S", (0.0, 0.0, 0.0))
+    saved = state(3)
+    folder.checkpoints.save(3, saved)
+    jax.tree.map(lambda x: x.delete(), saved)  # as the next step does, which is given its memory
+    if times == 4:  # it does not pass
+        with pytest.raises(checkpoint.SaveError):
+            folder.checkpoints.wait()
+        assert folder.checkpoints.steps() == []
+    else:
+        folder.checkpoints.wait()
+        np.testing.assert_array_equal(folder.restored()["params"]["kernel"], np.full((8, 4), 3.0))
+        assert not (tmp_path / ".3.writing").exists()
+    retried = [fields for event, fields in folder.events if event == "save_retry"]
+    assert len(retried) == min(times, 3)
+    assert retried[0] == {"step": 3, "problem": str(fault)}
+
+
+def test_an_error_after_the_step_is_in_place_saves_it_once(folder, monkeypatch):
+    monkeypatch.setattr(checkpoint, "RETRY_AFTER_S", (0.0,))
+    faults, rmtree = [FAULTS["of ours"]], shutil.rmtree
+
+    def fail(path, **options):
+        if path.name.endswith(".deleting") and faults:
+            raise faults.pop()
+        rmtree(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", fail)
+    folder.save(1, 2, 3)
+    assert folder.checkpoints.steps() == [2, 3]
+    assert [fields["step"] for event, fields in folder.events if event == "save"] == [1, 2, 3]

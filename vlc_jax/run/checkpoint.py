@@ -6,19 +6,24 @@ therefore complete, and a later change (a flipped bit, a missing file) is found 
 falls back to the step before. This is the only module that imports orbax.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 MANIFEST = "manifest.json"
+RETRY_AFTER_S = (1.0, 4.0, 16.0)  # of passing faults of network storage; then the save fails
 
 
 class CheckpointError(Exception):
@@ -40,8 +45,8 @@ class Checkpoints:
       directory: folder of all steps; created if missing.
       keep_last: number of newest steps to keep.
       keep_every: steps divisible by it are kept for ever; 0: none.
-      on_event: called with the name of an event ("save", "corrupt_checkpoint", "restore") and its
-        fields.
+      on_event: called with the name of an event ("save", "save_retry", "corrupt_checkpoint",
+        "restore") and its fields.
     """
 
     def __init__(
@@ -67,20 +72,22 @@ class Checkpoints:
     def save(self, step: int, state: Any) -> None:
         """Starts an asynchronous save; returns once `state` is copied off the devices.
 
-        Waits for the previous save first and raises SaveError if that one failed.
+        Waits for the previous save first and raises SaveError if that one failed. A run of one
+        process tries again after an input/output error (EIO); several would have to do so together.
         """
         self.wait()
         # A resumed run is due to save the very step that it was restored from.
         if step in self.steps():
             return
-        # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
-        writing = self.directory / f".{step}.writing"
-        if jax.process_index() == 0:
-            shutil.rmtree(writing, ignore_errors=True)  # left by a killed run
-            writing.mkdir()
-        self._orbax.save(writing / "state", args=ocp.args.StandardSave(_without_empty(state)))
+        state = _without_empty(state)
+        if jax.process_count() == 1:
+            # Its own copy: the next step overwrites the state, which another try would need.
+            work = partial(self._save_with_retries, step, _copy_to_host(state))
+        else:
+            self._write(step, state)
+            work = partial(self._finish, step)
         # Hashing and the rename wait for Orbax's writes: on a thread, so that training does not.
-        self._commit = threading.Thread(target=self._finish, args=(step, writing), daemon=True)
+        self._commit = threading.Thread(target=self._keep_error, args=(work,), daemon=True)
         self._commit.start()
 
     def wait(self) -> None:
@@ -155,17 +162,49 @@ class Checkpoints:
                 "use the config it was saved with, or another workdir"
             )
 
-    def _finish(self, step: int, writing: Path) -> None:
+    def _keep_error(self, work: Callable[[], None]) -> None:
         try:
-            self._orbax.wait_until_finished()
-            if jax.process_index() == 0:
-                # In this order: a folder with a bare number always has its manifest.
-                write_manifest(writing)
-                writing.rename(self.directory / str(step))
-                self.on_event("save", step=step)
-                self._prune()  # last: the old checkpoints go once the new one is in place
+            work()
         except BaseException as error:  # raised on the main thread by wait()
             self._error = error
+
+    def _save_with_retries(self, step: int, state: Any) -> None:
+        for seconds in (*RETRY_AFTER_S, None):
+            try:
+                if step in self.steps():  # it is in place, and what comes after it failed
+                    self._prune()
+                else:
+                    self._write(step, state)
+                    self._finish(step)
+                return
+            except Exception as error:
+                if seconds is None or not _is_io_error(error):
+                    raise
+                time.sleep(seconds)  # before the event, whose file may be on the same storage
+                # TensorStore adds a page of its own settings
+                self.on_event("save_retry", step=step, problem=str(error)[:300])
+
+    def _write(self, step: int, state: Any) -> None:
+        """Starts to write the state; every process calls it."""
+        writing = self._writing(step)
+        if jax.process_index() == 0:
+            shutil.rmtree(writing, ignore_errors=True)  # left by a killed run or a failed try
+            writing.mkdir()
+        self._orbax.save(writing / "state", args=ocp.args.StandardSave(state))
+
+    def _finish(self, step: int) -> None:
+        """Waits for the writing of all processes and puts the step in place."""
+        self._orbax.wait_until_finished()
+        if jax.process_index() == 0:
+            # In this order: a folder with a bare number always has its manifest.
+            write_manifest(self._writing(step))
+            self._writing(step).rename(self.directory / str(step))
+            self.on_event("save", step=step)
+            self._prune()  # last: the old checkpoints go once the new one is in place
+
+    def _writing(self, step: int) -> Path:
+        # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
+        return self.directory / f".{step}.writing"
 
     def _prune(self) -> None:
         steps = self.steps()
@@ -185,6 +224,23 @@ def _without_empty(state: Any) -> Any:
         return state
     fields = state._asdict().items()
     return {name: field for name, field in fields if not isinstance(field, dict) or field}
+
+
+def _copy_to_host(state: Any) -> Any:
+    for array in jax.tree.leaves(state):
+        array.copy_to_host_async()  # all at once; np.array waits for one after the other
+    return jax.tree.map(np.array, state)  # not asarray, which on a CPU shares the state's memory
+
+
+def _is_io_error(error: BaseException | None) -> bool:
+    """Whether an error comes from EIO of the storage."""
+    while error is not None:
+        # TensorStore, which writes the arrays for Orbax, names the number in its text alone.
+        is_eio = isinstance(error, OSError) and error.errno == errno.EIO
+        if is_eio or f"os_error_code='{errno.EIO}'" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def write_manifest(folder: Path) -> None:

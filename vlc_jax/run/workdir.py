@@ -200,7 +200,7 @@ class Workdir:
 LOUD = frozenset(
     {
         *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
-        *("hard_images_missing", "nonfinite", "preempted"),
+        *("hard_images_missing", "nonfinite", "preempted", "save_retry"),
     }
 )
 
