@@ -2,6 +2,7 @@
 
 import difflib
 import enum
+import errno
 from collections.abc import Iterable
 
 
@@ -16,6 +17,10 @@ class ExitCode(enum.IntEnum):
     INFRASTRUCTURE = 30
     HANG = 31  # reserved for a watchdog: no run ends itself with it yet
     PREEMPTED = 75  # stopped by a signal, state saved; run the same command again
+
+
+# of an OSError: the storage is full or fails, and the program is right
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class UsageError(Exception):

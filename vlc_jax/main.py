@@ -8,7 +8,6 @@ Running the same command again resumes. Any field of the config can be changed a
 the same command again), 130/143 second signal.
 """
 
-import errno
 import logging
 import os
 import re
@@ -20,11 +19,17 @@ import jax
 from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
-from input_pipeline.command_line import DISK_ERRORS
 from input_pipeline.record import DataError
 from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train
-from vlc_jax.errors import DivergedError, ExitCode, PreemptedError, UsageError, WeightsError
+from vlc_jax.errors import (
+    STORAGE_ERRORS,
+    DivergedError,
+    ExitCode,
+    PreemptedError,
+    UsageError,
+    WeightsError,
+)
 from vlc_jax.run import terminal
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
 from vlc_jax.run.preemption import StopSignal
@@ -75,7 +80,7 @@ def exit_code(error: BaseException) -> ExitCode | None:
     is_jax = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
     if is_jax or isinstance(error, MemoryError):
         return ExitCode.OUT_OF_MEMORY
-    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+    if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
         return ExitCode.INFRASTRUCTURE
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 

@@ -1,5 +1,6 @@
 """The train loop: one batch after another, metrics read one step late, saves and evaluations."""
 
+import contextlib
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,15 +55,21 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
     run = Run(setup, frozen, batches, log, checkpoints, evaluation)
-    try:
+    with contextlib.ExitStack() as last:  # each is called, whatever the others raise
+        last.callback(checkpoints.wait)
+        last.callback(batches.close)
+        last.callback(log.close)
         run.loop(state, stop)
-    finally:
-        log.close()
-        batches.close()
-        checkpoints.wait()
-    workdir.event("done", step=training.steps)
-    workdir.finish(step=training.steps)
-    evaluation.publish(training.steps)
+    finish(workdir, evaluation, training.steps)
+
+
+def finish(workdir: Workdir, evaluation: Evaluation, steps: int) -> None:
+    """Marks the run as done, then prints and writes what it found."""
+    workdir.finish(step=steps)
+    with workdir.after_done():
+        workdir.event("done", step=steps)
+    with workdir.after_done():
+        evaluation.publish(steps)
 
 
 class Run(NamedTuple):

@@ -1,14 +1,17 @@
 """One owner at a time, a config that cannot change unnoticed, files that are never half there."""
 
+import errno
 import json
+import logging
 import subprocess
 import sys
 import types
 
 import pytest
 
-from vlc_jax import devices
+from vlc_jax import devices, train
 from vlc_jax.errors import UsageError
+from vlc_jax.evaluate import Evaluation
 from vlc_jax.run import workdir
 from vlc_jax.run.workdir import Workdir
 
@@ -128,6 +131,44 @@ def test_an_event_after_half_a_row_starts_a_row_of_its_own(run):
     run.event("resume", step=3)
     rows = (run.path / "events.jsonl").read_text().splitlines()
     assert [json.loads(rows[0])["event"], json.loads(rows[2])["event"]] == ["start", "resume"]
+
+
+class NoSpace(Evaluation):
+    """Has no room for its report."""
+
+    def __init__(self):
+        self.steps = []
+
+    def publish(self, step):
+        self.steps.append(step)
+        raise OSError(errno.ENOSPC, "No space left on device", "report.html")
+
+
+def test_a_full_disk_after_done_is_a_line_and_the_run_stays_done(run, capsys):
+    (run.path / "events.jsonl").symlink_to("/dev/full")
+    evaluation = NoSpace()
+    train.finish(run, evaluation, 3)
+    assert json.loads((run.path / "DONE").read_text()) == {"step": 3}
+    assert evaluation.steps == [3]  # the table is printed all the same
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the run is done" in line
+    assert "No space left on device" in line
+    with pytest.raises(FileNotFoundError), run.after_done():
+        (run.path / "nothing").read_text()
+
+
+def test_a_log_without_room_is_one_line_and_no_traceback(tmp_path, capsys):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "host_000.log").symlink_to("/dev/full")
+    run = Workdir(tmp_path)
+    run.event("preempted", signal="SIGTERM")
+    run.event("preempted", signal="SIGTERM")
+    logging.warning("a %s line", "third")
+    run.close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"lines are missing in {tmp_path / 'logs' / 'host_000.log'}")
+    assert "No space left on device" in line
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
 
 
 def test_the_commit_is_that_of_the_checkout_and_not_of_one_around_it(tmp_path):

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -73,9 +73,11 @@ class MetricsWriter:
         try:
             self._file.close()
         finally:
-            if self._board is not None:
-                with suppress(OSError):
+            try:
+                if self._board is not None:
                     self._board.close()
+            except OSError as error:
+                logging.warning("TensorBoard files are incomplete: %s", error)
 
 
 class StepClock:

@@ -12,14 +12,14 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax
 from ml_collections import ConfigDict
 
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.run.renamed_fields import refuse_renamed_fields
 
 PACKAGES = (
@@ -59,6 +59,7 @@ class Workdir:
                 f"cannot write to workdir {self.path}: {error.strerror}; choose another --workdir"
             ) from error
         self._lock = self._take_lock() if self.is_writer else None
+        self._is_incomplete = False
 
     def _take_lock(self):
         # flock, not a file that exists: the kernel releases it with its process, so that the lock
@@ -189,6 +190,18 @@ class Workdir:
         if self.is_writer:
             write_json(self.path / "DONE", fields)
 
+    @contextlib.contextmanager
+    def after_done(self) -> Iterator[None]:
+        """Context of what follows DONE: storage that is full or fails costs a line, not the run."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in STORAGE_ERRORS:
+                raise
+            if not self._is_incomplete:  # not in the log, which may be on the same storage
+                print(f"the run is done, but not all of its files: {error}", file=sys.stderr)
+            self._is_incomplete = True
+
     def fail(self, exit_code: int, reason: str) -> None:
         """Writes FAILED with the reason; the next start in the same workdir removes it."""
         if self.is_writer:
@@ -290,8 +303,26 @@ def _ends_with_newline(file: BinaryIO) -> bool:
     return file.read(1) == b"\n"
 
 
+class _Log(logging.FileHandler):
+    """Log of a run. Storage that takes no more of it is a line on stderr, once."""
+
+    _is_failing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)  # a wrong format string, say
+        elif not self._is_failing:
+            self._is_failing = True
+            print(f"lines are missing in {self.baseFilename}: {error}", file=sys.stderr)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # of a line that is still not written
+            super().close()
+
+
 def _log_to(path: Path) -> logging.Handler:
-    handler = logging.FileHandler(path)
+    handler = _Log(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s"))
     logging.getLogger().addHandler(handler)
     return handler
