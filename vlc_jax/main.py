@@ -9,9 +9,11 @@ the same command again), 130/143 second signal.
 """
 
 import logging
+import multiprocessing
 import os
 import re
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -94,8 +96,15 @@ def main(argv: list[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
-    if code:
-        os._exit(code)  # an abandoned compilation or a loader must not hold the process back
+    # an abandoned compilation or a loader must not hold the process back
+    if code or is_loader_left():
+        os._exit(code)
+
+
+def is_loader_left() -> bool:
+    """Whether a thread or process of a closed loader still waits for hanging storage."""
+    is_thread = any(thread.name.startswith("loader") for thread in threading.enumerate())
+    return is_thread or bool(multiprocessing.active_children())
 
 
 def run(stop: StopSignal) -> int:

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,22 @@ def test_help_lists_the_flags(tmp_path):
     done = helpers.run(helpers.TINY, tmp_path / "run", "--help")
     assert "--workdir" in done.stdout
     assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(monkeypatch, is_left):
+    ended, ends = [], threading.Event()
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
+    monkeypatch.setattr(main.StopSignal, "install", lambda self: self)
+    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+    name = "loader_0" if is_left else "another"
+    thread = threading.Thread(target=ends.wait, name=name)
+    thread.start()
+    main.main(["main"])
+    ends.set()
+    thread.join()
+    assert ended == ([0] if is_left else [])
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
