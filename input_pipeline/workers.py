@@ -97,7 +97,7 @@ class WorkerStream:
             end = worker.end()
             if worker.is_restarted:
                 return WorkerError(
-                    f"{end}, after one before it did; if they were killed for want of memory, "
+                    f"{end}, its second death in this run; if that was for want of memory, "
                     "fewer workers or smaller batches need less"
                 )
             logging.getLogger(__name__).warning("%s; it is started again at step %d", end, step)

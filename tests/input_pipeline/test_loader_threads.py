@@ -140,7 +140,7 @@ def test_a_worker_that_is_killed_is_started_again_once_and_the_batches_are_the_s
         drain(batches, 4)
         assert len(caplog.messages) == 2
         kill("loader worker 2 of 2")
-        with pytest.raises(WorkerError, match=r"^loader worker 2 of 2 \(.*SIGKILL, after one"):
+        with pytest.raises(WorkerError, match=r"^loader worker 2 of 2 \(.*SIGKILL, its second"):
             drain(batches)
         with pytest.raises(WorkerError):  # no third one
             next(batches)
