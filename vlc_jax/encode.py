@@ -48,6 +48,7 @@ class BatchEncoder:
       method: (model, batch of rows) -> features, a tree of arrays with as many rows.
       load: items -> name -> their rows, as numpy; each process loads its own rows of every batch.
       before_batch: called before each batch, for example to stop between two of them.
+      call: calls what it is given, for example until a signal arrives; `load` is called by it.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class BatchEncoder:
         method: Callable[..., Any],
         load: Callable[[Sequence[Any]], Batch],
         before_batch: Callable[[], None] = lambda: None,
+        call: Callable[[Callable[[], Batch]], Batch] = lambda work: work(),
     ):
         size, devices = setup.evaluation.batch_size, setup.mesh.size
         self._batch_size = -(-size // devices) * devices  # up to a multiple of devices
         self._encode, self._mesh = compiled(setup, method), setup.mesh
-        self._load, self._before_batch = load, before_batch
+        self._load, self._before_batch, self._call = load, before_batch, call
 
     def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
         """Features of all items, as numpy."""
@@ -72,7 +74,8 @@ class BatchEncoder:
             count = min(size, len(items) - start)
             first = start + jax.process_index() * local
             # the last batch is filled with its last item: one shape, one compilation
-            rows = self._load([items[min(first + i, len(items) - 1)] for i in range(local)])
+            own = [items[min(first + i, len(items) - 1)] for i in range(local)]
+            rows = self._call(partial(self._load, own))
             encoded = self._encode(variables, sharding.put_batch(self._mesh, rows))
             features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], encoded))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
@@ -81,13 +84,20 @@ class BatchEncoder:
 class EvaluationEncoder:
     """A model as evaluation sees it: images and texts to features, features to scores."""
 
-    def __init__(self, setup: Setup, before_batch: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        setup: Setup,
+        before_batch: Callable[[], None] = lambda: None,
+        call: Callable[[Callable[[], Batch]], Batch] = lambda work: work(),
+    ):
+        """before_batch, call: as in BatchEncoder, the latter around the reading of images."""
         self.transform = setup.evaluation.transform
         self._images = BatchEncoder(
             setup,
             lambda model, rows: model.encode_image(setup.normalise(rows["image"])),
             self._pixels,
             before_batch,
+            call,
         )
         self._texts = BatchEncoder(
             setup,

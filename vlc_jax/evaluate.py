@@ -37,9 +37,10 @@ class Evaluation:
       workdir: results go to evals/<name>/<step>.json and <step>.scores.jsonl (run/results.py says
         which name), `evals` being in the workdir or, if `into` is given, in that folder of it;
         images/ and maps/ beside them are for the report (vlc_jax/evaluators/patch_maps.py).
+      stop: looked at between batches, and by a single process while one is read; when any process
+        was asked to stop, all of them raise PreemptedError. Finished benchmarks stay on disk and
+        are not computed again.
       weights: fingerprint of parameters that are not of a step of this workdir.
-      stop: looked at between batches; when any process was asked to stop, all of them raise
-        PreemptedError. Finished benchmarks stay on disk and are not computed again.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Evaluation:
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
-        self._encoder = EvaluationEncoder(setup, self._check_stop)
+        self._encoder = EvaluationEncoder(setup, self._check_stop, stop.interrupt)
 
     def read(self) -> None:
         """Opens every benchmark and decodes its first pictures: a wrong option, a missing file, a
@@ -201,7 +202,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     latest = init_from.load_latest(setup, workdir.path, workdir.event)
     imported = None if latest.trained is not None else fingerprint(latest.params)
     evaluation = Evaluation(setup, workdir, stop, imported)
-    evaluation.read()
+    stop.interrupt(evaluation.read)
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         unmixed = {"other": None, "alpha": mixture.shares}
         workdir.claim({**setup.config, "interpolate": unmixed})

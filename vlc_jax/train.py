@@ -33,9 +33,10 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
-    training.data.check_preview()  # before compiling, and before the workdir is claimed
+    # before compiling, and before the workdir is claimed
+    stop.interrupt(training.data.check_preview)
     evaluation = Evaluation(setup, workdir, stop)
-    evaluation.read()
+    stop.interrupt(evaluation.read)
 
     state, checkpoints = restore_or_init(setup, workdir, frozen)
     start = int(state.step)
@@ -94,7 +95,8 @@ class Run(NamedTuple):
             if step < steps:
                 batch = batches.next(stop, log.clock)
                 with log.clock.paused():
-                    one_step = compile_interruptibly(setup, state, self.frozen, batch, stop)
+                    compiled = partial(train_step.compile_step, setup, state, self.frozen, batch)
+                    one_step = stop.interrupt(compiled)
             while True:
                 # saved before it is evaluated: a long evaluation must not cost steps
                 if is_due(step, setup.training.checkpoint["every"], steps):
@@ -150,7 +152,7 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
     """
     if setup.origin.pretraining is None:
         return setup
-    setup.training.data.check_preview()  # before another run takes its time
+    stop.interrupt(setup.training.data.check_preview)  # before another run takes its time
     first = Workdir(workdir.path / "pretrain")
     try:
         first_setup = setup.origin.pretraining()
@@ -160,13 +162,3 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
     finally:
         first.close()
     return setup.starting_from(str(first.path))
-
-
-def compile_interruptibly(
-    setup: Setup, state: State, frozen: Any, batch: train_step.Batch, stop: StopSignal
-) -> train_step.Step:
-    """Compiles in a thread that is abandoned when a signal arrives; several processes, which must
-    stop at the same step, compile in this one.
-    """
-    compiled = partial(train_step.compile_step, setup, state, frozen, batch)
-    return compiled() if jax.process_count() > 1 else stop.interrupt(compiled)

@@ -139,8 +139,25 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
     assert_same_end(workdir, unbroken)
 
 
+def stop_at(pipe: Path, config: str, workdir: Path, *flags: str) -> int:
+    """Starts a run and sends SIGTERM when it waits for a named pipe nobody writes to; returns the
+    end of the pipe that is written to."""
+    with helpers.start(config, workdir, *flags) as job:
+        writer = None
+        while writer is None:
+            assert job.poll() is None, job.stderr.read()
+            with contextlib.suppress(OSError):  # until somebody reads
+                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            time.sleep(0.1)
+        wait_until_idle(job)
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate(timeout=30)
+    assert job.returncode == 75, errors
+    return writer
+
+
 def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
-    """A picture that never arrives is a named pipe nobody writes to; worker processes read it."""
+    """A picture that never arrives is a named pipe; first the preview reads it, then workers."""
     names = helpers.write_photos(tmp_path, count=12)
     table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
     config = f"configs/records.py:path={table},batch=4,steps=9,holdout=0"
@@ -150,18 +167,8 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
     photo = stuck.read_bytes()
     stuck.unlink()
     os.mkfifo(stuck)
-    with helpers.start(config, workdir, *flags, workers) as job:
-        writer = None
-        while writer is None:
-            assert job.poll() is None, job.stderr.read()
-            with contextlib.suppress(OSError):  # until somebody reads
-                writer = os.open(stuck, os.O_WRONLY | os.O_NONBLOCK)
-            time.sleep(0.1)
-        wait_until_idle(job)
-        job.send_signal(signal.SIGTERM)
-        _, errors = job.communicate(timeout=30)
-    assert job.returncode == 75, errors
-    os.close(writer)
+    os.close(stop_at(stuck, config, workdir, "--config.input.preview=12"))
+    os.close(stop_at(stuck, config, workdir, *flags, workers))
     stuck.unlink()
     stuck.write_bytes(photo)
     done = helpers.run(config, workdir, *flags)

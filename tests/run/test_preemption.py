@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import jax
 import pytest
 
 from vlc_jax.errors import PreemptedError
@@ -57,6 +58,12 @@ def test_interrupt_leaves_long_work_behind(stop):
     with pytest.raises(PreemptedError, match="SIGINT"):
         stop.interrupt(lambda: time.sleep(3))
     assert time.monotonic() - started < 2
+
+
+def test_several_processes_are_not_interrupted(stop, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.interrupt(threading.current_thread) is threading.main_thread()
 
 
 def test_interrupt_gives_the_result_or_the_error(stop):

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+import jax
+
 from vlc_jax.errors import PreemptedError
 
 T = TypeVar("T")
@@ -46,10 +48,13 @@ class StopSignal:
     def interrupt(self, work: Callable[[], T]) -> T:
         """The result of `work()`, run on another thread, unless a signal arrives first.
 
-        For long calls that do not return to Python, such as a compilation: Python handles signals
-        on the main thread only, between bytecodes. Raises PreemptedError on a signal; `work` then
-        goes on until the process ends.
+        For long calls that do not return to Python, such as a compilation or a read from hanging
+        storage: Python handles signals on the main thread only, between bytecodes. Raises
+        PreemptedError on a signal; `work` then goes on until the process ends. Several processes
+        must stop at the same step: there `work` runs on this thread and is not interrupted.
         """
+        if jax.process_count() > 1:
+            return work()
         result: list[T] = []
         failure: list[BaseException] = []
 
