@@ -23,7 +23,6 @@ all runs.
 """
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -208,18 +207,19 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Res
 
 
 def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[study_page.Column]:
-    """Columns of the summary metrics that all of these runs were evaluated on."""
+    """Columns of the summary metrics that all of these runs were evaluated on.
+
+    Raises ValueError for a damaged result.
+    """
     shared: dict[tuple[str, str], float] | None = None
     for run in runs:
         chance = {}
         # a run without benchmarks, or without results yet, shares no column
         for folder in sorted((results.out / f"{run}-0" / "evals").glob("*")):
-            files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
-            if not files or (folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN):
+            if folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN:
                 continue
-            newest = files[-1]
-            result = json.loads(newest.read_text())
-            for metric in result["summary"]:
+            result = study_page.newest_result(folder)
+            for metric in result.get("summary", ()) if result else ():
                 chance[folder.name, metric] = result["metrics"][metric]["chance"]
         shared = chance if shared is None else {k: chance[k] for k in shared if k in chance}
     return [
@@ -304,7 +304,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where it stopped", file=sys.stderr)
         return 130
-    print(f"results: {write(out, rows, names, args.seeds)}")
+    try:
+        print(f"results: {write(out, rows, names, args.seeds)}")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

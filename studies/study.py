@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study_page  # noqa: E402
 from studies.study_page import VALUES  # noqa: E402
+from vlc_jax import workdir_files  # noqa: E402
 
 NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of images whose features are stored
@@ -249,7 +250,7 @@ def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
         path = out / run.name / REQUEST
         if not path.exists():
             continue
-        old, new = json.loads(path.read_text()), request(run, out, more)
+        old, new = _saved_request(path), request(run, out, more)
         differing = [key for key in new if key != "id" and old.get(key) != new[key]]
         if differing:
             raise ValueError(
@@ -279,7 +280,17 @@ def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
 
 def _id(name: str, out: Path) -> str | None:
     path = out / name / REQUEST
-    return json.loads(path.read_text())["id"] if name and path.exists() else None
+    return _saved_request(path)["id"] if name and path.exists() else None
+
+
+def _saved_request(path: Path) -> dict[str, object]:
+    try:
+        saved = workdir_files.parse_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); remove that folder") from error
+    if not isinstance(saved, dict) or "id" not in saved:
+        raise ValueError(f"{path} is no request of a run; remove that folder")
+    return saved
 
 
 class Study:
@@ -395,7 +406,11 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where it stopped", file=sys.stderr)
         return 130
-    page = study_page.write(out, docs, args.seeds, args.parts)
+    try:
+        page = study_page.write(out, docs, args.seeds, args.parts)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     print(f"results: {page}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.stats
 from matplotlib.figure import Figure
 
+from vlc_jax import workdir_files
+
 LABELS = {  # run -> its name in tables
     "clip": "CLIP",
     "clip_ft": "CLIP-FT",
@@ -142,25 +144,56 @@ class Results:
         name = f"{run}-{seed}"
         if name not in self.kept or (self.out / name / "DONE").exists():
             self.kept[name] = _values(self.out / name)
-        return self.kept[name][benchmark][metric]
+        try:
+            return self.kept[name][benchmark][metric]
+        except KeyError as error:
+            raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again") from error
 
 
 def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
-    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations."""
+    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations. Raises ValueError
+    for a result that is none."""
     values = {}
     for folder in sorted((workdir / "evals").iterdir()):
-        newest = max(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem))
-        metrics = json.loads(newest.read_text())["metrics"]
-        values[folder.name] = {
-            name: [round(each[key], 5) for key in ("value", "low", "high")]
-            for name, each in metrics.items()
-        }
+        result = newest_result(folder)
+        if result is None:
+            raise ValueError(f"{folder} holds no results of a run that is done")
+        try:
+            values[folder.name] = {
+                name: [round(float(each[key]), 5) for key in ("value", "low", "high")]
+                for name, each in result["metrics"].items()
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"a metric of {folder} has no value with an interval; remove its results and "
+                "evaluate again"
+            ) from error
     return values
 
 
 def _over_seeds(values: Sequence[float]) -> Value:
     spread = np.std(values, ddof=1) / np.sqrt(len(values))
     return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+
+
+def newest_result(folder: Path) -> dict | None:
+    """The result of a benchmark at its last step: "metrics", and the names of some as "summary".
+
+    None if there is none. Raises ValueError for a file of anything else.
+    """
+    steps = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
+    if not steps:
+        return None
+    newest = max(steps, key=lambda path: int(path.stem))
+    try:
+        result = workdir_files.parse_json(newest.read_bytes())
+        metrics, names = result["metrics"], result.get("summary", ())
+        chances = [metrics[name]["chance"] for name in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{newest} is damaged ({error}); remove it and evaluate again") from error
+    if not all(isinstance(chance, int | float | None) for chance in chances):
+        raise ValueError(f"{newest} is no result of a benchmark; remove it and evaluate again")
+    return result
 
 
 BAG_OF_WORDS = (

@@ -17,7 +17,7 @@ from input_pipeline import TextVectors
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError
-from vlc_jax import devices, evaluators, models, sharding
+from vlc_jax import devices, evaluators, models, sharding, workdir_files
 from vlc_jax.encode import EvaluationEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
@@ -25,7 +25,7 @@ from vlc_jax.parameters import fingerprint
 from vlc_jax.report.read_workdir import image_file, maps_file
 from vlc_jax.run import results
 from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, read_json, write_json
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, read_object, write_json
 from vlc_jax.setup import Setup, init_from
 
 
@@ -87,7 +87,8 @@ class Evaluation:
     def forget_after(self, step: int) -> None:
         """Removes results of later steps: a run that goes on from `step` makes them anew."""
         for path in (self.workdir.path / "evals").glob("*/*.json*"):
-            if self.workdir.is_writer and int(path.name.split(".")[0]) > step:
+            name = path.name.split(".")[0]
+            if self.workdir.is_writer and name.isdecimal() and int(name) > step:
                 path.unlink()
 
     def is_complete(self, step: int) -> bool:
@@ -148,11 +149,11 @@ class Evaluation:
     def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
         folder = self._folder(name)
         (folder / "images").mkdir(parents=True, exist_ok=True)
-        with (folder / f"{row['step']}.scores.jsonl").open("w") as file:
+        with workdir_files.without_link(folder / f"{row['step']}.scores.jsonl").open("w") as file:
             file.writelines(json.dumps(example) + "\n" for example in result.per_example)
         for case in benchmark.cases[: self._options.examples]:
             for k, image in enumerate(case.images):
-                path = folder / "images" / image_file(case.id, k)
+                path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
                 if not path.exists():
                     Image.fromarray(image_ops.decode(image)).save(path)
         write_json(folder / f"{row['step']}.json", row)
@@ -253,7 +254,7 @@ def evaluate_wise_ft(
 def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
     """An empty `folder` with its mixed.json, unless it has the results of the same mixture."""
     file = folder / "mixed.json"
-    if file.exists() and read_json(file) == facts:
+    if file.exists() and read_object(file) == facts:
         return
     if folder.exists():
         print(f"{folder} has mixtures of other weights or of another step: they are replaced")

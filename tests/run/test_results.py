@@ -16,6 +16,7 @@ def write(folder, step, question, **changes):
         "options": question.options,
         "version": question.data,
         "weights": question.weights,
+        "summary": ["image_to_text_r1"],
         "metrics": {"image_to_text_r1": {"value": 0.5}},
     }
     (folder / f"{step}.json").write_text(json.dumps(row | changes))

@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import re
 import subprocess
 import sys
 import types
@@ -107,6 +108,32 @@ def test_a_damaged_config_file_is_an_error_naming_it(run):
         run.check_config({"steps": 1}, allow_change=False)
 
 
+@pytest.mark.parametrize(
+    "content", [b"[1]", b"5", b"\xff", b"[" * 99_999, b'{"a": ' * 9_999, b"9" * 5_000], ids=range(6)
+)
+def test_a_config_or_environment_of_something_else_is_an_error_naming_it(run, content):
+    saved(run)
+    for name, check in (("config.json", run.check_config), ("env.json", run.check_data)):
+        (run.path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=re.escape(name)):
+            check({"train": "a"}, allow_change=False)
+    with pytest.raises(UsageError, match=r"config\.json"):
+        workdir.saved_config(run.path)
+
+
+@pytest.mark.parametrize("content", ['{"a.b": 1}', '{"": {"a.b": 1}}', '{"steps": {"c.d": []}}'])
+def test_names_that_no_config_can_have_are_an_error_naming_the_file(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UsageError, match=r"config\.json is no config of a run"):
+        workdir.saved_config(tmp_path)
+
+
+def test_an_environment_without_fingerprints_is_an_error_naming_it(run):
+    saved(run).write_env(input=["a"])
+    with pytest.raises(UsageError, match=r"env\.json holds no fingerprints"):
+        run.check_data({"train": "a"}, allow_change=False)
+
+
 def test_the_environment_names_command_hardware_and_versions(run):
     run.write_env(hardware=devices.hardware(), parameters={"total": 1})
     env = json.loads((run.path / "env.json").read_text())
@@ -158,9 +185,8 @@ def test_a_full_disk_after_done_is_a_line_and_the_run_stays_done(run, capsys):
 
 
 def test_a_log_without_room_is_one_line_and_no_traceback(tmp_path, capsys):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "host_000.log").symlink_to("/dev/full")
     run = Workdir(tmp_path)
+    run._handler.setStream(open("/dev/full", "a")).close()  # noqa: SIM115, the log closes it
     run.event("preempted", signal="SIGTERM")
     run.event("preempted", signal="SIGTERM")
     logging.warning("a %s line", "third")

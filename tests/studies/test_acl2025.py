@@ -140,6 +140,49 @@ def test_a_finished_run_without_evaluations_has_no_columns(tmp_path):
     assert acl2025.shared_columns(results, ["pacl", "clip"]) == []
 
 
+DAMAGED = {
+    "cut": b'{"summary": ["pair_accuracy"], "metrics": {"pair_acc',
+    "not UTF-8": b"\xff",
+    "a list": b"[1]",
+    "deep": b"[" * 100_000,
+    "no metrics": b'{"summary": ["pair_accuracy"]}',
+    "other metrics": b'{"summary": ["pair_accuracy"], "metrics": {"a": {"chance": 0.5}}}',
+    "a number": b'{"summary": ["pair_accuracy"], "metrics": {"pair_accuracy": 5}}',
+    "no value": b'{"summary": ["pair_accuracy"], "metrics": {"pair_accuracy": {"chance": 0.5}}}',
+    "a text": b'{"summary": ["m"], "metrics": {"m": {"chance": "x", "value": "high"}}}',
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_result_ends_the_sweep_in_one_line(tmp_path, case, capsys, monkeypatch):
+    write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    (tmp_path / "clip-0/evals/scenes_whatsup/9.json").write_bytes(DAMAGED[case])
+    monkeypatch.setattr(study.Study, "run", lambda self: [])
+    assert acl2025.main(["--miniature", "--rows=clip", "--out", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "scenes_whatsup" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "acl2025.md").exists()
+
+
+def test_files_that_are_no_steps_are_no_results(tmp_path):
+    write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    for name in ("9a.json", "\u00b2.json", "10.json.writing"):
+        (tmp_path / "clip-0/evals/scenes_whatsup" / name).write_text("[]")
+    columns = acl2025.shared_columns(study_page.Results(tmp_path, 1), ["clip"])
+    assert [column.metric for column in columns] == ["pair_accuracy"]
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"{}"])
+def test_a_damaged_request_is_refused_in_one_line(tmp_path, content, capsys):
+    (tmp_path / "clip-0").mkdir()
+    (tmp_path / "clip-0" / study.REQUEST).write_bytes(content)
+    assert acl2025.main(["--miniature", "--rows=clip", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert study.REQUEST in error
+    assert error.count("\n") == 1
+
+
 def test_a_dry_run_prints_what_would_be_started_and_starts_nothing(tmp_path, capsys):
     out = tmp_path / "out"
     words = ["--dry-run", "--out", str(out), "--rows", "pacl,ft", "--clip", GIVEN["clip"]]

@@ -112,6 +112,7 @@ def _save(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes all or nothing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.writing")
-    with temporary.open("wb") as opened:
+    temporary.unlink(missing_ok=True)  # "x": a link would be written through
+    with temporary.open("xb") as opened:
         np.savez_compressed(opened, **arrays)
     temporary.replace(file)

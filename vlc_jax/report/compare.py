@@ -166,7 +166,7 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     (config.pretrain), its fields are shown only if they differ among these.
     """
     configs = [run.config for run in runs if run.config]
-    pretrain = [config["pretrain"] for config in configs if config.get("pretrain")]
+    pretrain = [found for config in configs if (found := summary.mapping(config.get("pretrain")))]
     if len(pretrain) == len(configs):
         columns = [summary.flatten(config) for config in configs]
     else:
@@ -278,7 +278,7 @@ def _is_comparable(
 
 def _without_pretrain(config: Mapping[str, Any], kept: set[str]) -> dict[str, str]:
     """Flat config with config.pretrain as one field, beside its fields in `kept`."""
-    inner = summary.flatten(config.get("pretrain") or {})
+    inner = summary.flatten(summary.mapping(config.get("pretrain")))
     flat = summary.flatten({name: value for name, value in config.items() if name != "pretrain"})
     flat["pretrain"] = f"a config of {len(inner)} fields" if inner else "{}"
     return flat | {f"pretrain.{name}": inner[name] for name in inner if name in kept}

@@ -1,7 +1,6 @@
 """Page of one run: variables of the two templates, and report.html and report.md from them."""
 
 import base64
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from vlc_jax import workdir_files
 from vlc_jax.report import examples, patch_maps, patch_maps_plot, plot, summary, table
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 
@@ -49,7 +49,7 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
 
     context: variables of the templates. Returns the path of the HTML page.
     """
-    (folder / name).mkdir(parents=True, exist_ok=True)
+    workdir_files.without_link(folder / name).mkdir(parents=True, exist_ok=True)
     for pictures in context["pictures"].values():
         for picture in pictures:
             picture.write(folder / name)
@@ -72,10 +72,7 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     context = context | {"css": (Path(__file__).parent / "report.css").read_text()}
     for page in (f"{name}.md", f"{name}.html"):
         text = environment.get_template(f"{page}.jinja").render(context)
-        # Renamed at the end: a browser never loads half a page.
-        temporary = folder / f".{page}.writing"
-        temporary.write_text(text)
-        os.replace(temporary, folder / page)
+        workdir_files.replace(folder / page, text)  # a browser never loads half a page
     return folder / f"{name}.html"
 
 

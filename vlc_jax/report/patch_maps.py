@@ -32,6 +32,7 @@ KINDS = {  # kind of map -> (label of its colour scale, its description in the r
         "functional word, whose row is a vector of its own, the same for every image.",
     ),
 }
+MAX_BYTES = 200_000_000  # of a file's arrays; those of a case have some megabytes
 SPECIAL = ("(start)", "(end)")  # labels of input_pipeline/tokenizers/token_labels.py
 
 
@@ -67,6 +68,9 @@ def read(file: Path, step: int) -> Maps | None:
     Raises ValueError for a damaged file.
     """
     try:
+        with zipfile.ZipFile(file) as members:
+            if sum(member.file_size for member in members.infolist()) > MAX_BYTES:
+                raise ValueError(f"holds more than {MAX_BYTES:,} bytes")
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             content = dict(arrays)
         kind = next((name for name in KINDS if name in content), None)
@@ -74,13 +78,44 @@ def read(file: Path, step: int) -> Maps | None:
         if kind is None or int(content["step"]) != step:
             return None
         values = np.nan_to_num(content[kind].astype(np.float64))
-        captions = [str(caption) for caption in content["captions"]]
-        tokens, is_word = (
-            content[key] if values.ndim == 4 else None for key in ("tokens", "is_word")
-        )
-        return Maps(kind, content["pixels"], captions, values, tokens, is_word, *_grid(values))
-    except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        captions = [_text(caption) for caption in content["captions"]]
+        tokens = is_word = None
+        if values.ndim == 4:
+            tokens, is_word = _labels(content["tokens"]), content["is_word"].astype(bool)
+        maps = Maps(kind, content["pixels"], captions, values, tokens, is_word, *_grid(values))
+        _check(maps)
+        return maps
+    # MemoryError: numpy's, of the size that a header names
+    except (*(OSError, LookupError, EOFError, TypeError), zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"holds no maps: {error}") from error
+
+
+def _check(maps: Maps) -> None:
+    """Raises ValueError for arrays whose shapes do not fit together."""
+    images, captions, *tokens = maps.values.shape[:2] + maps.values.shape[3:]
+    is_labelled = maps.tokens is not None
+    if (
+        maps.values.ndim not in (3, 4)
+        or maps.pixels.ndim != 4
+        or (len(maps.pixels), maps.pixels.shape[3], maps.pixels.dtype) != (images, 3, np.uint8)
+        or len(maps.captions) != captions
+        or (is_labelled and maps.tokens.shape != (captions, *tokens))
+        or (is_labelled and maps.is_word.shape != (captions, *tokens))
+        or 0 in (*maps.pixels.shape, *maps.values.shape)
+    ):
+        raise ValueError(f"holds maps of shape {maps.values.shape} for pixels of another")
+
+
+def _labels(tokens: np.ndarray) -> np.ndarray:
+    """Labels of tokens, (captions, length), as they can be drawn."""
+    if tokens.ndim != 2 or tokens.dtype.kind != "U":
+        raise ValueError(f"holds tokens of shape {tokens.shape} and type {tokens.dtype}")
+    return np.array([[_text(token) for token in row] for row in tokens])
+
+
+def _text(value: object) -> str:
+    """Text as `read_workdir` shows it: a lone surrogate is no letter of any font."""
+    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _grid(values: np.ndarray) -> tuple[int, bool]:

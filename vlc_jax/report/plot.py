@@ -18,6 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from vlc_jax import workdir_files
 from vlc_jax.report import table
 
 THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report.css has the dark
@@ -65,7 +66,7 @@ class Picture:
     png: bytes
 
     def write(self, folder: Path) -> None:
-        (folder / f"{self.name}.png").write_bytes(self.png)
+        workdir_files.without_link(folder / f"{self.name}.png").write_bytes(self.png)
 
 
 def draw(

@@ -5,12 +5,16 @@ never an error. Only a folder that no run has written to is refused.
 """
 
 import itertools
-import json
+import logging
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from vlc_jax import workdir_files
 
 WORKDIR_FILES = (
     "config.json",
@@ -22,6 +26,9 @@ WORKDIR_FILES = (
     "FAILED",
 )
 MAX_SCORE_ROWS = 5000  # of scores.jsonl, searched for cases whose images were kept
+MAX_STEP_DIGITS = 15  # of a file's name
+MAX_IMAGE_BYTES = 20_000_000  # the page holds every picture that it shows
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class NotAWorkdirError(Exception):
@@ -59,6 +66,7 @@ class Run:
 
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
+    config_problem: str = ""  # why config.json, which is there, cannot be read
     default_config: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -86,6 +94,9 @@ def read(path: Path) -> Run:
         raise NotAWorkdirError(f"{path} is no workdir of a run: it has none of {names}")
     run = Run(path)
     run.config = _object(run, "config.json")
+    if run.notes and (path / "config.json").exists():
+        run.config_problem = run.notes[0]
+        logging.getLogger(__name__).warning("%s: %s", path, run.config_problem)
     run.env = _object(run, "env.json")
     run.metrics = _by_step(_lines(run, path / "metrics.jsonl"))
     run.events = list(_lines(run, path / "events.jsonl"))
@@ -114,7 +125,8 @@ def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
     folder = path / "interpolate"
     config = _object(Run(path), "config.json")
     for one in folder.iterdir() if folder.is_dir() else []:
-        if not one.is_dir():
+        # 0.25, 1 or 1e-05, as evaluate.py names them: any other folder is not of ours
+        if not re.fullmatch(r"\d(\.\d+)?(e-\d\d)?", one.name) or not _is_within(path, one):
             continue
         results = _in_order(config, _evaluations(Run(one), examples=False))
         by_alpha[float(one.name)] = [evaluation.newest for evaluation in results]
@@ -129,7 +141,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        config = json.loads(file.read_text())
+        config = _shown(workdir_files.parse_json(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise NotAWorkdirError(f"no config to compare with in {file}: {error}") from error
     if not isinstance(config, dict):
@@ -150,17 +162,23 @@ def maps_file(case_id: str) -> str:
 def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
     folder = run.path / "evals"
     for one in sorted(folder.iterdir()) if folder.is_dir() else []:
-        files = {int(file.stem): file for file in one.glob("*.json") if file.stem.isdecimal()}
+        names = ((file.stem, file) for file in one.glob("*.json"))
+        files = {
+            int(stem): file
+            for stem, file in names
+            if stem.isdecimal() and len(stem) <= MAX_STEP_DIGITS
+        }
+        name = _shown(one.name)
         results = []
         for step in sorted(files):
             result = _object(run, str(files[step].relative_to(run.path)))
             if isinstance(result.get("metrics"), dict) and result["metrics"]:
-                results.append({"protocol": ""} | result | {"benchmark": one.name, "step": step})
+                results.append({"protocol": ""} | result | {"benchmark": name, "step": step})
             elif result:
                 run.notes.append(f"{files[step].relative_to(run.path)} has no metrics")
         if results:
             shown = list(_examples(run, one, results[-1]["step"])) if examples else []
-            yield Evaluation(one.name, results, shown)
+            yield Evaluation(name, results, shown)
 
 
 def _in_order(config: dict[str, Any], evaluations: Iterable[Evaluation]) -> list[Evaluation]:
@@ -177,26 +195,33 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
     if not remaining:
         return
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
-        files = []
-        while (file := images / image_file(str(row.get("id")), len(files))).is_file():
-            if not file.resolve().is_relative_to(run.path.resolve()):  # a link out of the workdir
-                run.notes.append(f"{file.relative_to(run.path)} is a link to elsewhere, not shown")
+        case, files = str(row.get("id")), []
+        # not Path.is_file, which raises for names that no file can have
+        while os.path.isfile(file := images / image_file(case, len(files))):
+            if problem := _problem(run.path, file):
+                run.notes.append(f"{file.relative_to(run.path)} {problem}")
                 break
             files.append(file)
         if files and _has_scores(row):
-            maps = folder / "maps" / maps_file(str(row.get("id")))
-            yield Example(row, tuple(files), maps if maps.is_file() else None)
+            maps = folder / "maps" / maps_file(case)
+            is_shown = os.path.isfile(maps) and not _problem(run.path, maps)
+            yield Example(row, tuple(files), maps if is_shown else None)
         remaining -= len(files)
         if not remaining:  # scores.jsonl has all cases, of which few keep their images
             return
 
 
 def _has_scores(row: dict[str, Any]) -> bool:
-    """True if captions and scores fit: one number per caption, or one such list per image."""
-    captions, scores = row.get("captions"), row.get("scores")
+    """True if captions and scores fit: one number per caption, or one such list per image, image k
+    being that of caption k; and if the further correct captions are some of them."""
+    captions, scores, positives = (row.get(key) for key in ("captions", "scores", "positives"))
     if not (isinstance(captions, list) and isinstance(scores, list) and captions and scores):
         return False
     rows = scores if isinstance(scores[0], list) else [scores]
+    indices = positives if isinstance(positives, list) else []
+    is_index = all(isinstance(k, int) and 0 <= k < len(captions) for k in indices)
+    if len(rows) > len(captions) or not is_index or not isinstance(positives, list | None):
+        return False
     return all(
         isinstance(row, list)
         and len(row) == len(captions)
@@ -217,41 +242,73 @@ def _outcome(run: Run) -> None:
 
 def _object(run: Run, name: str) -> dict[str, Any]:
     """JSON object of a file; {} and a note if it is missing or no JSON object."""
-    try:
-        value = json.loads((run.path / name).read_text())
-    except FileNotFoundError:
-        run.notes.append(f"{name} is missing")
-        return {}
-    except (OSError, ValueError) as error:
-        run.notes.append(f"{name} cannot be read: {error}")
-        return {}
-    if not isinstance(value, dict):
-        run.notes.append(f"{name} holds no JSON object")
-        return {}
-    return value
+    file = run.path / name
+    problem = _problem(run.path, file)
+    if problem is None:
+        try:
+            value = _shown(workdir_files.parse_json(file.read_text("utf-8")))
+            if isinstance(value, dict):
+                return value
+            problem = "holds no JSON object"
+        except (OSError, ValueError) as error:
+            problem = f"cannot be read: {error}"
+    run.notes.append(f"{name} {problem}")
+    return {}
 
 
 def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
     """JSON objects of a JSONL file; other lines (such as one cut short) are counted in a note."""
     name, bad = file.relative_to(run.path), 0
+    if problem := _problem(run.path, file):
+        run.notes.append(f"{name} {problem}")
+        return
     try:
-        with file.open(errors="replace") as lines:
+        with file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 try:
-                    row = json.loads(line)
+                    row = workdir_files.parse_json(line)
                 except ValueError:
-                    bad += 1
-                    continue
+                    row = None
                 if isinstance(row, dict):
-                    yield row
+                    yield _shown(row)
                 else:
                     bad += 1
-    except FileNotFoundError:
-        run.notes.append(f"{name} is missing")
     except OSError as error:
         run.notes.append(f"{name} cannot be read: {error}")
     if bad:
         run.notes.append(f"{name}: {bad} lines are no JSON object and were left out")
+
+
+def _problem(path: Path, file: Path) -> str | None:
+    """Why a file of the workdir at `path` is not read; None if it is."""
+    if not file.exists():
+        return "is missing"
+    if not _is_within(path, file):
+        return "is a link to elsewhere, not shown"
+    if not file.is_file():  # a pipe would be waited for
+        return "is no file"
+    if file.suffix in (".png", ".npz") and file.stat().st_size > MAX_IMAGE_BYTES:
+        return "is too large to be shown"
+    return None
+
+
+def _is_within(path: Path, inner: Path) -> bool:
+    """Whether no link leads from the workdir at `path` to `inner` outside of it."""
+    return inner.resolve().is_relative_to(path.resolve())
+
+
+def _shown(value: Any) -> Any:
+    """A JSON value as a page can show it: lone surrogates, which are no text, as "\ufffd"; integers
+    of more than 64 bits, which are no numbers of a run, as strings of their digits."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_shown(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return str(value)
+    return value
 
 
 def _by_step(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,13 +2,13 @@
 
 import datetime
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vlc_jax.report.read_workdir import Run
 
 ROUTINE = ("start", "save", "evaluation", "done")  # events that are counted, not listed
+MAX_SECONDS = 1e12
 BAD = ("corrupt_checkpoint", "nonfinite", "bad_record")
 
 
@@ -31,6 +31,9 @@ def status(run: Run) -> dict[str, str]:
     if run.events and run.events[-1].get("event") == "preempted":
         text = f"Stopped by a signal {where}, state saved; the same command continues it.{when}"
         return {"kind": "preempted", "word": "Preempted", "text": text}
+    if run.config_problem:
+        text = f"Not finished, {where}.{when} {run.config_problem}: repair or remove that file."
+        return {"kind": "failed", "word": "Damaged", "text": text}
     text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
     return {"kind": "open", "word": "Running", "text": text}
 
@@ -165,7 +168,8 @@ def _rate(last: dict[str, Any]) -> str:
 
 
 def _duration(seconds: Any) -> str:
-    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    # MAX_SECONDS: a timedelta holds no more, and a run takes less
+    if not isinstance(seconds, int | float) or not 0 <= seconds < MAX_SECONDS:
         return ""
     return str(datetime.timedelta(seconds=round(seconds)))
 

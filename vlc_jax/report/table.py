@@ -8,6 +8,7 @@ from typing import Any
 
 import rich.box
 import rich.table
+import rich.text
 
 PROTOCOLS = ("retrieval", "zeroshot", "choice", "triplet", "pairs")  # in the order of a table
 LABELS = {  # metric -> its label; others are shown as they are, underscores as spaces
@@ -120,8 +121,9 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
     previous = None
     for row in rows:
         table.add_row(
-            row.benchmark if row.benchmark != previous else "",
-            row.label,
+            # Text: a name with brackets would be read as markup
+            rich.text.Text(row.benchmark if row.benchmark != previous else ""),
+            rich.text.Text(row.label),
             number(row, row.value),
             interval(row),
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",

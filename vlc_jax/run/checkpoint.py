@@ -257,7 +257,7 @@ def damage(folder: Path) -> str | None:
     """Description of the damage of a saved step, None if every file matches its manifest."""
     try:
         sums = json.loads((folder / MANIFEST).read_text())["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
     if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):
         return f"{MANIFEST} lists no state"

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from tensorboardX import SummaryWriter
 
+from vlc_jax import workdir_files
+
 
 def read_rows(path: Path) -> list[dict]:
     """Rows of a JSONL file; what is no row, as a half-written line of a killed run, is left out."""
@@ -41,9 +43,7 @@ class MetricsWriter:
         rows = read_rows(self.path)
         kept = [r for r in rows if isinstance(r.get("step"), int) and r["step"] <= start_step]
         # Replaced in one move: a kill in the middle of a rewrite would lose the history.
-        temporary = self.path.with_name(".metrics.jsonl.writing")
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        temporary.replace(self.path)
+        workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._file = self.path.open("a")
         self._board: SummaryWriter | None = None
         try:

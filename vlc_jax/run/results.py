@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlc_jax import workdir_files
+
 
 class Question(NamedTuple):
     """What was asked of a benchmark.
@@ -66,7 +68,9 @@ def finished(folder: Path, step: int, question: Question) -> dict[str, Any] | No
 def _read(path: Path) -> dict[str, Any] | None:
     """None for a file that is missing or damaged: its result is made again."""
     try:
-        row = json.loads(path.read_text())
-    except (OSError, ValueError):
+        row = workdir_files.parse_json(path.read_bytes())
+        values = [row["metrics"][metric]["value"] for metric in row["summary"]]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return row if isinstance(row, dict) and row.get("metrics") else None
+    is_whole = values and all(isinstance(value, int | float) for value in values)
+    return row if is_whole else None

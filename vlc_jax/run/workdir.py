@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import jax
 from ml_collections import ConfigDict
 
+from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.run.renamed_fields import refuse_renamed_fields
 
@@ -53,7 +54,8 @@ class Workdir:
         self.is_writer = jax.process_index() == 0
         try:
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
-            self._handler = _log_to(self.path / "logs" / f"host_{jax.process_index():03d}.log")
+            log = self.path / "logs" / f"host_{jax.process_index():03d}.log"
+            self._handler = _log_to(workdir_files.without_link(log))
         except OSError as error:
             raise UsageError(
                 f"cannot write to workdir {self.path}: {error.strerror}; choose another --workdir"
@@ -65,7 +67,7 @@ class Workdir:
         # flock, not a file that exists: the kernel releases it with its process, so that the lock
         # of a killed job is never in the way. The content is for the error message only.
         try:
-            file = (self.path / "lock").open("a+")
+            file = workdir_files.without_link(self.path / "lock").open("a+", errors="replace")
         except OSError as error:
             raise UsageError(f"cannot write {self.path / 'lock'}: {error.strerror}") from error
         file.seek(0)  # opened with "a+": mode "w" would erase the holder's name before it is read
@@ -101,7 +103,7 @@ class Workdir:
         if self.is_writer:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             row = json.dumps({"time": now, "event": event, **fields}, default=str)
-            with (self.path / "events.jsonl").open("a+b") as file:
+            with workdir_files.without_link(self.path / "events.jsonl").open("a+b") as file:
                 if file.tell() and not _ends_with_newline(file):
                     row = "\n" + row  # half a row of a killed run must not swallow this one
                 file.write(row.encode() + b"\n")
@@ -121,7 +123,7 @@ class Workdir:
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
-            saved = read_json(path)
+            saved = read_object(path)
             refuse_renamed_fields(saved, path)
             differences = config_diff(saved, config)
             names = {difference: difference.split(":")[0] for difference in differences}
@@ -150,10 +152,9 @@ class Workdir:
 
     def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
         """Compares fingerprints of the data with those in env.json, as `check_config` does."""
-        path = self.path / "env.json"
-        if not path.exists() or not self._has_state():
+        if not (self.path / "env.json").exists() or not self._has_state():
             return
-        differences = config_diff(read_json(path).get("input", {}), fingerprints)
+        differences = config_diff(saved_fingerprints(self.path), fingerprints)
         if differences and not allow_change:
             raise UsageError(
                 f"the data of the run in {self.path} changed:\n  "
@@ -169,7 +170,8 @@ class Workdir:
         path = self.path / "env.json"
         if not path.exists() or not self._has_state():
             return
-        saved = dict(read_json(path).get("image_sizes") or {})
+        saved = read_object(path).get("image_sizes")
+        saved = saved if isinstance(saved, Mapping) else {}
         common = saved.keys() & sizes.keys()
         lines = config_diff({k: saved[k] for k in common}, {k: sizes[k] for k in common})
         if lines and not allow_change:
@@ -272,26 +274,42 @@ def saved_config(workdir: Path) -> ConfigDict:
     path = workdir / "config.json"
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
-    content = read_json(path)
-    if not isinstance(content, Mapping):
-        raise UsageError(f"{path} is no config: it holds no JSON object")
+    content = read_object(path)
     refuse_renamed_fields(content, path)
-    return SavedConfig(content, path).lock()
-
-
-def read_json(path: Path) -> Any:
-    """Content of a JSON file. Raises UsageError naming the file if it is not JSON."""
     try:
-        return json.loads(path.read_text())
+        return SavedConfig(content, path).lock()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError(f"{path} is no config of a run: {error}") from error
+
+
+def saved_fingerprints(workdir: Path) -> dict[str, Any]:
+    """Fingerprints of the data and weights that a run was trained on, {} where none are saved.
+
+    Raises UsageError if its env.json holds something else.
+    """
+    path = workdir / "env.json"
+    found = read_object(path).get("input", {}) if path.exists() else {}
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no fingerprints under 'input'; repair or remove it")
+    return found
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises UsageError naming the file if it holds none."""
+    if not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"{path} is no file")
+    try:
+        content = workdir_files.parse_json(path.read_text("utf-8"))
     except ValueError as error:
         raise UsageError(f"{path} is not valid JSON ({error}); repair or remove it") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} holds no JSON object; repair or remove it")
+    return content
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file all or nothing, by a rename: a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(json.dumps(value, indent=1, default=str) + "\n")
-    temporary.replace(path)
+    """Writes a JSON file all or nothing."""
+    workdir_files.replace(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
 def _is_below(field: str, groups: Sequence[str]) -> bool:

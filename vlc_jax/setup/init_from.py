@@ -21,7 +21,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
-from vlc_jax.run.workdir import read_json, saved_config
+from vlc_jax.run.workdir import saved_config, saved_fingerprints
 from vlc_jax.setup import weights_compatibility
 from vlc_jax.state import State
 
@@ -309,8 +309,7 @@ def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: st
 
 def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
     """Raises WeightsError if the frozen parameters are not those that the run was trained with."""
-    path = workdir / "env.json"
-    saved = read_json(path).get("input", {}) if path.exists() else {}
+    saved = saved_fingerprints(workdir)
     for name, value in fingerprint.items():
         if saved.get(name) not in (None, value):
             raise WeightsError(
@@ -322,13 +321,12 @@ def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
 def _check_vectors(setup: "Setup", workdir: Path) -> None:
     """Raises WeightsError if the file of text vectors changed since training. Another path is
     allowed: the user chose it."""
-    env = workdir / "env.json"
-    saved = read_json(env).get("input", {}).get("vectors") if env.exists() else None
+    saved = saved_fingerprints(workdir).get("vectors")
     path = setup.config["text"].get("vectors", {}).get("path")
     is_same_path = path == saved_config(workdir).text.vectors.path
     if saved and is_same_path and setup.tokenizer.fingerprint != saved:
         raise WeightsError(
-            f"what is in {workdir} was trained on other vectors ({saved[:16]}) than those in "
+            f"what is in {workdir} was trained on other vectors ({str(saved)[:16]}) than those in "
             f"{path} now ({setup.tokenizer.fingerprint[:16]}): restore them, or "
             "name a file with more texts by --config.text.vectors.path and --allow_config_change"
         )

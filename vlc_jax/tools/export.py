@@ -31,6 +31,7 @@ from input_pipeline.record import DataError
 from vlc_jax import weights
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
 from vlc_jax.models import lora
+from vlc_jax.report import read_workdir, table
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import Setup, init_from, resolve, weights_compatibility
@@ -252,9 +253,8 @@ def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
 
 def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int) -> str:
     """The README of the exported folder, from what the run left behind."""
-    rows: list[dict[str, Any]] = [
-        json.loads(path.read_text()) for path in sorted(workdir.glob(f"evals/*/{step}.json"))
-    ]
+    newest = read_workdir.newest_results(workdir)
+    rows = table.rows(result for result in newest if result["step"] == step)
     done = "Not trained, converted by vlc_jax"
     if step:
         done = (
@@ -271,12 +271,14 @@ def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int)
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        for metric in row["summary"]:
-            m = row["metrics"][metric]
-            lines.append(
-                f"| {row['benchmark']} | {metric} | {m['value']:.3f} | "
-                f"{m['low']:.3f}-{m['high']:.3f} | {m['chance']:.3f} | {m['count']} |"
-            )
+        value, low, high, chance = (
+            "" if number is None else f"{number:.3f}"
+            for number in (row.value, row.low, row.high, row.chance)
+        )
+        count = "" if row.count is None else row.count
+        lines.append(
+            f"| {row.benchmark} | {row.metric} | {value} | {low}-{high} | {chance} | {count} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,63 @@
+"""JSON of anybody is read or refused; nothing is written through a link."""
+
+import pytest
+
+from vlc_jax import workdir_files
+from vlc_jax.run.metrics import MetricsWriter
+from vlc_jax.run.workdir import Workdir
+
+
+def nested(levels, middle="1"):
+    return "[" * levels + middle + "]" * levels
+
+
+DEEP = [nested(51), nested(900), nested(100_000), '{"a":' * 100_000]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1", b"\xff", "9" * 5_000, *DEEP], ids=range(9))
+def test_what_is_no_json_of_a_run_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"\S"):
+        workdir_files.parse_json(text)
+
+
+def test_what_a_run_writes_is_read():
+    assert workdir_files.parse_json('{"a": {"b": [1, NaN, "\\ud800"]}}')["a"]["b"][0] == 1
+    assert workdir_files.parse_json(nested(49, "{}")) is not None
+
+
+# File of a run that is written -> how it is written.
+WRITERS = {
+    ".config.json.writing": lambda run: run.claim({"steps": 1}),
+    ".env.json.writing": lambda run: run.write_env(input={}),
+    ".DONE.writing": lambda run: run.finish(step=1),
+    ".FAILED.writing": lambda run: run.fail(3, "x"),
+    "events.jsonl": lambda run: run.event("start", step=0),
+    ".metrics.jsonl.writing": lambda run: MetricsWriter(run.path, 0).close(),
+    "metrics.jsonl": lambda run: MetricsWriter(run.path, 0).close(),
+    "lock": lambda run: None,
+    "logs/host_000.log": lambda run: run.event("preempted"),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_in_a_workdir_is_not_written_through(tmp_path, name, is_there):
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "run" / name
+    if is_there:
+        elsewhere.write_text("precious")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    run = Workdir(tmp_path / "run")
+    WRITERS[name](run)
+    run.close()
+    assert elsewhere.exists() == is_there
+    assert not is_there or elsewhere.read_text() == "precious"
+    assert not link.is_symlink()
+
+
+def test_a_file_is_replaced_all_or_nothing_and_takes_any_text(tmp_path):
+    file = tmp_path / "page.html"
+    for text in ("first", "second \ud800"):
+        workdir_files.replace(file, text)
+    assert file.read_text() == "second ?"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
