@@ -94,6 +94,18 @@ def test_weights_alone_say_which_model_they_are_of(tiny):
     assert loaded.logit_bias == pytest.approx(float(params["logit_bias"]))
 
 
+def test_the_values_of_weights_are_read_once(tiny, monkeypatch):
+    folder, readings, read = tiny[0], [], weights.files.read
+
+    def counted(path, *, only_shapes=False):
+        readings.append(only_shapes)
+        return read(path, only_shapes=only_shapes)
+
+    monkeypatch.setattr(weights.files, "read", counted)
+    vlc_jax.load(folder)
+    assert sorted(readings) == [False, True]
+
+
 def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch):
     folder = tiny[0]
     monkeypatch.delitem(variants.VARIANTS, "tiny")
@@ -135,6 +147,21 @@ def test_sizes_are_read_from_every_format(variant, name):
     params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
     arrays = weights.save(params, name, architecture(model))
     assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, 7)
+
+
+def test_sizes_of_scanned_blocks_are_read_from_their_headers(tmp_path):
+    towers = {"width": 24, "depth": 3, "heads": 2, "mlp_width": 48}
+    model = models.build(
+        *("clip", "SigLIP-B/16"),
+        image={**towers, "image_size": 48, "patch_size": 16},
+        text={**towers, "vocab_size": 50, "context_length": 7, "projection": 24},
+    )
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    np.savez(tmp_path / "w.npz", **weights.save(params, "big_vision_scan", architecture(model)))
+    arrays, name = weights.read(tmp_path / "w.npz", only_shapes=True)
+    assert name == "big_vision_scan"
+    assert weights.sizes.read(arrays) == ((24, 3), (24, 3), 16, 3, 50, 7)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import sys
+import tracemalloc
 import zipfile
 
 import ml_dtypes
@@ -148,3 +149,29 @@ def test_folders_with_one_file_or_with_shards(tmp_path):
     (many / "x2.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"x2\.safetensors"):
         files.read(many)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "pt", "folder"])
+def test_shapes_are_read_without_values(torch_save, tmp_path, kind):
+    arrays = {"a": np.ones((1024, 1024), np.float32), "b": np.ones((2, 3), np.float16)}
+    path = tmp_path / f"weights.{kind}"
+    if kind == "safetensors":
+        save_file(arrays, path)
+    elif kind == "npz":
+        np.savez(path, **arrays)
+    elif kind == "pt":
+        path = torch_save({"state_dict": {name: tensor(array) for name, array in arrays.items()}})
+    else:
+        path.mkdir()
+        for name, array in arrays.items():
+            save_file({name: array}, path / f"{name}.safetensors")
+        index = {"weight_map": {name: f"{name}.safetensors" for name in arrays}}
+        (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    expected = {name: array.shape for name, array in files.read(path).items()}
+    tracemalloc.start()
+    found = files.read(path, only_shapes=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert {name: array.shape for name, array in found.items()} == expected
+    assert expected == {name: array.shape for name, array in arrays.items()}
+    assert peak < arrays["a"].nbytes / 4

@@ -41,9 +41,8 @@ def config_of_weights(
 
     Raises UsageError if the arrays are of no known variant, WeightsError if they cannot be read.
     """
-    arrays, format_ = weights.read(path)
+    arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     sizes = weights.sizes.read(arrays)
-    del arrays  # they are read again by init_from, which checks each
     family = family or _family(format_, sizes)
     known("family of weights", family, pretrained.FAMILIES)
     variant = variant or _variant(path, sizes, family, is_eva02="eva02" in format_)

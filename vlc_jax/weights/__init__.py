@@ -120,12 +120,13 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
     )
 
 
-def read(path: str | Path) -> tuple[dict[str, np.ndarray], str]:
+def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.ndarray], str]:
     """Arrays in a file or folder, by the names of its format's rules, and the format's name.
 
+    only_shapes: placeholders of the arrays, from the headers alone (`sizes.placeholder`).
     Raises WeightsError for a damaged file and an unknown format.
     """
-    arrays = files.read(path)
+    arrays = files.read(path, only_shapes=only_shapes)
     try:
         name = detect(arrays)
         unpack = FORMATS[name].unpack

@@ -56,7 +56,9 @@ def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             found[name] = array
             continue
         if not array.ndim or len(array) > MAX_LAYERS:
-            raise WeightsError(f"{name} of shape {array.shape} is no stack of layers")
+            raise WeightsError(
+                f"{name} of shape {array.shape} is no stack of layers (at most {MAX_LAYERS:,})"
+            )
         for i, layer in enumerate(array):
             found[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
     return found

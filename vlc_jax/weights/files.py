@@ -1,8 +1,6 @@
 """Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
 
-import io
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 import safetensors
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import torch_archive, zip_file
+from vlc_jax.weights import npz, sizes, torch_archive
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
 MAX_FILE_NAME = 255  # letters, of any file system
@@ -32,9 +30,10 @@ SAFETENSORS_DTYPES = (
 )
 
 
-def read(path: str | Path) -> dict[str, np.ndarray]:
+def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray]:
     """Arrays of a file, or of the model in a folder, by their names there.
 
+    only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
     Of a training checkpoint only its "state_dict" is read, and a "module." before all names is
     removed. Raises WeightsError for a missing, damaged or unknown file.
     """
@@ -45,10 +44,10 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
             raise WeightsError(f"{path} holds no weights; looked for {', '.join(IN_FOLDER)}")
         path = present[0]
     if path.name.endswith(".index.json"):
-        shards = [_read_file(shard) for shard in _shards(path)]
+        shards = [_read_file(shard, only_shapes) for shard in _shards(path)]
         arrays = {name: array for shard in shards for name, array in shard.items()}
     else:
-        arrays = _read_file(path)
+        arrays = _read_file(path, only_shapes)
     if not arrays:
         raise WeightsError(f"{path} holds no arrays")
     _check(path, arrays)
@@ -67,14 +66,14 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def _read_file(path: Path) -> dict[str, np.ndarray]:
+def _read_file(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     if not path.exists():
         raise WeightsError(f"no weights at {path}")
     if path.suffix not in SUFFIXES:
         raise WeightsError(f"{path} is none of {', '.join(SUFFIXES)}, nor a folder")
     if not path.is_file():  # a pipe would be waited for, a device has no end
         raise WeightsError(f"{path} is no file")
-    return _READERS[path.suffix](path)
+    return _READERS[path.suffix](path, only_shapes)
 
 
 def _check(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -114,58 +113,28 @@ def _shards(index: Path) -> list[Path]:
     return shards
 
 
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+def _read_safetensors(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     arrays = {}
     try:
         with safetensors.safe_open(path, framework="np") as file:
             for name in file.keys():  # noqa: SIM118, it is no dict
-                if (dtype := file.get_slice(name).get_dtype()) not in SAFETENSORS_DTYPES:
+                header = file.get_slice(name)
+                if (dtype := header.get_dtype()) not in SAFETENSORS_DTYPES:
                     raise WeightsError(
                         f"{path}: {name[:50]} is of dtype {dtype}; known are "
                         f"{', '.join(SAFETENSORS_DTYPES)}"
                     )
-                arrays[name] = file.get_tensor(name)
+                if only_shapes:  # float32 like any other: the dtype is checked above
+                    arrays[name] = sizes.placeholder(header.get_shape())
+                else:
+                    arrays[name] = file.get_tensor(name)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise WeightsError(f"{path} is damaged, or not safetensors: {error}") from error
     return arrays
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with zip_file.open_zip(path) as archive:
-            return {
-                name.removesuffix(".npy"): _read_npy(zip_file.read(archive, name))
-                for name in archive.namelist()
-            }
-    except zip_file.DAMAGE as error:
-        raise WeightsError(f"{path} is damaged, or holds more than arrays: {error}") from error
-
-
-def _read_npy(data: bytes) -> np.ndarray:
-    """The array of an .npy file; not by numpy's reader, which sets aside what its header names."""
-    file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"an array in version {version} of the format")
-    try:
-        shape, is_fortran, dtype = readers[version](file)
-    except (RecursionError, MemoryError) as error:  # what Python's parser says of deep nesting
-        raise ValueError("the header of an array cannot be read") from error
-    if dtype.hasobject:  # reading it would run code
-        raise ValueError("an array of objects")
-    start, size = file.tell(), math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size != len(data) - start:
-        raise ValueError(f"an array of shape {shape}, which needs {size} bytes, in {len(data)}")
-    array = np.frombuffer(data, dtype, offset=start) if size else np.zeros(0, dtype)
-    return array.reshape(shape, order="F" if is_fortran else "C")
-
-
 _READERS = {
     ".safetensors": _read_safetensors,
-    ".npz": _read_npz,
+    ".npz": npz.read,
     **dict.fromkeys((".pt", ".pth", ".bin"), torch_archive.read),
 }

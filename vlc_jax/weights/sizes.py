@@ -2,12 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+
+FLOAT32 = np.dtype(np.float32)
 
 # What is measured -> its names in the formats of `weights.FORMATS`.
 _ARRAYS = {
@@ -41,6 +43,17 @@ class Sizes(NamedTuple):
     grid: int
     vocab_size: int
     context_length: int
+
+
+def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
+    """An array of this shape that takes no memory: all its elements are one zero.
+
+    Raises ValueError for a shape that no array can have.
+    """
+    try:
+        return np.broadcast_to(np.zeros((), dtype), tuple(shape))
+    except OverflowError as error:
+        raise ValueError(f"no array has the shape {shape}") from error
 
 
 def read(arrays: Mapping[str, np.ndarray]) -> Sizes:

@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import zip_file
+from vlc_jax.weights import sizes, zip_file
 
 MAX_ENTRIES = 100_000  # of nested dicts, which a pickle can name twice at each of many levels
 MAX_NAME = 300  # letters, of the names of all levels together
@@ -40,20 +40,21 @@ _DTYPES = {
 _LISTS = ("int", "float", "double", "bool", "tensor")
 
 
-def read(path: Path) -> dict[str, np.ndarray]:
+def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
     """All tensors of the file as {name: array}, nested names joined by dots.
 
+    only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
     Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
     try:
-        return _tensors(content(path))
+        return _tensors(content(path, only_shapes=only_shapes))
     except ValueError as error:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def content(path: Path, *, may_hold_objects: bool = False) -> Any:
-    """The saved object, with its tensors as arrays.
+def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = False) -> Any:
+    """The saved object, with its tensors as arrays; only_shapes: as of `read`.
 
     may_hold_objects: accept objects of other classes, each as an `Inert`; else they are refused.
       No code of the file is run either way.
@@ -71,7 +72,7 @@ def content(path: Path, *, may_hold_objects: bool = False) -> Any:
             order = f"{root}/byteorder"
             if order in names and zip_file.read(archive, order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
-            return _Unpickler(archive, root, path, may_hold_objects).load()
+            return _Unpickler(archive, root, path, may_hold_objects, only_shapes).load()
     except zipfile.BadZipFile as error:
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
@@ -107,13 +108,20 @@ class Inert:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, archive: zipfile.ZipFile, root: str, path: Path, may_hold_objects: bool):
+    def __init__(
+        self,
+        archive: zipfile.ZipFile,
+        root: str,
+        path: Path,
+        may_hold_objects: bool,
+        only_shapes: bool,
+    ):
         data = zip_file.read(archive, f"{root}/data.pkl")
         _check_opcodes(data)
         super().__init__(io.BytesIO(data))
         self.archive, self.root, self.path = archive, root, path
-        self.may_hold_objects = may_hold_objects
-        self.storages: dict[str, bytes] = {}
+        self.may_hold_objects, self.only_shapes = may_hold_objects, only_shapes
+        self.storages: dict[str, bytes | np.ndarray] = {}  # array: a placeholder
         self.spare = zip_file.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
 
     def find_class(self, module: str, name: str) -> Any:
@@ -144,15 +152,22 @@ class _Unpickler(pickle.Unpickler):
         if kind != "storage" or not isinstance(dtype, np.dtype):
             raise WeightsError(f"{self.path} stores something else than numbers of a tensor")
         if key not in self.storages:  # tensors may share a storage
-            self.storages[key] = zip_file.read(self.archive, f"{self.root}/data/{key}")
+            self.storages[key] = self._storage(f"{self.root}/data/{key}")
         data = self.storages[key]
         if not 0 <= count * dtype.itemsize <= len(data):
             raise WeightsError(
                 f"{self.path} is truncated: storage {key} has {len(data)} bytes of "
                 f"{count * dtype.itemsize}"
             )
+        if isinstance(data, np.ndarray):
+            return _Storage(sizes.placeholder((count,), dtype))
         # a memoryview: of bytes each such part would be a copy
         return _Storage(np.frombuffer(memoryview(data)[: count * dtype.itemsize], dtype))
+
+    def _storage(self, member: str) -> bytes | np.ndarray:
+        if self.only_shapes:  # its length is all that is used
+            return sizes.placeholder((self.archive.getinfo(member).file_size,), np.dtype(np.uint8))
+        return zip_file.read(self.archive, member)
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> np.ndarray:
         """Array of a torch tensor: an offset, shape and strides in a storage, as torch stores it.
@@ -169,11 +184,7 @@ class _Unpickler(pickle.Unpickler):
             raise WeightsError(
                 f"a tensor of shape {shown} lies outside its storage of {len(numbers)}"
             )
-        # Only after the check above: as_strided itself reads any memory.
-        step = numbers.itemsize
-        view = np.lib.stride_tricks.as_strided(
-            numbers[offset:], shape, [stride * step for stride in strides], writeable=False
-        )
+        view = self._view(numbers[offset:], shape, strides)
         # A stride of 0 repeats a number as often as it likes, and whoever uses the view copies it.
         self.spare -= view.nbytes
         if self.spare < 0:
@@ -182,6 +193,13 @@ class _Unpickler(pickle.Unpickler):
                 f"more than {zip_file.MAX_RATIO} times its bytes"
             )
         return view
+
+    def _view(self, numbers: np.ndarray, shape: Any, strides: Any) -> np.ndarray:
+        """Only for checked shapes and strides: as_strided itself reads any memory."""
+        if self.only_shapes:
+            return sizes.placeholder(shape, numbers.dtype)
+        steps = [stride * numbers.itemsize for stride in strides]
+        return np.lib.stride_tricks.as_strided(numbers, shape, steps, writeable=False)
 
 
 def _check_opcodes(data: bytes) -> None:

@@ -44,11 +44,13 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def read(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Content of a member. Raises KeyError for an unknown name, DAMAGE for other content than its
-    checksum.
+def read(archive: zipfile.ZipFile, name: str, at_most: int | None = None) -> bytes:
+    """Content of a member, or its first `at_most` bytes.
+
+    Raises KeyError for an unknown name, DAMAGE for other content than its checksum, which is known
+    only at its end.
     """
-    member = archive.getinfo(name)
-    with archive.open(member) as file:
+    size = archive.getinfo(name).file_size
+    with archive.open(name) as file:
         # not read(): without a size it unpacks all that the data make, and cuts it then
-        return file.read(member.file_size)
+        return file.read(size if at_most is None else min(size, at_most))
