@@ -14,7 +14,8 @@ import pytest
 from tests.support.archives import Tensor
 
 STORAGES = {np.dtype(np.float32): "FloatStorage", np.dtype(np.float16): "HalfStorage",
-            np.dtype(np.int64): "LongStorage", np.dtype(ml_dtypes.bfloat16): "BFloat16Storage",
+            np.dtype(np.int64): "LongStorage", np.dtype(np.int8): "CharStorage",
+            np.dtype(ml_dtypes.bfloat16): "BFloat16Storage",
             }  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 import io
 import json
+import pickle
 import struct
 import tracemalloc
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -200,7 +202,11 @@ TORCH = {  # what is saved, words of the refusal
     "a hundred axes": ({"a": Tensor(NUMBERS, 0, (1,) * 100, (1,) * 100)}, "damaged"),
     "a quintillion of nothing": ({"a": Tensor(NUMBERS, 0, (0, 1 << 62), (1, 1))}, "damaged"),
     "other strides": ({"a": Tensor(NUMBERS, 0, (2, 2), (1,))}, "damaged"),
-    "a text as shape": ({"a": Tensor(NUMBERS, 0, ("x",), (1,))}, "damaged"),
+    "a text as shape": ({"a": Tensor(NUMBERS, 0, ("x",), (1,))}, "no whole numbers"),
+    "a shape that overflows": (  # (17 - 1) * 16 is 0 in 8 bits
+        {"a": Tensor(NUMBERS, 0, (tensor(np.int8(17)),), (tensor(np.int8(16)),))},
+        "no whole numbers",
+    ),
     "a text as storage": ({"a": Tensor("x", 0, (1,), (1,))}, "a tensor of str"),
     "a view of a view": (
         {"a": Tensor(Tensor(NUMBERS, 0, (64,), (0,)), 0, (64,), (1,))},
@@ -247,6 +253,21 @@ def test_a_pickle_with(tmp_path, case):
     members = {"w/data.pkl": b"\x80\2" + data, "w/data/0": bytes(16)}
     (tmp_path / "w.pt").write_bytes(zipped(members))
     refused(tmp_path / "w.pt", words)
+
+
+@pytest.mark.parametrize(
+    "name", [b"torch\nBFloat16Storage", b"torch.jit._pickle\nrestore_type_tag"]
+)
+def test_a_pickle_changes_nothing_of_the_process(tmp_path, name):
+    dtype = np.dtype(ml_dtypes.bfloat16)
+    flags, defaults = dtype.flags, torch_archive._first.__defaults__
+    # 96: the dtype's own flags and one that is harmless; others would end this process
+    for state in ((3, "<", None, None, None, 2, 2, 96), (None, {"__defaults__": (None,)})):
+        data = pickle.dumps(state, 2)[2:-1]  # without the protocol and the end
+        members = {"w/data.pkl": b"\x80\2c" + name + b"\n" + data + b"b."}
+        (tmp_path / "w.pt").write_bytes(zipped(members))
+        refused(tmp_path / "w.pt", "damaged")
+    assert (dtype.flags, torch_archive._first.__defaults__) == (flags, defaults)
 
 
 def test_a_torch_archive_whose_pickle_is_packed_a_thousandfold(tmp_path):

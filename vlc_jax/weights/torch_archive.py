@@ -87,6 +87,16 @@ class _Storage(NamedTuple):
     numbers: np.ndarray
 
 
+class _Named(NamedTuple):
+    """What a name in a pickle stands for. A tuple, as a pickle may give a state to all it names:
+    that of a dtype or a function would change the one of the whole process."""
+
+    value: Any
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.value(*arguments)
+
+
 class Inert:
     """Placeholder for an object of any class: it keeps the pickled state and runs nothing."""
 
@@ -126,7 +136,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
-            return _DTYPES[name]
+            return _Named(_DTYPES[name])
         if module.startswith("__torch__"):  # modules of a TorchScript archive
             return Inert
         known = {
@@ -145,11 +155,12 @@ class _Unpickler(pickle.Unpickler):
                 f"{self.path} asks to run {module[:50]}.{name[:50]}; only tensors are read. Save "
                 "the bare state dict, best as .safetensors, and use that"
             )
-        return known[module, name]
+        return _Named(known[module, name])
 
     def persistent_load(self, saved_id: Any) -> _Storage:
-        kind, dtype, key, _, count = saved_id  # "_" is the device
-        if kind != "storage" or not isinstance(dtype, np.dtype):
+        kind, named, key, _, count = saved_id  # "_" is the device
+        dtype = named.value if isinstance(named, _Named) else None
+        if kind != "storage" or not isinstance(dtype, np.dtype) or type(count) is not int:
             raise WeightsError(f"{self.path} stores something else than numbers of a tensor")
         if key not in self.storages:  # tensors may share a storage
             self.storages[key] = self._storage(f"{self.root}/data/{key}")
@@ -176,13 +187,16 @@ class _Unpickler(pickle.Unpickler):
         """
         if not isinstance(storage, _Storage):
             raise WeightsError(f"{self.path} has a tensor of {type(storage).__name__}")
+        if not all(type(n) is int for n in (offset, *shape, *strides)):
+            # numbers of a tensor, too: theirs overflow in the sum below
+            raise WeightsError(f"{self.path} has a tensor whose sizes are no whole numbers")
         numbers, shown = storage.numbers, str(shape)[:50]
         last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
         if 0 in shape:
             return np.zeros(shape, numbers.dtype)
         if offset < 0 or min((*shape, *strides), default=0) < 0 or last >= len(numbers):
             raise WeightsError(
-                f"a tensor of shape {shown} lies outside its storage of {len(numbers)}"
+                f"{self.path} has a tensor of shape {shown} outside its storage of {len(numbers)}"
             )
         view = self._view(numbers[offset:], shape, strides)
         # A stride of 0 repeats a number as often as it likes, and whoever uses the view copies it.
