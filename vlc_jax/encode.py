@@ -13,6 +13,7 @@ from input_pipeline import tokenize
 from input_pipeline.record import ImageLike
 from vlc_jax import sharding
 from vlc_jax.evaluators import Scorer
+from vlc_jax.evaluators.scorer import take
 from vlc_jax.setup import Setup
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -129,3 +130,26 @@ class EvaluationEncoder:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             pixels = pool.map(lambda image: self.transform(image, None), images)
             return {"image": np.stack(list(pixels))}
+
+
+def score_in_blocks(
+    score: Callable[[ImageFeatures, TextFeatures], np.ndarray],
+    image: ImageFeatures,
+    text: TextFeatures,
+    height: int,
+    width: int,
+) -> np.ndarray:
+    """`score` of every image with every text, float32 (images, texts), in blocks of one shape.
+
+    height, width: rows of images and of texts that `score` gets at a time. The last ones are filled
+    up with copies of the last row, so that only this shape is compiled.
+    """
+    images, texts = len(image.pooled), len(text.pooled)
+    scores = np.zeros((images, texts), np.float32)
+    for top in range(0, images, height):
+        rows = take(image, np.minimum(np.arange(top, top + height), images - 1))
+        for left in range(0, texts, width):
+            columns = take(text, np.minimum(np.arange(left, left + width), texts - 1))
+            part = scores[top : top + height, left : left + width]
+            part[:] = score(rows, columns)[: len(part), : part.shape[1]]
+    return scores

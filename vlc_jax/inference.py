@@ -16,12 +16,17 @@ from PIL import Image
 
 from input_pipeline import image as image_ops
 from input_pipeline.record import ImageLike
-from vlc_jax.encode import EvaluationEncoder
+from vlc_jax.encode import EvaluationEncoder, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Scorer
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import Setup, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
+
+# Rows of a block of scores of pooled features, which is a product of two matrices.
+_POOLED_BLOCK = 1024
+# Batches of images, and of texts, whose tokens a head scores while they are kept in memory.
+_KEPT_BATCHES = 8
 
 # A path, encoded bytes, a uint8 array (height, width, 3), or a picture of Pillow.
 AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image
@@ -105,13 +110,32 @@ class Model:
         self, images: Sequence[AnyImage], texts: Sequence[str]
     ) -> Float[np.ndarray, "images texts"]:
         """The model's score of every image with every text: the cosine similarity, or that of the
-        model's head (PACL, DCSM, SPARC); before `logit_scale` and `logit_bias`."""
+        model's head (PACL, DCSM, SPARC); before `logit_scale` and `logit_bias`.
+
+        Scores are computed in blocks, filled up to one shape: a side of 1, 8 or `batch_size` rows
+        (1,024 without a head). So a call compiles one shape at most, and calls of similar size
+        share it. A head's tokens are kept of eight batches of images and of texts at a time; the
+        texts are embedded again for the next images if they are more than that.
+        """
         images, texts = _images(images), _texts(texts)
-        if not images or not texts:
-            return np.zeros((len(images), len(texts)), np.float32)
+        scores = np.zeros((len(images), len(texts)), np.float32)
+        if not scores.size:
+            return scores
+        has_head = self._setup.model.has_head
+        kept = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
+        largest = self._batch_size if has_head else _POOLED_BLOCK
+        # of the whole call, so that its last blocks have the shape of the first ones
+        shape = [_block(count, largest) for count in scores.shape]
         of_images, of_texts = self._scorer(len(images)), self._scorer(len(texts))
-        features = of_images.embed_images(images), of_texts.embed_texts(texts)
-        return np.asarray(of_images.score(*features), np.float32)
+        score, text = self._scorer(self._batch_size).score, None
+        for top in range(0, len(images), kept):
+            image = of_images.embed_images(images[top : top + kept])
+            for left in range(0, len(texts), kept):
+                if text is None or len(texts) > kept:
+                    text = of_texts.embed_texts(texts[left : left + kept])
+                part = scores[top : top + kept, left : left + kept]
+                part[:] = score_in_blocks(score, image, text, *shape)
+        return scores
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
         """Pooled features alone: those of a head's tokens are a hundred times as large."""
@@ -150,6 +174,11 @@ class Model:
     def __repr__(self) -> str:
         model = self.config["model"]
         return f"<vlc_jax.inference.Model {model['name']} {model['variant']}>"
+
+
+def _block(count: int, largest: int) -> int:
+    """The side of the blocks in which `count` rows are scored."""
+    return next((size for size in (1, 8) if count <= size), largest)
 
 
 def _images(images: Sequence[AnyImage]) -> list[ImageLike]:

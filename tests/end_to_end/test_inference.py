@@ -1,5 +1,6 @@
 """A trained model in Python: its embeddings and scores are those of evaluation."""
 
+import importlib
 import json
 
 import jax
@@ -11,9 +12,10 @@ from PIL import Image
 import vlc_jax
 from input_pipeline.record import DataError
 from tests.support import helpers
-from vlc_jax import models, weights
+from vlc_jax import encode, inference, models, weights
 from vlc_jax.errors import UsageError
 from vlc_jax.models import variants
+from vlc_jax.models.clip import CLIP
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import resolve, weights_config
 from vlc_jax.setup.init_from import architecture
@@ -49,6 +51,54 @@ def test_a_cosine_is_the_product_of_embeddings_whatever_the_batch(model):
     assert model.score([], texts).shape == (0, 4)
     assert model.logit_scale == pytest.approx(1 / 0.07, rel=0.1)
     assert (model.logit_bias, model.config["model"]["name"]) == (None, "clip")
+
+
+@pytest.fixture(params=["clip", "dcsm"])
+def untrained(request):
+    """A setup with this head and towers of one block each, and its initial variables."""
+    config = importlib.import_module(f"configs.scenes.{request.param}").get_config()
+    with config.unlocked():
+        config.model.image["depth"] = config.model.text["depth"] = 1
+        config.pretrain, config.frozen = None, ()
+    setup = resolve(config, "weights")
+    parameters = setup.parameters
+    return setup, {"params": parameters.init(), "batch_stats": parameters.init_batch_stats()}
+
+
+@pytest.mark.slow
+def test_scores_in_blocks_are_those_of_all_at_once_and_few_shapes_are_compiled(
+    untrained, monkeypatch
+):
+    setup, variables = untrained
+    shapes, kept, score, embed = [], [], CLIP.score, encode.BatchEncoder.__call__
+
+    def traced(model, image, text):
+        shapes.append((len(image.pooled), len(text.pooled)))
+        return score(model, image, text)
+
+    def embedded(encoder, variables, items):
+        kept.append(len(items))
+        return embed(encoder, variables, items)
+
+    monkeypatch.setattr(CLIP, "score", traced)
+    monkeypatch.setattr(encode.BatchEncoder, "__call__", embedded)
+    monkeypatch.setattr(inference, "_KEPT_BATCHES", 2)
+    rng = np.random.default_rng(0)
+    images = list(rng.integers(0, 255, (25, 40, 40, 3), np.uint8))
+    colours, things = ("red", "blue", "green", "grey", "black"), ("circle", "square", "ring")
+    texts = [f"a {size} {c} {t}" for size in ("big", "tiny") for c in colours for t in things]
+    model = inference.Model(setup, variables, batch_size=10)
+    found = {(n, m): model.score(images[:n], texts[:m]) for n, m in ((25, 30), (21, 11), (13, 28))}
+    assert len(shapes) == 1
+    if setup.model.has_head:
+        assert max(kept) <= 20
+    for n, m in ((5, 8), (7, 6), (8, 5), (6, 7)):
+        found[n, m] = model.score(images[:n], texts[:m])
+    assert len(shapes) == 2
+    whole = model._scorer(10)
+    all_at_once = whole.score(whole.embed_images(images), whole.embed_texts(texts))
+    for (n, m), scores in found.items():
+        np.testing.assert_allclose(scores, all_at_once[:n, :m], atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.slow
