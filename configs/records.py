@@ -10,9 +10,10 @@ wrote); image_folder (default: the folder of the table); holdout (share of the i
 validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of configs/coco,
-generators in their clean mode; negclip and fsc_clip need tagger=spacy:NAME); init_from (a run to
-start from: its model, tokenizer and preprocessing are taken, not size and variant, and a tenth of
-the learning rate). Other columns, tokenizers and crops:
+generators in their clean mode) or dcsm|pacl|sparc|labclip (and its head and optimizer, on the
+frozen towers of init_from); tagger=spacy:NAME (of negclip, fsc_clip, dcsm and labclip); init_from
+(a run to start from: its model, tokenizer and preprocessing are taken, not size and variant, and a
+tenth of the learning rate). Other columns, tokenizers and crops:
 --config.input.records.caption_column=title and so on (configs/default.py lists all fields).
 """
 
@@ -27,16 +28,20 @@ from configs.coco import (
     crepe_negate,
     crepe_replace,
     crepe_swap,
+    dcsm,
     fsc_clip,
     hn,
     hp_hn,
     hp_hn_replace_only,
     hp_hn_swap_only,
+    labclip,
     leftright,
     negclip,
+    pacl,
+    sparc,
     svlc,
 )
-from configs.common import arguments, pretrained
+from configs.common import arguments, heads, pretrained
 
 # Method -> its config on COCO, and the arguments that make its hard texts from any caption.
 METHODS = {
@@ -51,6 +56,12 @@ METHODS = {
     "svlc": (svlc, "negatives=rule"),
     "leftright": (leftright, ""),
     "fsc_clip": (fsc_clip, "tagger={tagger}"),
+}
+HEADS = {
+    "dcsm": (dcsm, "mode=clean,opposite=text,captions=negclip,tagger={tagger},blocks={blocks}"),
+    "pacl": (pacl, "noun_phrases=0"),
+    "sparc": (sparc, "noun_phrases=0"),
+    "labclip": (labclip, "tagger={tagger}"),
 }
 # What a run says of its model, which a run that starts from it must not change.
 OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
@@ -86,20 +97,24 @@ def get_config(argument: str | None = None) -> ConfigDict:
         # prepared shards have no split: what a run is trained on must not judge it
         is_split = config.input.source == "records"
         config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
-        if args.method != "clip":
-            use_method(config, args.method, args.tagger)
         if args.init_from:
             start_from(config, args.init_from)
+        if args.method != "clip":
+            use_method(config, args.method, args.tagger)
     return config
 
 
 def use_method(config: ConfigDict, method: str, tagger: str) -> None:
-    """The losses and hard texts of a config on COCO."""
-    if method not in METHODS:
-        raise ValueError(f"method is one of clip, {', '.join(METHODS)}; got {method!r}")
-    module, argument = METHODS[method]
-    theirs = module.get_config(argument.format(tagger=tagger))
+    """The losses and hard texts of a config on COCO, and its head if it is of one."""
+    methods = METHODS | HEADS
+    if method not in methods:
+        raise ValueError(f"method is one of clip, {', '.join(methods)}; got {method!r}")
+    module, argument = methods[method]
+    blocks = max(1, config.batch_size // heads.PAIRS)
+    theirs = module.get_config(argument.format(tagger=tagger, blocks=blocks))
     config.losses = theirs.losses
+    if method in HEADS:
+        use_head(config, theirs, method)
     for side in ("negatives", "positives"):
         texts = theirs.input[side].copy_and_resolve_references()
         with texts.unlocked():
@@ -107,6 +122,17 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
                 if "mode" in options:  # the authors' slips are for the authors' numbers
                     del options["mode"]
         config.input[side] = texts
+
+
+def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
+    """The head of another config, on the frozen towers of config.init_from."""
+    if not config.init_from:
+        raise ValueError(f"method={method} trains a head on the towers of a run: init_from=RUN")
+    config.frozen, config.optimizer = theirs.frozen, theirs.optimizer
+    for field in ("name", "head", "logit_scale_init", "logit_scale_max"):
+        config.model[field] = theirs.model[field]
+    config.text.functional_words = theirs.text.functional_words
+    config.sub_batches = theirs.sub_batches
 
 
 def start_from(config: ConfigDict, run: str) -> None:

@@ -1,5 +1,6 @@
 """Methods on a table of one's own, from a run of one's own (configs/records.py)."""
 
+import importlib
 import json
 
 import pytest
@@ -59,8 +60,34 @@ def test_methods_that_tag_captions_name_the_tagger(table):
         config = records.get_config(f"path={table},method={method},tagger=scenes:scenes-mini")
         (options,) = [o for o in config.input.negatives.options.values() if "tagger" in o]
         assert options.to_dict() == {"tagger": "scenes:scenes-mini"}
-    with pytest.raises(ValueError, match=r"method is one of clip, negclip, .*; got 'hphn'"):
+    with pytest.raises(ValueError, match=r"method is one of clip, .*, dcsm, .*; got 'hphn'"):
         records.get_config("path=x.jsonl,method=hphn")
+
+
+@pytest.mark.parametrize("method", sorted(records.HEADS))
+def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method):
+    first = records.get_config(f"path={table},size=48")
+    with first.unlocked():
+        first.text.context_length, first.model.text = 33, {"depth": 1}
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(first.to_dict()))
+    argument = f"path={table},batch=16,method={method},tagger=scenes:scenes-mini"
+    config = records.get_config(f"{argument},init_from={run}")
+    assert (config.input.image_size, config.text.context_length) == (48, 33)
+    assert config.steps == first.steps
+    setup = resolve(config)
+    assert setup.config["model"]["name"] == method
+    frozen = {"image", "text"} if method == "labclip" else {"image", "text", "logit_scale"}
+    assert set(setup.parameters.frozen) == frozen
+    recipe = importlib.import_module(f"configs.coco.{method}").get_config()
+    assert config.optimizer.to_dict() == recipe.optimizer.to_dict()
+    assert {*config.losses} <= {*recipe.losses, "negclip"}
+    for generator in setup.training.data.hard_texts["negatives"].generators.values():
+        assert "mode=clean" in generator.version
+    assert config.sub_batches == (2 if method == "dcsm" else 1)  # of eight pairs
+    with pytest.raises(ValueError, match=f"method={method} trains a head .*: init_from=RUN"):
+        records.get_config(argument)
 
 
 def test_a_run_that_is_started_from_says_model_tokenizer_and_pixels(table, tmp_path):
