@@ -219,6 +219,7 @@ def _text() -> ConfigDict:
             "scenes": {"world": "scenes-mini"},
             "words": {"words": ()},  # word-level over this list
             "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
+            # path: a file or folder, or the workdir of a run, whose tokenizer is then taken.
             # clean: normalisation of a caption before tokenization: none | lower | canonicalize (no
             # punctuation, lower case) | clip, clip_canonicalize (with ftfy before).
             # eos_token, pad_token: None: as the tokenizer's files say.

@@ -19,7 +19,7 @@ from input_pipeline.record import ImageLike
 from vlc_jax.encode import EvaluationEncoder, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Scorer
-from vlc_jax.run.workdir import saved_config
+from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import Setup, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
 
@@ -65,7 +65,7 @@ def load(
         raise UsageError(f"there is no workdir and there are no weights at {path}")
     if batch_size < 1:
         raise UsageError(f"batch_size is at least 1; got {batch_size}")
-    if init_from.is_workdir(path):
+    if is_workdir(path):
         if given:
             names = ", ".join(given)
             raise UsageError(f"{path} is a run, which knows its own {names}: leave that out")

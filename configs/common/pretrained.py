@@ -15,8 +15,8 @@ ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
     """Model, preprocessing and tokenizer of OpenAI's and open_clip's CLIP.
 
-    tokenizer: bpe_simple_vocab_16e6.txt.gz or Hugging Face's file or folder; by default that beside
-    the weights, or of an installed open_clip or clip.
+    tokenizer: bpe_simple_vocab_16e6.txt.gz, Hugging Face's file or folder, or the workdir of a run
+    that has one; by default that beside the weights, or of an installed open_clip or clip.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
     ones of open_clip gelu: the variants have OpenAI's. EVA02-CLIP's come with its variants.

@@ -1,6 +1,9 @@
 """Config validation: records of a step, steps of a run, functional words, hard texts."""
 
+import json
+
 import pytest
+import tokenizers
 
 from configs import default
 from vlc_jax.errors import UsageError
@@ -46,6 +49,41 @@ def test_functional_words_without_a_vector_in_the_head_and_the_other_way_round_a
         UsageError, match=rf"functional_words\.words are {len(words)}, the head {name} has"
     ):
         resolve(config)
+
+
+def run_with_tokenizer(folder, name, **options):
+    """The workdir of a run with that tokenizer, as far as its config."""
+    config = default.get_config()
+    with config.unlocked():
+        config.text.tokenizer = name
+        config.text[name].update(options)
+    folder.mkdir()
+    (folder / "env.json").write_text("{}")
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+    return str(folder)
+
+
+def test_a_workdir_is_a_source_of_its_own_tokenizer(tmp_path):
+    words = {"[EOS]": 0, "a": 1, "red": 2, "cat": 3, "unknown": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="unknown"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    file = str(tmp_path / "tokenizer.json")
+    made.save(file)
+    options = {"clean": "lower", "eos_token": "[EOS]", "pad_token": "[EOS]"}
+    run = run_with_tokenizer(tmp_path / "first", "hf", path=file, **options)
+    second = run_with_tokenizer(tmp_path / "second", "hf", path=run)  # took it from the first one
+    config = default.get_config()
+    with config.unlocked():
+        config.text.tokenizer, config.text.hf.path = "hf", second
+    assert data.tokenizer_options(config) == {"path": file, **options}
+    assert data.make_tokenizer(config)(["a red CAT"])[0, :4].tolist() == [1, 2, 3, 0]
+    config.text.tokenizer, config.text.clip.path = "clip", run
+    with pytest.raises(UsageError, match=r"the run in .*first has the tokenizer 'hf', not 'clip'"):
+        data.make_tokenizer(config)
+    itself = run_with_tokenizer(tmp_path / "itself", "hf", path=str(tmp_path / "itself"))
+    config.text.tokenizer, config.text.hf.path = "hf", itself
+    with pytest.raises(UsageError, match=r"the tokenizer of .*itself is that of .*name its files"):
+        data.make_tokenizer(config)
 
 
 def test_texts_come_from_the_config():

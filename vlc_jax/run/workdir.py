@@ -269,6 +269,11 @@ class SavedConfig(ConfigDict):
             ) from None
 
 
+def is_workdir(path: Path) -> bool:
+    """Whether a run left the folder, and not another project."""
+    return (path / "checkpoints").is_dir() or (path / "env.json").exists()
+
+
 def saved_config(workdir: Path) -> ConfigDict:
     """The config of the run in `workdir`, locked. Raises UsageError if there is none."""
     path = workdir / "config.json"

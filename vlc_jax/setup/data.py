@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -19,6 +20,7 @@ from input_pipeline.record import Source
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
+from vlc_jax.run.workdir import is_workdir, saved_config
 
 Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
 Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
@@ -180,8 +182,25 @@ def source_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
-    """The options of the configured tokenizer."""
-    return _options(config.text, config.text.tokenizer, config.text.tokenizer_options)
+    """The options of the configured tokenizer: where its path is the workdir of a run, that run's.
+
+    Raises UsageError for a run with a tokenizer of another kind.
+    """
+    name, folders = config.text.tokenizer, list[str]()
+    while True:
+        options = _options(config.text, name, config.text.tokenizer_options)
+        path = options.get("path")
+        if not path or not is_workdir(Path(path)):
+            return options
+        if path in folders:
+            raise UsageError(f"the tokenizer of {path} is that of {path}: name its files")
+        folders.append(path)
+        config = saved_config(Path(path))
+        if config.text.tokenizer != name:
+            raise UsageError(
+                f"the run in {path} has the tokenizer {config.text.tokenizer!r}, not {name!r}: set "
+                "config.text.tokenizer to that, or name another file"
+            )
 
 
 def image_transform(config: ConfigDict, is_training: bool) -> Transform:

@@ -21,7 +21,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
-from vlc_jax.run.workdir import saved_config, saved_fingerprints
+from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
 from vlc_jax.setup import weights_compatibility
 from vlc_jax.state import State
 
@@ -88,11 +88,6 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
-
-
-def is_workdir(path: Path) -> bool:
-    """Whether a run left the folder, and not another project."""
-    return (path / "checkpoints").is_dir() or (path / "env.json").exists()
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
