@@ -27,6 +27,8 @@ from vlc_jax.setup.init_from import architecture
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make recipes")
 
+PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax.main")}  # as tests/test_catalogue.py has it
+
 SHORT = (
     "--config.steps=2",
     "--config.batch_size=8",
@@ -58,6 +60,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --config configs/records.py": SHORT,
+    "vlc-jax --config records": SHORT,
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
@@ -83,8 +86,9 @@ def programs(page: str) -> list[str]:
 
 
 def shrunken(command: str, sha256: str) -> list[str]:
-    python, *words = shlex.split(command)
-    assert python == "python", f"no test knows how to run {command!r}"
+    program, *words = shlex.split(command)
+    assert program in PROGRAMS, f"no test knows how to run {command!r}"
+    words = [*PROGRAMS[program], *words]
     if "weights=my_weights" in command:  # the vocabulary of the test is not OpenAI's
         words.append(f"--config.text.clip.sha256={sha256}")
     extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
@@ -198,6 +202,18 @@ def test_ci_runs_what_the_readme_asks_for():
     for command in MADE_BY_CI:
         assert command in commands("README.md")
         assert command.removeprefix("make ") in made
+
+
+def test_the_first_screen_has_own_photos_the_command_and_the_library():
+    screen = "".join((helpers.ROOT / "README.md").read_text().splitlines(True)[:40])
+    (program,) = programs("README.md")
+    assert program in screen
+    assert len([line for line in program.splitlines() if line]) == 3
+    blocks = re.findall(r"```bash\n(.*?)```", screen, re.S)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert commands("README.md")[: len(lines)] == lines  # these are run, in this order
+    assert any(line.startswith("vlc-jax --config records:path=my_photos/") for line in lines)
+    assert any("method=" in line and "init_from=" in line for line in lines)
 
 
 def test_the_makefile_runs_the_documented_demo():
