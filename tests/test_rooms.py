@@ -86,8 +86,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.main": (
         "vlc_jax.catalogue",
         *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.devices"),
-        *("vlc_jax.errors", "vlc_jax.run", "input_pipeline.record", "input_pipeline.workers"),
+        *("vlc_jax.errors", "vlc_jax.run", "vlc_jax.startup"),
+        *("input_pipeline.record", "input_pipeline.workers"),
     ),
+    "vlc_jax.startup": ("vlc_jax.main",),
 }
 # Packages from outside that a room must not import, not even below another package of ours.
 FORBIDDEN = {

@@ -8,6 +8,12 @@ Running the same command again resumes. Any field of the config can be changed a
 the same command again), 130/143 second signal.
 """
 
+if __name__ == "__main__":  # before the imports below, which take seconds
+    from vlc_jax import startup
+
+    startup.install()
+
+import errno
 import logging
 import multiprocessing
 import os
@@ -224,7 +230,7 @@ def help_text() -> str:
 
 
 def cli() -> None:
-    """The console script vlc-jax; --help and --list print their text and end with exit code 0."""
+    """The command line; --help and --list print their text and end with exit code 0."""
     if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have a --help of their own
         print(catalogue.listing() if "--list" in sys.argv else help_text())
         sys.exit(ExitCode.DONE)

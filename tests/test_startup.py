@@ -1,0 +1,34 @@
+"""Signals that arrive while the command line imports its libraries."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import helpers
+
+# The import that comes after the handlers says so and takes as long as it takes to be stopped.
+SLOW = "import os, time\nos.write(1, b'importing')\ntime.sleep(30)\n"
+CONSOLE_SCRIPT = ["-c", "from vlc_jax.startup import cli; cli()"]
+
+
+@pytest.mark.parametrize("command", [["-m", "vlc_jax.main"], CONSOLE_SCRIPT])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code):
+    (tmp_path / "jax.py").write_text(SLOW)
+    path = os.pathsep.join([str(tmp_path), str(helpers.ROOT)])
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout.read(9) == "importing"
+        job.send_signal(number)
+        _, stderr = job.communicate(timeout=10)
+    assert job.returncode == code
+    assert stderr == f"{number.name}: stopped before the run had begun\n"
