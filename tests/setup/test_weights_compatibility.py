@@ -2,13 +2,17 @@
 
 import json
 
+import jax
+import numpy as np
 import pytest
 import tokenizers
 from ml_collections import ConfigDict
+from safetensors.numpy import save_file
 
 from configs import default
+from vlc_jax import weights
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import resolve, weights_compatibility
+from vlc_jax.setup import init_from, resolve, weights_compatibility
 
 WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
 TOWER = {"width": 8, "heads": 2, "depth": 1}
@@ -105,6 +109,36 @@ def test_all_contradictions_are_listed_at_once(folder):
     config.text.siglip.pad_token = "<pad>"
     with pytest.raises(UsageError, match=r"crop is none.*; pad_token is </s>"):
         check(config)
+
+
+def test_weights_of_another_variant_are_said_to_be_that(folder):
+    other = siglip(folder)
+    with other.unlocked():
+        other.model.image = {**TOWER, "depth": 2}
+        other.model.activation = "gelu"
+    setup = resolve(other)
+    shapes = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), setup.parameters.shapes)
+    arrays = weights.save(shapes, "hf_siglip", init_from.architecture(setup.model))
+    save_file(arrays, folder / "model.safetensors")
+    config = siglip(folder)
+    config.text.siglip.pad_token = "<pad>"  # so that something contradicts the files
+    with pytest.raises(UsageError) as error:
+        check(config)
+    assert str(error.value) == (
+        f"the weights at {folder} are of another variant than config.model.variant=SigLIP-B/16: "
+        "image depth 2, here 1; set config.model.variant to theirs, and "
+        "config.model.image and config.model.text where those change it"
+    )
+
+
+def test_a_run_of_another_variant_is_said_to_be_that(folder, tmp_path):
+    other, config = default.get_config(), siglip(folder)
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    (tmp_path / "run/config.json").write_text(json.dumps(other.to_dict()))
+    config.init_from = str(tmp_path / "run")
+    setup = resolve(config)
+    with pytest.raises(UsageError, match=r"another variant \(mini\) than .*; image depth 3, here"):
+        init_from.load(setup, setup.parameters.shapes)
 
 
 def test_texts_padded_on_the_left_are_refused(folder):

@@ -95,6 +95,9 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
 
     theirs = resolve(saved_config(path), "weights")
     ours, model = setup.origin.metadata, setup.model
+    # first: a tokenizer or an activation that differs may only follow from another variant
+    sizes = weights_compatibility.sizes(theirs.model)
+    weights_compatibility.check_sizes(ours, model, sizes, path, theirs.origin.metadata.variant)
     are_vectors = (
         isinstance(theirs.tokenizer, TextVectors),
         weights_compatibility.reads_vectors(model),

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 import input_pipeline
 from input_pipeline import image as image_ops
 from vlc_jax import weights
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
 
@@ -68,7 +68,56 @@ def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: st
         with usage_errors():
             vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
         check_tokenizer(ours, model, tokenizer, vocabulary, path)
-    check_metadata(ours, model, weights.metadata.read(path), path)
+    try:
+        check_metadata(ours, model, weights.metadata.read(path), path)
+    except UsageError:
+        # The cause, if they are of another variant. Looked for now: it takes reading all of them.
+        check_sizes(ours, model, _sizes_of_file(path), path)
+        raise
+
+
+def check_sizes(
+    ours: Metadata,
+    model: nn.Module,
+    theirs: Mapping[str, int],
+    path: str | Path,
+    variant: str = "",
+) -> None:
+    """Raises UsageError naming the sizes (keys of `sizes`) in which towers at `path` differ: they
+    are of another variant (called `variant`, if known), and all else that differs may follow.
+    """
+    differing = [
+        f"{name} {theirs[name]}, here {value}"
+        for name, value in sizes(model).items()
+        if theirs.get(name, value) != value
+    ]
+    if differing:
+        called = f" ({variant})" if variant else ""
+        raise UsageError(
+            f"the weights at {path} are of another variant{called} than config.model.variant="
+            f"{ours.variant}: {'; '.join(differing)}; set config.model.variant to theirs, and "
+            "config.model.image and config.model.text where those change it"
+        )
+
+
+def sizes(model: nn.Module) -> dict[str, int]:
+    """Widths and depths of the towers, and the patch size; without text where texts are vectors."""
+    image, text = model.image, model.text
+    found = {"image width": image.width, "image depth": image.depth}
+    if image.patch_size:
+        found["patch size"] = image.patch_size
+    if not reads_vectors(model):
+        found |= {"text width": text.width, "text depth": text.depth}
+    return found
+
+
+def _sizes_of_file(path: str | Path) -> dict[str, int]:
+    try:
+        found = weights.sizes.read(weights.read(path)[0])
+    except WeightsError:
+        return {}
+    names = ("image width", "image depth", "text width", "text depth", "patch size")
+    return dict(zip(names, (*found.image, *found.text, found.patch_size), strict=True))
 
 
 def check_metadata(
