@@ -263,7 +263,9 @@ def _model() -> ConfigDict:
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
             "activation": placeholder(str),  # quick_gelu | gelu | gelu_tanh; None: the variant's
             "epsilon": placeholder(float),  # of layer norms; None: the variant's
-            "dtype": "float32",  # of matrix products; bfloat16 on accelerators
+            # Of matrix products: float32 | bfloat16 | float16 | auto: bfloat16 on accelerators,
+            # float32 on a CPU. Parameters, norms, softmax, scores and losses are always float32.
+            "dtype": "auto",
             "remat": False,  # recompute each transformer block in the backward pass
             "logit_scale_init": placeholder(
                 float

@@ -153,7 +153,7 @@ def build_jax(
 
     facts = {
         "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
-        "dtype": config.model.dtype,
+        "dtype": str(model.image.dtype),
         "train_flops": flops.train_step(model),
         "context": length,
         "compile_s": seconds,

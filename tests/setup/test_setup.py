@@ -2,11 +2,15 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import pytest
 import tokenizers
 
 from configs import default
+from vlc_jax import devices
 from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import data, duration, init_from, resolve
 
 
@@ -104,3 +108,30 @@ def test_frozen_parameters_outside_the_towers_have_a_fingerprint_of_their_own():
 
     assert set(fingerprints(10.0)) == {"frozen"}
     assert fingerprints(10.0) == fingerprints(10.0) != fingerprints(11.0)
+
+
+@pytest.mark.parametrize(("platform", "dtype"), [("cpu", "float32"), ("gpu", "bfloat16")])
+def test_matrix_products_are_in_bfloat16_on_accelerators(monkeypatch, platform, dtype):
+    config = configured(batch_size=8, steps=1)
+    monkeypatch.setattr(devices.jax, "default_backend", lambda: platform)
+    setup = resolve(config, "eval")
+    assert setup.model.image.dtype == setup.model.text.dtype == dtype
+    assert {x.dtype for x in jax.tree.leaves(setup.parameters.shapes)} == {jnp.dtype("float32")}
+    assert setup.config["model"]["dtype"] == dtype  # what config.json says
+    assert config.model.dtype == "auto"
+    config.model.dtype = "float32"  # what is asked for is done
+    assert resolve(config, "eval").model.image.dtype == "float32"
+
+
+def test_a_run_does_not_go_on_in_another_precision(monkeypatch, tmp_path):
+    config = configured(batch_size=8, steps=1)
+    run = Workdir(tmp_path)
+    run.claim(resolve(config, "eval").config)
+    (tmp_path / "checkpoints/1").mkdir(parents=True)
+    run.check_config(resolve(config, "eval").config, allow_change=False)
+    monkeypatch.setattr(devices.jax, "default_backend", lambda: "gpu")
+    with pytest.raises(UsageError, match=r"model\.dtype: float32 -> bfloat16"):
+        run.check_config(resolve(config, "eval").config, allow_change=False)
+    config.model.dtype = "float32"
+    run.check_config(resolve(config, "eval").config, allow_change=False)
+    run.close()

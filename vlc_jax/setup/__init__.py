@@ -75,7 +75,8 @@ class TrainingSetup(NamedTuple):
 class Setup(NamedTuple):
     """Everything a run needs, made from its config.
 
-    config: the whole of it as a plain dict, for config.json and for provenance only.
+    config: the whole of it as a plain dict, for config.json and for provenance only; `auto` of
+      model.dtype is resolved.
     tokenizer_path: its files, which an export copies; None for one without.
     normalise: uint8 pixels -> float32, on the devices.
     training: None where a run is not to be trained (--mode eval, tools that read weights).
@@ -127,6 +128,7 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     else:
         devices.require_platform(config.platform)
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
+    config = _with_dtype(config)
     tokenizer = data.make_tokenizer(config)
     net = model.make_model(config, tokenizer)
     validate.check_model(config, tokenizer, net)
@@ -148,6 +150,19 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
         evaluation=_evaluation(config),
         training=training,
     )
+
+
+def _with_dtype(config: ConfigDict) -> ConfigDict:
+    """The config with the type that config.model.dtype=auto is on these devices.
+
+    config.json gets the type itself: a run that goes on elsewhere is refused, not computed in
+    another one.
+    """
+    if config.model.dtype != "auto":
+        return config
+    config = config.copy_and_resolve_references()
+    config.model.dtype = devices.matrix_dtype()
+    return config
 
 
 def of_model(config: ConfigDict, net: nn.Module, steps: int) -> Setup:
