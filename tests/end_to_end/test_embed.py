@@ -117,11 +117,26 @@ def test_another_input_or_model_is_refused(model, photos, tmp_path):
     with pytest.raises(UsageError, match=r"\(11 then, 12 now\): name a new file"):
         run(*words)
     (photos / "yet more" / "photo_0.jpg").unlink()
+    with pytest.raises(UsageError, match=r"other images or texts \(11 then, 1 now\)"):
+        run("--model", model, "--texts", photos / "notes.txt", "--out", out)
     with pytest.raises(UsageError, match="begun with other weights, preprocessing or tokenizer"):
         run(*words, "--image_size", "24")
     out.with_suffix(".json").unlink()
-    with pytest.raises(UsageError, match=r"x.npy exists already, without .*x.json"):
+    with pytest.raises(UsageError, match=r"x.npy exists, without .*x.json; name a new file"):
         run(*words)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_a_table_beside_the_embeddings_is_not_overwritten(model, photos, tmp_path, suffix):
+    table = helpers.write_jsonl(photos, ["photo_0.jpg"]).rename(photos / f"rows{suffix}")
+    if suffix == ".json":
+        table.write_text(f"[{table.read_text()}]")
+    before = table.read_text()
+    words = ("--model", model, "--images", table, "--out", photos / "rows.npy")
+    with pytest.raises(UsageError, match=rf"rows\{suffix} exists.*; name a new file"):
+        run(*words)
+    assert table.read_text() == before
+    assert not (photos / "rows.npy.partial").exists()
 
 
 def test_shards_are_parts_of_the_whole_and_texts_one_row_per_line(model, photos, tmp_path):

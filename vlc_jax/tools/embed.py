@@ -111,7 +111,6 @@ def embed(args: argparse.Namespace) -> str:
     journal = Journal(out, {"path": str(args.model)}, request)
     bad = len(journal.bad)
     if not out.exists():
-        write_lines(out.with_suffix(".jsonl"), found.names)
         bad = write(out, found, model, args.batch_size, journal)
     about = f"{out}: embeddings of {len(found.names):,} {found.kind}, {request['width']} wide"
     if bad:
@@ -123,11 +122,13 @@ def write(out: Path, found: Input, model: Model, batch_size: int, journal: "Jour
     """Writes the rows that are not there yet; returns how many images cannot be read."""
     count, width = journal.request["count"], journal.request["width"]
     header = text_vectors.header(out, count, width, "float32")
+    out.parent.mkdir(parents=True, exist_ok=True)
     with (
         RowFile(out, header, 4 * width, journal.done) as file,
         command_line.bar(found.kind, count, file.done) as advance,
     ):
         journal.begin(file.done)
+        write_lines(out.with_suffix(".jsonl"), found.names)
         for rows, bad in found.embed(model, batch_size, file.done):
             bad = {file.done + place: reason for place, reason in bad.items()}
             file.append(rows)  # before the journal: what that says is there, is
@@ -149,15 +150,19 @@ class Journal:
         self.request, self._facts = request, facts
         self.done, self.bad = 0, list[tuple[int, str, str]]()
         if not self.path.exists():
-            if out.exists():
-                raise UsageError(f"{out} exists already, without {self.path}; name a new file")
+            # the names would overwrite a table captions.jsonl, of --out captions.npy
+            for path in (out, out.with_suffix(".jsonl"), self.bad_path):
+                if path.exists():
+                    raise UsageError(f"{path} exists, without {self.path}; name a new file")
             return
         try:
             saved = json.loads(self.path.read_text("utf-8"))
-            self.done = saved.pop("done")
-            before = {name: saved[name] for name in request}
-        except (ValueError, KeyError, AttributeError) as error:
-            raise UsageError(f"{self.path} is no journal of embeddings: {error!r}") from None
+            self.done, count = saved["done"], saved["count"]
+            before = {name: saved.get(name) for name in request} | {"count": count}
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(
+                f"{self.path} exists and says nothing of embeddings; name a new file"
+            ) from None
         changed = [name for name in request if before[name] != request[name]]
         if changed:
             raise UsageError(
@@ -310,7 +315,6 @@ def shard_path(out: Path, shard: str) -> Path:
 
 def write_lines(path: Path, names: Sequence[str]) -> None:
     """A JSON string per line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(name) + "\n" for name in names)
 
