@@ -9,7 +9,8 @@ reads two vectors per caption. Adam of 1e-3 and batch 1024 are the authors', and
 of five captions: here one of the five is drawn at each reading, so 50. Negatives have nouns and
 adjectives exchanged at random (ARO's shuffle). From their code: the temperature is learned from 1.
 
-Arguments: those of configs/coco/clip_ft.py; tagger=spacy:en_core_web_sm.
+Arguments: those of configs/coco/clip_ft.py; size; image_tower, text_tower=locked|unlocked;
+tagger=spacy:en_core_web_sm.
 """
 
 from ml_collections import ConfigDict
@@ -17,13 +18,15 @@ from ml_collections import ConfigDict
 from configs.coco import clip_ft
 from configs.common import arguments, heads, pretrained
 
-ARGUMENTS = clip_ft.ARGUMENTS | heads.TOWERS | {"batch": 1024, "tagger": "spacy:en_core_web_sm"}
+ARGUMENTS = clip_ft.ARGUMENTS | heads.TOWERS
+ARGUMENTS |= {"batch": 1024, "size": 224, "tagger": "spacy:en_core_web_sm"}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **ARGUMENTS))
     config = clip_ft.make(args)
     with config.unlocked():
+        config.input.image_size = args.size
         config.input.crop = "centre"  # the authors store the embeddings of CLIP's own preprocessing
         shuffle = "shuffle_nouns_and_adjectives"
         options = {shuffle: pretrained.AUTHORS | {"tagger": args.tagger}}
