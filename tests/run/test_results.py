@@ -58,10 +58,35 @@ def test_a_tuple_is_the_list_that_it_was_saved_as(tmp_path):
     assert results.folder_of(tmp_path, asked) == tmp_path / "coco"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
-def test_a_damaged_result_is_made_again(tmp_path, text):
+WHOLE = {
+    "reader": "retrieval",
+    "options": {"split": "test"},
+    "version": "abc/5",
+    "weights": None,
+    "summary": ["image_to_text_r1"],
+    "metrics": {"image_to_text_r1": {"value": 0.5}},
+}
+DAMAGED = {
+    "empty": b"",
+    "cut": json.dumps(WHOLE)[:-20].encode(),
+    "deep": b"[" * 100_000,
+    "not UTF-8": b'{"\xff": 1}',
+    "a list": [WHOLE],
+    "no summary": WHOLE | {"summary": []},
+    "a text as summary": WHOLE | {"summary": "image_to_text_r1"},
+    "no metrics": WHOLE | {"metrics": []},
+    "a text as value": WHOLE | {"metrics": {"image_to_text_r1": {"value": "high"}}},
+    "a number as metric": WHOLE | {"metrics": {"image_to_text_r1": 5}},
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_result_is_made_again(tmp_path, case):
     write(tmp_path / "coco", 3, QUESTION)
-    (tmp_path / "coco/3.json").write_text(text)
+    assert results.finished(tmp_path / "coco", 3, QUESTION)
+    content = DAMAGED[case]
+    content = content if isinstance(content, bytes) else json.dumps(content).encode()
+    (tmp_path / "coco/3.json").write_bytes(content)
     assert results.finished(tmp_path / "coco", 3, QUESTION) is None
     assert results.folder_of(tmp_path, QUESTION) == tmp_path / "coco"
 
