@@ -6,16 +6,21 @@ import http.server
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 
 class Reply(NamedTuple):
-    """status 0 hangs up without an answer; `body` that is no text is sent as JSON."""
+    """status 0 hangs up without an answer; `body` that is no text is sent as JSON.
+
+    pause: seconds between two bytes of the body.
+    """
 
     status: int
     body: object
     headers: tuple[tuple[str, str], ...] = ()
+    pause: float = 0.0
 
 
 def says(text: str | None, finish: str = "stop") -> Reply:
@@ -82,7 +87,12 @@ def _handler(server: Server) -> type[http.server.BaseHTTPRequestHandler]:
                 for name, value in (("content-length", str(len(data))), *reply.headers):
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(data)
+                for k in range(len(data)) if reply.pause else ():
+                    self.wfile.write(data[k : k + 1])
+                    self.wfile.flush()
+                    time.sleep(reply.pause)
+                if not reply.pause:
+                    self.wfile.write(data)
 
     return Handler
 

@@ -48,17 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dry_run(options) if options.dry_run else _run(options)
     except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
+        return _refuse(str(error), 3)
     except client.EndpointError as error:
-        print(f"error: {error}; the same command continues", file=sys.stderr)
-        return 30
+        return _refuse(f"{error}; the same command continues", 30)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error), 2)
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130
+
+
+def _refuse(message: str, code: int) -> int:
+    """Prints an error, without the key: it may be in an address, or in what an endpoint says."""
+    print(f"error: {client.without_key(message, _key())}", file=sys.stderr)
+    return code
+
+
+def _key() -> str | None:
+    return os.environ.get("OPENAI_API_KEY", "").strip() or None
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -75,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
             meter.show()
 
         if any(True for _ in _questions(options, request, captions, answers)):
-            answers.begin(endpoint.base_url)
+            answers.begin(client.without_key(endpoint.base_url, endpoint.key))
             questions = _questions(options, request, captions, answers)
             try:
                 asyncio.run(client.ask_all(endpoint, questions, options.concurrency, store))
@@ -124,7 +131,7 @@ def _endpoint(options: argparse.Namespace) -> client.Endpoint:
         raise ValueError(f"--base-url is an http address; got {options.base_url!r}")
     if address.username or address.password:
         raise ValueError("--base-url holds a name or password; a key belongs in OPENAI_API_KEY")
-    key = os.environ.get("OPENAI_API_KEY", "").strip() or None
+    key = _key()
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ValueError("OPENAI_API_KEY holds letters that no key has; was it copied whole?")
     if key is None and options.base_url == _OPENAI:
@@ -220,7 +227,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--concurrency", type=_concurrency, default=16, help="questions at a time; default: 16")
     add("--retries", type=_count, default=8, help="of a question, with growing pauses; default: 8")
-    add("--timeout", type=_seconds, default=120.0, help="seconds for a try; default: 120")
+    add("--timeout", type=_seconds, default=120.0, help="seconds for a whole answer; default: 120")
     add("--price-in", type=_price, help="of a million tokens of prompts, in any currency")
     add("--price-out", type=_price, help="of a million tokens of answers")
     add(

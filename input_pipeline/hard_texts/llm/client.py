@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from input_pipeline.hard_texts.llm.prompts import Answer
+from input_pipeline.hard_texts.llm.prompts import TOO_LONG, Answer
 from input_pipeline.record import DataError
 
 if TYPE_CHECKING:
     import openai
 
 _GRACE = 10.0  # seconds that questions under way have to end after one has failed
+_MIN_KEY = 8  # letters; a shorter one ("none", "EMPTY") is no secret, and may be a word
+_MAX_NAME = 200  # letters of a model's name, or of why an answer ended
+_MAX_TOKENS = 10**9  # of an answer or its prompt
 _PASSING = (408, 409, 429)  # status codes that the library tries again, like 5xx
 
 
@@ -28,13 +32,25 @@ class Question(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Address, key and model of a server. key: None if it wants none; timeout: seconds per try."""
+    """Address, key and model of a server.
+
+    key: None if it wants none; timeout: seconds of a try, to the last byte of the answer.
+    """
 
     base_url: str
     key: str | None
     model: str
     retries: int
     timeout: float
+
+
+def without_key(text: str, key: str | None) -> str:
+    """`text` without the key of an endpoint, before it is printed or stored."""
+    if key is None or len(key) < _MIN_KEY:
+        return text
+    for form in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1]):
+        text = text.replace(form, "[key]")
+    return text
 
 
 def check_library() -> None:
@@ -55,20 +71,25 @@ async def ask_all(
 ) -> None:
     """Calls `store` with every answer as soon as it is there, in the order of arrival.
 
-    Passing failures (429, 5xx, time-outs, lost connections) are tried again by the library, after
-    0.5, 1, 2, 4, 8, 8, ... seconds or as long as the endpoint says. After another failure no
-    question is asked any more, and what is under way has ten seconds to end.
+    No answer holds the endpoint's key, and one that is larger than any caption has no text
+    (`bounded_client.MAX_BODY`). Passing failures (429, 5xx, time-outs, lost connections) are tried
+    again by the library, after 0.5, 1, 2, 4, 8, 8, ... seconds or as long as the endpoint says.
+    After another failure no question is asked any more, and what is under way has ten seconds to
+    end.
 
     Raises EndpointError, ValueError where the endpoint refuses the key, the model or the request,
     and DataError where it does not answer as the protocol says.
     """
     import openai
 
+    from input_pipeline.hard_texts.llm.bounded_client import BoundedClient
+
     client = openai.AsyncOpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.key or "none",  # the library wants one; servers without keys ignore it
         max_retries=endpoint.retries,
         timeout=endpoint.timeout,
+        http_client=BoundedClient(endpoint.timeout),
     )
     failed = asyncio.Event()
 
@@ -116,6 +137,8 @@ async def _check_reachable(client: "openai.AsyncOpenAI", endpoint: Endpoint) -> 
 async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Question) -> Answer:
     import openai
 
+    from input_pipeline.hard_texts.llm.bounded_client import TOO_LARGE
+
     try:
         # Raw, since the library returns whatever was sent as if it were of its types.
         sent = await client.chat.completions.with_raw_response.create(
@@ -127,32 +150,41 @@ async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Quest
         if getattr(error, "code", None) == "content_filter":
             return Answer(None, "content_filter", 0, 0, None)
         raise _explained(error, endpoint, endpoint.retries + 1) from error
+    if sent.http_response.extensions.get(TOO_LARGE):
+        return Answer(None, TOO_LONG, 0, 0, None)
     return _read(sent.text, endpoint)
 
 
 def _read(body: str, endpoint: Endpoint) -> Answer:
     """The answer in a chat completion. Raises DataError for what is none."""
+
+    def shown(text: Any) -> Any:
+        return without_key(text, endpoint.key) if isinstance(text, str) else text
+
     try:
         completion = json.loads(body)
         choice, usage = completion["choices"][0], completion.get("usage") or {}
         answer = Answer(
-            choice["message"].get("content"),
-            choice.get("finish_reason"),
+            shown(choice["message"].get("content")),
+            shown(choice.get("finish_reason")),
             usage.get("prompt_tokens") or 0,
             usage.get("completion_tokens") or 0,
-            completion.get("model"),
+            shown(completion.get("model")),
         )
         texts = answer.text, answer.finish, answer.model
         counts = answer.prompt_tokens, answer.completion_tokens
         if not all(isinstance(text, str | None) for text in texts):
             raise TypeError(f"text is needed; got {texts}")
-        if not all(isinstance(count, int) for count in counts):
+        if any(len(name or "") > _MAX_NAME for name in (answer.finish, answer.model)):
+            raise TypeError("a name is needed; got a text")
+        if not all(isinstance(n, int) and 0 <= n < _MAX_TOKENS for n in counts):
             raise TypeError(f"numbers of tokens are needed; got {counts}")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        said = " ".join(shown(body)[:200].split())
         raise DataError(
-            f"{endpoint.base_url} does not answer with a chat completion but with "
-            f"{' '.join(body[:200].split())!r} ({error!r}); is it OpenAI-compatible, and is "
-            "--base-url right (it often ends with /v1)?"
+            f"{endpoint.base_url} does not answer with a chat completion but with {said!r} "
+            f"({shown(repr(error))[:200]}); is it OpenAI-compatible, and is --base-url right (it "
+            "often ends with /v1)?"
         ) from error
     return answer
 
@@ -168,7 +200,7 @@ def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> E
         return EndpointError(f"cannot reach {where} {times}: {error.__cause__ or error}")
     if not isinstance(error, openai.APIStatusError):
         return DataError(f"{where} does not answer as the protocol says: {error}")
-    said = f"{error.status_code}: {_message(error)}"
+    said = f"{error.status_code}: {_message(error, endpoint.key)}"
     if error.status_code in _PASSING or error.status_code >= 500:
         return EndpointError(f"{where} is out of order {times} ({said})")
     if error.status_code in (401, 403):
@@ -185,8 +217,8 @@ def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> E
     )
 
 
-def _message(error: "openai.APIStatusError") -> str:
-    """The endpoint's own message, in one line."""
+def _message(error: "openai.APIStatusError", key: str | None) -> str:
+    """The endpoint's own message, in one line; the key is removed before it could be cut in two."""
     body = error.body
     text = body.get("message") if isinstance(body, dict) else body
-    return " ".join(str(text or error.message).split())[:300]
+    return " ".join(without_key(str(text or error.message), key).split())[:300]

@@ -18,6 +18,8 @@ from input_pipeline.record import DataError
 
 RAW, SUMMARY = "raw.jsonl", "summary.json"
 _FORMAT_VERSION = 1
+# What reading a damaged file raises; RecursionError: nested brackets without end.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _EVERY = 1.0  # seconds between two states of the progress line of a terminal
 _EVERY_IN_A_FILE = 60.0  # and between two lines of progress elsewhere
 
@@ -130,7 +132,7 @@ class Log:
             summary = json.loads(path.read_text("utf-8"))
             before, self._endpoints = summary["request"], [*summary["endpoints"]]
             differing = [key for key in self._request if before[key] != self._request[key]]
-        except (ValueError, KeyError, TypeError) as error:
+        except _DAMAGE as error:
             raise DataError(f"{path} is damaged ({error!r}); choose another folder") from error
         if differing:
             key = differing[0]
@@ -153,7 +155,7 @@ class Log:
                     if not 0 <= index < len(self._captions):
                         raise ValueError(f"there is no caption {index + 1}")
                     self._count(index, Answer(**entry))
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except _DAMAGE as error:
                     raise DataError(
                         f"row {number} of {path} is damaged ({error!r}); remove the row, and its "
                         "caption is asked about again"

@@ -13,8 +13,11 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+TOO_LONG = "too_long"  # `Answer.finish` of one that was not read to its end
 MISSING = "None"  # what the authors' files hold where there is no hard positive
 PLACE = "{caption}"  # where the caption goes in a prompt
+# A hard positive is about as long as its caption: at most twice as long and this many letters more.
+_SPARE_LETTERS = 100
 _SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
 
 _REPLACE = """\
@@ -93,8 +96,8 @@ KINDS = {
 class Answer(NamedTuple):
     """The answer of the endpoint for one caption.
 
-    finish: "stop", "length" where the answer was cut at the longest length, "content_filter", or
-    whatever else the endpoint calls it. Token counts are 0 where it does not count.
+    finish: "stop", "length" where the answer was cut at the longest length, "content_filter",
+    TOO_LONG, or whatever else the endpoint calls it. Token counts are 0 where it does not count.
     """
 
     text: str | None
@@ -128,10 +131,13 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
     """(the hard positive, None), or (None, why there is none).
 
     Takes the first line that says something ("Here is the caption:" does not), without label
-    ("Output:"), numbering, asterisks and surrounding quotation marks.
+    ("Output:"), numbering, asterisks and surrounding quotation marks. One that is much longer than
+    the caption is none.
     """
     if answer.finish == "content_filter":
         return None, "content filter"
+    if answer.finish == TOO_LONG:
+        return None, "too long"
     text = _THOUGHT.sub("", answer.text or "")
     if text.lstrip().startswith("<think>"):
         return None, "cut off"
@@ -145,6 +151,8 @@ def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
         return None, "answered None"
     if _REFUSAL.match(text.replace("’", "'")):
         return None, "refusal"
+    if len(text) > 2 * len(caption) + _SPARE_LETTERS:
+        return None, "too long"
     if _DAMAGE.search(text):
         return None, "damaged letters"
     return (None, "same as the caption") if _key(text) == _key(caption) else (text, None)

@@ -253,6 +253,10 @@ def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
         (Reply(200, {"hello": 1}), 3, "but with '{\"hello\": 1}' (KeyError('choices'))"),
         (Reply(200, [1]), 3, "does not answer with a chat completion but with '[1]'"),
         (says(["a"]), 3, "text is needed; got (['a']"),
+        (says("a", "x" * 300), 3, "a name is needed"),
+        (Reply(200, says("a").body | {"usage": {"prompt_tokens": 10**400}}), 3, "numbers of tok"),
+        (Reply(200, says("a").body | {"usage": {"prompt_tokens": -1}}), 3, "numbers of tokens"),
+        (Reply(200, "[" * 100_000), 3, "does not answer with a chat completion"),
         (Reply(0, ""), 30, "cannot reach http://127.0.0.1"),
     ],
 )
@@ -284,3 +288,91 @@ def test_nobody_there_is_said_at_once(tmp_path, captions, capsys):
     assert command.main(words(captions, tmp_path / "hp", url)) == 30
     assert f"cannot reach {url} after 1 try" in capsys.readouterr().err
     assert time.monotonic() - begun < 10  # eight retries would take 40 seconds
+
+
+def test_the_timeout_is_for_the_whole_answer(tmp_path, captions, capsys):
+    dripping = hound(CAPTIONS[0], 1)._replace(pause=0.05)  # all of it takes 15 seconds
+    with serving(lambda *_: dripping) as server:
+        options = ("--retries", "1", "--timeout", "0.3", "--limit", "1")
+        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 30
+    assert server.asked == {CAPTIONS[0]: 2}
+    assert "gives no answer within 0.3 s after 2 tries" in capsys.readouterr().err
+
+
+def test_answers_larger_than_a_caption_are_unusable_and_the_others_kept(tmp_path, captions):
+    """A megabyte is not read to its end; what is shorter is read, and is no caption."""
+    letters = {CAPTIONS[1]: 1_100_000, CAPTIONS[2]: 900_000, CAPTIONS[3]: 200}
+
+    def answer(caption, n):
+        return says("hound " * (letters[caption] // 6)) if caption in letters else hound(caption, n)
+
+    out = tmp_path / "hp"
+    with serving(answer) as server:
+        assert command.main(words(captions, out, server.url)) == 0
+    assert [text == "None" for text in positives(out)[:5]] == [False, True, True, True, False]
+    assert summary(out)["missing"] == {"too long": 3}
+    assert helpers.rows(out / "raw.jsonl")
+    assert max(len(row["text"] or "") for row in helpers.rows(out / "raw.jsonl")) < 1_000_000
+
+
+def test_an_answer_is_utf8_whatever_its_header_says(tmp_path, captions):
+    header = ("content-type", "text/html; charset=hex")  # a codec of Python that makes no text
+    with serving(lambda *_: hound(CAPTIONS[0], 1)._replace(headers=(header,))) as server:
+        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+
+
+def test_an_error_of_many_megabytes_is_one_line(tmp_path, captions, capsys):
+    with serving(lambda *_: fails(400, "no " * 700_000)) as server:
+        assert command.main(words(captions, tmp_path / "hp", server.url)) == 2
+    assert len(capsys.readouterr().err) < 1_000
+
+
+KEY = "sk-proj/0123456789+secret"
+ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
+ECHOES = {
+    "an error": fails(400, f"wrong field beside {KEY}"),
+    "a long error": fails(400, "x" * 290 + KEY),  # of which 300 letters are shown
+    "a refused key": fails(401, f"Incorrect API key provided: {KEY}"),
+    "an error in a URL": fails(400, "see http://a.b/?key=sk-proj%2F0123456789%2Bsecret"),
+    "a page": Reply(200, f"<html>{KEY}</html>"),
+    "a long page": Reply(200, "x" * 190 + KEY),
+    "escaped letters": Reply(400, f'{{"error": {{"message": "{ESCAPED}"}}}}'),
+    "a wrong type": says([KEY]),
+}
+
+
+@pytest.mark.parametrize("case", ECHOES)
+def test_the_key_is_in_no_message(tmp_path, captions, capsys, monkeypatch, case):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(lambda *_: ECHOES[case]) as server:
+        arguments = words(captions, tmp_path / "hp", server.url, "--retries", "0")
+        assert command.main(arguments) in (2, 3)
+    error = capsys.readouterr().err
+    assert "sk-proj" not in error
+    assert error.startswith("error: ")
+
+
+def test_the_key_is_in_no_message_about_an_address(tmp_path, captions, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for url in (f"ftp://a.b/{KEY}", f"http://127.0.0.1:1/{KEY}/v1"):
+        assert command.main(words(captions, tmp_path / "hp", url, "--retries", "0")) in (2, 30)
+        error = capsys.readouterr().err
+        assert "[key]" in error
+        assert "sk-proj" not in error
+    assert summary(tmp_path / "hp")["endpoints"] == ["http://127.0.0.1:1/[key]/v1"]
+
+
+def test_the_key_is_in_no_answer(tmp_path, captions, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    out = tmp_path / "hp"
+    with serving(lambda *_: says(f"a hound of {KEY}")) as server:
+        assert command.main(words(captions, out, server.url)) == 0
+    assert positives(out)[0] == "a hound of [key]"
+    assert all("sk-proj" not in path.read_text() for path in out.iterdir())
+
+
+def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path, captions, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "hound")
+    with serving(hound) as server:
+        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+    assert positives(tmp_path / "hp")[0] == "a hound and cat number 0"
