@@ -137,7 +137,7 @@ def _read_lines(path: Path, count: int) -> list[str]:
     for number, line in enumerate(lines, start=1):
         try:
             text = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"row {number} of {path} is not JSON: {error}") from error
         if not isinstance(text, str):
             raise DataError(f"row {number} of {path}: a row is a JSON string; got {text!r:.80}")

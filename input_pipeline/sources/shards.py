@@ -58,7 +58,7 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
         complete, version = manifest["complete"], manifest["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {error!r}") from error
     check_version(path, version)
     if not complete:

@@ -128,8 +128,10 @@ def _check_format(folder: Path) -> None:
         info = json.loads((folder / "dataset_info.json").read_text("utf-8"))
     except OSError as error:
         raise ValueError(f"{folder} is not a prepared dataset: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{folder}/dataset_info.json is not JSON: {error}") from error
+    if not isinstance(info, dict):
+        raise DataError(f"{folder}/dataset_info.json holds no JSON object")
     file_format = info.get("fileFormat", "tfrecord")
     if file_format != "array_record":
         raise ValueError(

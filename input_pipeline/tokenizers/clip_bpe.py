@@ -157,7 +157,10 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
             merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None
         pairs = [tuple(m.split() if isinstance(m, str) else m) for m in merges[:_MERGES]]
         ids = None if ids is None else dict(ids)
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+    except (
+        *(OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError),
+        RecursionError,
+    ) as error:
         raise ValueError(f"{path} is not CLIP's list of merges: {error!r}") from error
     if len(pairs) != _MERGES or any(len(pair) != 2 for pair in pairs):
         raise ValueError(

@@ -223,7 +223,7 @@ def _json_texts(path: Path, lines: Sequence[str]) -> Iterator[str]:
             continue
         try:
             text = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path} line {place} is no JSON: {error}") from error
         if not isinstance(text, str):
             raise DataError(f"{path} line {place} is a {type(text).__name__}, not a text")
