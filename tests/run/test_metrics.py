@@ -1,8 +1,14 @@
 """metrics.jsonl holds each step once, speed excludes pauses, the progress line says what it can."""
 
+import io
 import json
+import logging
 import math
+import re
+import sys
 import time
+
+import pytest
 
 from vlc_jax.run import metrics
 
@@ -63,3 +69,41 @@ def test_the_progress_line_shows_what_is_known():
     line = metrics.progress_text(5, 20, {"train/loss": 1.5, "perf/mfu": 0.25}, 61.0)
     assert line == "step 5/20 25% ETA 0:01:01 loss 1.500 mfu 0.25"
     assert "ETA ?" in metrics.progress_text(0, 20, {}, math.nan)
+
+
+FIELDS = {
+    "train/loss": 2.5,
+    "train/loss_over_log_batch": 0.5,
+    "perf/examples_per_s": 12345.0,
+    "perf/mfu": 0.25,
+    "train/learning_rate": 1e-3,
+    "perf/memory_gb": 70.0,
+}
+
+
+def test_a_narrow_line_leaves_out_whole_fields_from_its_end():
+    whole = metrics.progress_text(250, 1000, FIELDS, 3600.0)
+    assert whole.endswith("lr 1.0e-03 mem 70.0G")
+    assert metrics.progress_text(250, 1000, FIELDS, 3600.0, len(whole)) == whole
+    shorter = metrics.progress_text(250, 1000, FIELDS, 3600.0, len(whole) - 1)
+    assert whole == shorter + " mem 70.0G"
+    narrow = metrics.progress_text(250, 1000, FIELDS, 3600.0, 40)
+    assert narrow == "step 250/1000 25% ETA 1:00:00 loss 2.500"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_bar_fits_into_its_terminal_and_the_log_has_every_field(monkeypatch, caplog, columns):
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    caplog.set_level(logging.INFO)
+    line = metrics.ProgressLine(1000)
+    line.show(250, FIELDS, 3600.0)
+    line._bar.refresh()
+    line.close()
+    written = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).splitlines()
+    shown = [row.rstrip() for row in written if "step" in row]
+    assert all(len(row) <= columns and "\N{HORIZONTAL ELLIPSIS}" not in row for row in shown)
+    assert any("loss 2.500" in row and row.endswith("G") == (columns == 200) for row in shown)
+    assert "mem 70.0G" in caplog.text

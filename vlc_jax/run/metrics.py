@@ -12,9 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from tensorboardX import SummaryWriter
 
 from vlc_jax import workdir_files
+
+BAR_WIDTH = 10  # characters: 60 columns have room for step, ETA and loss beside it
 
 
 def read_rows(path: Path) -> list[dict]:
@@ -136,7 +139,10 @@ class StepClock:
 
 
 class ProgressLine:
-    """Progress of the run: a live bar on a terminal, else one line every few seconds."""
+    """Progress of the run: a live bar on a terminal, else a line every few seconds.
+
+    A terminal shows what fits into its width, the log every field.
+    """
 
     def __init__(self, total: int, is_shown: bool = True, seconds: float = 5.0):
         self.total, self.is_shown, self.seconds = total, is_shown, seconds
@@ -145,8 +151,8 @@ class ProgressLine:
         # Not a terminal: a log file, where a bar would write its control characters.
         if is_shown and sys.stderr.isatty():
             self._bar = Progress(
-                BarColumn(bar_width=20),
-                TextColumn("{task.description}"),
+                BarColumn(bar_width=BAR_WIDTH),
+                TextColumn("{task.description}", table_column=Column(no_wrap=True)),
                 console=Console(stderr=True),
             )
             self._task = self._bar.add_task("compiling", total=total)
@@ -155,23 +161,33 @@ class ProgressLine:
     def show(self, step: int, values: Mapping[str, float], eta: float) -> None:
         if not self.is_shown:
             return
-        line = progress_text(step, self.total, values, eta)
         if self._bar is not None:
+            # asked each time: a terminal may change its width
+            width = self._bar.console.width - BAR_WIDTH - 1
+            line = progress_text(step, self.total, values, eta, width)
             self._bar.update(self._task, completed=step, description=line)
-        elif time.monotonic() - self._last >= self.seconds or step == self.total:
+        if time.monotonic() - self._last >= self.seconds or step == self.total:
             self._last = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
+            line = progress_text(step, self.total, values, eta)
+            logging.info("%s", line)
+            if self._bar is None:
+                print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
 
 
-def progress_text(step: int, total: int, values: Mapping[str, float], eta: float) -> str:
-    """Text of the progress line; fields that are missing in `values` are left out."""
+def progress_text(
+    step: int, total: int, values: Mapping[str, float], eta: float, width: int | None = None
+) -> str:
+    """Text of the progress line; fields that are missing in `values` are left out.
+
+    width: characters that there is room for; fields beyond it are left out, the last ones first.
+    """
     remaining = "?" if math.isnan(eta) else str(timedelta(seconds=round(eta)))
-    parts = [f"step {step}/{total} {100 * step // total}% ETA {remaining}"]
-    fields = (
+    text = f"step {step}/{total} {100 * step // total}% ETA {remaining}"
+    fields = (  # the most important first
         ("train/loss", "loss {:.3f}"),
         ("train/loss_over_log_batch", "(/lnB {:.2f})"),
         ("perf/examples_per_s", "{:.0f} ex/s"),
@@ -183,5 +199,11 @@ def progress_text(step: int, total: int, values: Mapping[str, float], eta: float
         ("train/grad_norm", "gn {:.2f}"),
         ("perf/memory_gb", "mem {:.1f}G"),
     )
-    parts += [text.format(values[name]) for name, text in fields if name in values]
-    return " ".join(parts)
+    for name, field in fields:
+        if name not in values:
+            continue
+        longer = f"{text} {field.format(values[name])}"
+        if width is not None and len(longer) > width:
+            break
+        text = longer
+    return text
