@@ -1,10 +1,14 @@
 """Benchmarks from a training-style source: retrieval on your own captions, zero-shot digits."""
 
+import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from input_pipeline import record_validation
+from input_pipeline.benchmarks import prompt_texts
 from input_pipeline.benchmarks.case import Benchmark, Case
 from input_pipeline.record import DataError, Source
 
@@ -38,29 +42,50 @@ def retrieval(
 
 
 def zeroshot(
-    split: str = "test", count: int | None = None, source: str = "digits", **options: Any
+    split: str = "test",
+    count: int | None = None,
+    source: str = "digits",
+    class_names: str | Path | Sequence[str] | None = None,
+    templates: str | Path | Sequence[str] | None = None,
+    **options: Any,
 ) -> Benchmark:
     """Classification by captions on a source whose records carry `meta["label"]`.
 
-    Such sources (`digits`, `tfds` with a label) have `classes` and `templates`.
+    Such sources (`digits`, `tfds` with a label) have `classes` and `templates` of their own.
+
+    class_names: what prompts call the classes instead ("tench" for n01440764), in the order of the
+      labels: a list, a text file with a name per line, or a .json file with a list, or with an
+      object of the source's own names and these.
+    templates: of the prompts, with {} in place of the class: a list, a text file with one per line,
+      a .json file with a list, or a single template.
+
+    Raises ValueError for class names that are not one per class, or not different.
     """
     records = open_source(source, split, options)
     if not getattr(records, "classes", ()):
         raise ValueError(f"zero-shot classification needs labels; source {source!r} has none")
+    classes, prompts = tuple(records.classes), tuple(records.templates)
+    version = records.fingerprint
+    if class_names is not None:
+        classes = prompt_texts.class_names(class_names, classes)
+    if templates is not None:
+        prompts = prompt_texts.templates(templates)
+    if (class_names, templates) != (None, None):
+        version += f"/{hashlib.sha256(json.dumps([classes, prompts]).encode()).hexdigest()[:16]}"
     cases = []
     for index in range(number(len(records), count)):
         record = records[index]
+        label = record.meta["label"]
         cases.append(
             Case(
                 id=case_id(index, record.id),
                 images=(record.image,),
                 captions=(),
-                group=record.group,
-                meta={"label": record.meta["label"], "record": record.id},
+                group=record.group if class_names is None else classes[label],
+                meta={"label": label, "record": record.id},
             )
         )
-    version = f"{records.fingerprint}/{len(cases)}"
-    return Benchmark("zeroshot", tuple(cases), version, records.classes, records.templates)
+    return Benchmark("zeroshot", tuple(cases), f"{version}/{len(cases)}", classes, prompts)
 
 
 def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:

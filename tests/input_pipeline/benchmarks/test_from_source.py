@@ -58,3 +58,45 @@ def test_zeroshot_needs_labels_and_a_count_that_makes_sense(table):
         from_source.zeroshot("all", source="records", path=str(table))
     with pytest.raises(ValueError, match="count must be at least 1"):
         from_source.zeroshot("test", count=0)
+
+
+ROMAN = ("nil", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+
+
+@pytest.mark.parametrize("kind", ["list", "lines", "json", "object"])
+def test_classes_are_called_what_the_config_says(tmp_path, kind):
+    path = tmp_path / ("names.txt" if kind == "lines" else "names.json")
+    known = dict(zip(digits.CLASSES, ROMAN, strict=True))
+    path.write_text("\n".join(ROMAN) if kind == "lines" else json.dumps(ROMAN))
+    if kind == "object":
+        path.write_text(json.dumps({"more": "than needed"} | known))
+    given = {"class_names": list(ROMAN) if kind == "list" else str(path)}
+    benchmark = from_source.zeroshot("test", count=20, templates="a {} on stone", **given)
+    assert benchmark.classes == ROMAN
+    assert benchmark.prompts[:2] == ["a nil on stone", "a i on stone"]
+    assert all(case.group == ROMAN[case.meta["label"]] for case in benchmark.cases)
+    plain = from_source.zeroshot("test", count=20)
+    assert benchmark.version != plain.version != from_source.zeroshot("test", **given).version
+
+
+def test_templates_come_from_a_file_too(tmp_path):
+    (tmp_path / "templates.txt").write_text("a {}\n\nthe {} here\n")
+    benchmark = from_source.zeroshot("test", count=2, templates=tmp_path / "templates.txt")
+    assert benchmark.templates == ("a {}", "the {} here")
+    assert benchmark.classes == digits.CLASSES
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_names": ROMAN[:9]}, r"10 classes \(zero, one, \.\.\.\), got 9 names"),
+        ({"class_names": (*ROMAN[:9], "i")}, "'i' is there twice"),
+        ({"class_names": "none.txt"}, r"cannot read none\.txt"),
+        ({"class_names": (1, 2)}, "class_names are texts"),
+        ({"templates": ["a photo"]}, r"\{\} once, in place of the class; got 'a photo'"),
+        ({"templates": []}, "there are none"),
+    ],
+)
+def test_class_names_and_templates_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        from_source.zeroshot("test", **options)
