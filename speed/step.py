@@ -164,7 +164,7 @@ def build_jax(
 def build_torch(
     variant: str, batch_size: int, context: int | None
 ) -> tuple[dict, Callable, Callable]:
-    from tests.parity.reference import without_torchvision
+    from vlc_jax.tools.load_exported import without_torchvision
 
     without_torchvision()
     import numpy as np

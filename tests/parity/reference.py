@@ -6,14 +6,13 @@ OUT/CASE/ gets the weights as the library writes them and io.npz: inputs, embedd
 and what every block of both towers gives.
 """
 
-import enum
-import importlib.machinery
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import torch
+
+from vlc_jax.tools.load_exported import without_torchvision
 
 TINY = {"vision": {"width": 32, "layers": 3, "image_size": 24, "patch_size": 8, "head_width": 8},
         "text": {"width": 24, "layers": 2, "heads": 2, "context_length": 12, "vocab_size": 60},
@@ -23,32 +22,6 @@ TINY_EVA = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_h
             "qkv_fused": False, "mlp_ratio": 4 * 2 / 3, "swiglu_mlp": True, "scale_mlp": True,
             "scale_attn_inner": True, "use_rot_pos_emb": True, "ref_feat_shape": (5, 5),
             }  # fmt: skip
-
-
-def without_torchvision() -> None:
-    """open_clip and timm import torchvision for transforms that are not used here; its wheels do
-    not load against every CPU build of torch. An empty module stands in."""
-
-    class Anything(types.ModuleType):
-        def __getattr__(self, name: str):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return type(name, (), {"__init__": lambda self, *_, **__: None})
-
-    names = ("transforms", "transforms.functional", "ops", "ops.misc", "models",
-             "models.feature_extraction", "datasets", "io")  # fmt: skip
-    for name in ("torchvision", *(f"torchvision.{name}" for name in names)):
-        module = Anything(name)
-        module.__path__, module.__version__ = [], "0"
-        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
-        sys.modules[name] = module
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, module)
-    modes = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
-    mode = enum.Enum("InterpolationMode", {name.upper(): name for name in modes})
-    for name in ("torchvision.transforms", "torchvision.transforms.functional"):
-        sys.modules[name].InterpolationMode = mode
 
 
 def first_sine() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -70,10 +69,8 @@ def described(model, is_siglip):
 
 
 @pytest.fixture
-def python(there, request, monkeypatch):
+def python(there):
     """The interpreter that has the reference libraries, but for the torchvision of open_clip."""
-    if request.node.callspec.params["case"].startswith("open_clip"):
-        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("stubs")))
     return os.environ["VLC_PARITY_PYTHON"]
 
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from reference import without_torchvision
+
+from vlc_jax.tools.load_exported import without_torchvision
 
 
 def hugging_face(captions: list[str], out: Path, name: str, length: int, folder: str) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from reference import TINY, shaken, tiny_hugging_face, without_torchvision
+from reference import TINY, shaken, tiny_hugging_face
+
+from vlc_jax.tools.load_exported import without_torchvision
 
 STEPS, TOTAL, WARMUP, RATE, BATCH = 3, 10, 2, 1e-3, 8
 

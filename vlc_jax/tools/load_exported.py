@@ -7,8 +7,12 @@ normalised, "text" (n, length) ids. Outputs: "image" and "text", embeddings of u
 "scale". Exit code 4: the library is not installed.
 """
 
+import enum
+import importlib.machinery
+import importlib.util
 import json
 import sys
+import types
 from pathlib import Path
 
 NOT_INSTALLED = 4
@@ -32,11 +36,43 @@ def peft(folder, image, text):
 
 
 def open_clip(folder, image, text):
+    if importlib.util.find_spec("torchvision") is None:
+        without_torchvision()
     import open_clip
 
     model = open_clip.create_model(f"local-dir:{folder}").eval()
     embeddings = model.encode_image(image, normalize=True), model.encode_text(text, normalize=True)
     return *embeddings, model.logit_scale.exp()
+
+
+def without_torchvision():
+    """Empty modules in place of torchvision, whose wheels do not load against every build of torch.
+
+    open_clip and timm import it for transforms of pictures, and here pictures are arrays.
+    """
+
+    class Anything(types.ModuleType):
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {"__init__": lambda self, *_, **__: None})
+
+    names = (
+        *("transforms", "transforms.functional", "ops", "ops.misc", "models"),
+        *("models.feature_extraction", "datasets", "io"),
+    )
+    for name in ("torchvision", *(f"torchvision.{name}" for name in names)):
+        module = Anything(name)
+        module.__path__, module.__version__ = [], "0"
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    modes = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+    mode = enum.Enum("InterpolationMode", {name.upper(): name for name in modes})
+    for name in ("torchvision.transforms", "torchvision.transforms.functional"):
+        sys.modules[name].InterpolationMode = mode
 
 
 def _embeddings(model, image, text):
