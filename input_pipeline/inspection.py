@@ -92,7 +92,7 @@ class Report:
             common = ", ".join(f"{size} ({n:,})" for size, n in self.sizes.most_common(3))
             lines.append(f"image sizes: {len(self.sizes):,} different, most often {common}")
             lines += ["words per caption:", *histogram(self.words)]
-        lines += self.warnings()
+        lines += [f"warning: {warning}" for warning in self.warnings()]
         if self.bad:
             name, reason = next(iter(self.bad.items()))
             lines.append(f"first bad record: {name}: {reason}")
@@ -104,12 +104,12 @@ class Report:
         if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
             share = self.unknown_tokens / self.tokens
             lines.append(
-                f"warning: {share:.0%} of the tokens stand for words unknown to the tokenizer: all "
+                f"{share:.0%} of the tokens stand for words unknown to the tokenizer: all "
                 "of them look the same to the model"
             )
         if self.captions and self.full_captions > _CUT_WARNING * self.captions:
             lines.append(
-                f"warning: {self.full_captions / self.captions:.0%} of the captions reach the "
+                f"{self.full_captions / self.captions:.0%} of the captions reach the "
                 f"context length of {self.context_length} tokens and may be cut"
             )
         return lines

@@ -10,24 +10,29 @@ import pytest
 from tests.support import helpers
 
 # The import that comes after the handlers says so and takes as long as it takes to be stopped.
-SLOW = "import os, time\nos.write(1, b'importing')\ntime.sleep(30)\n"
+SLOW = """
+import os, time
+os.write(1, os.environ["TF_CPP_MIN_LOG_LEVEL"].encode())
+time.sleep(30)
+"""
 CONSOLE_SCRIPT = ["-c", "from vlc_jax.startup import cli; cli()"]
 
 
 @pytest.mark.parametrize("command", [["-m", "vlc_jax.main"], CONSOLE_SCRIPT])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code):
+@pytest.mark.parametrize("asked", [{}, {"TF_CPP_MIN_LOG_LEVEL": "0"}])
+def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code, asked):
     (tmp_path / "jax.py").write_text(SLOW)
     path = os.pathsep.join([str(tmp_path), str(helpers.ROOT)])
     with subprocess.Popen(
         [sys.executable, *command],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
+        env={"PYTHONPATH": path, **asked},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as job:
-        assert job.stdout.read(9) == "importing"
+        assert job.stdout.read(1) == asked.get("TF_CPP_MIN_LOG_LEVEL", "2")
         job.send_signal(number)
         _, stderr = job.communicate(timeout=10)
     assert job.returncode == code

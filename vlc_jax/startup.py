@@ -1,6 +1,6 @@
-"""Signals while a command imports its libraries, which takes seconds: one line, and the exit code.
+"""What comes before the imports of a command: signals end it in one line, C++ libraries are quiet.
 
-Imports the standard library only; its handlers stay until `run.preemption` takes over.
+Imports the standard library only. Its handlers stay until `run.preemption` takes over.
 """
 
 import os
@@ -11,9 +11,15 @@ from types import FrameType
 # As vlc_jax.errors.ExitCode has them: PREEMPTED, there is no state to save yet; and the shell's.
 CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
 
+# Of XLA and gRPC, read at their import: what ends a run reaches Python as an exception, whose one
+# line is ours.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "GRPC_VERBOSITY": "NONE"}
+
 
 def install() -> None:
-    """Handles SIGTERM and SIGINT from now on."""
+    """Handles SIGTERM and SIGINT from now on; C++ libraries log what the environment asks for."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     for number in CODES:
         signal.signal(number, _end)
 

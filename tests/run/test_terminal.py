@@ -1,6 +1,7 @@
 """What stops a run is one line on the terminal, whatever its libraries have to say of it."""
 
 import contextlib
+import logging
 import threading
 
 import pytest
@@ -14,15 +15,19 @@ SAVE = """
 import resource, sys
 from pathlib import Path
 import jax.numpy as jnp
-from absl import logging
+import numpy as np
+from absl import flags, logging
 from vlc_jax.run import terminal
 from vlc_jax.run.checkpoint import Checkpoints, SaveError
 
+flags.FLAGS(sys.argv[:1])
 logging.use_absl_handler()
 terminal.quieten()
-arrays = {str(i): jnp.full(4000, i, jnp.float32) for i in range(40)}
+logging.warning("said before")
+noise = np.random.default_rng(0).normal(size=(20, 15_000)).astype(np.float32)
+arrays = {str(i): jnp.asarray(row) for i, row in enumerate(noise)}
 checkpoints = Checkpoints(Path(sys.argv[1]))
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 checkpoints.save(1, arrays)
 try:
     checkpoints.wait()
@@ -36,8 +41,10 @@ def test_a_save_that_finds_no_room_is_one_line(tmp_path):
     script.write_text(SAVE)
     done = helpers.python(script, tmp_path / "checkpoints")
     assert done.returncode == 0, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert "could not save to" in done.stderr
+    assert len(done.stderr.splitlines()) == 2, done.stderr
+    warning, error = done.stderr.splitlines()
+    assert warning == "warning: said before"
+    assert "could not save to" in error
 
 
 @pytest.fixture
@@ -70,6 +77,11 @@ def test_tensorboard_is_closed_where_the_metrics_found_no_room(tmp_path, full):
     with pytest.raises(OSError, match="No space left on device"):
         writer.close()
     assert writer._board.file_writer is None
+
+
+def test_a_warning_is_its_message_without_glogs_prefix():
+    record = logging.makeLogRecord({"levelname": "WARNING", "msg": "a %s", "args": ("note",)})
+    assert terminal._PlainFormatter().format(record) == "warning: a note"
 
 
 def test_a_thread_that_cannot_write_is_a_warning(caplog, monkeypatch):

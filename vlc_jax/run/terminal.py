@@ -15,11 +15,21 @@ def quieten() -> None:
     thousand lines before it: Orbax logs the traceback of each thread that failed, TensorStore one
     for each array whose write ended after that.
     """
-    absl_logging.get_absl_handler().setLevel(logging.WARNING)
-    absl_logging.get_absl_handler().python_handler.addFilter(_is_of_ours)
+    handler = absl_logging.get_absl_handler()
+    handler.setLevel(logging.WARNING)
+    handler.python_handler.addFilter(_is_of_ours)
+    # without the time, thread and file that absl writes before each: the log has them
+    handler.python_handler.setFormatter(_PlainFormatter())
     logging.raiseExceptions = False  # a line that the full disk has no room for is left out
     sys.unraisablehook = _unraisable
     threading.excepthook = _thread_failed
+
+
+class _PlainFormatter(logging.Formatter):
+    """warning: MESSAGE"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {super().format(record)}"
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:

@@ -211,11 +211,11 @@ class Workdir:
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
 
 
-# Events that the log shows as warnings.
+# Events that the terminal and the log show as warnings; what ends a run is a line of its own.
 LOUD = frozenset(
     {
         *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
-        *("hard_images_missing", "nonfinite", "preempted", "save_retry"),
+        *("hard_images_missing", "save_retry"),
     }
 )
 
