@@ -60,6 +60,12 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory, write_workdir):
+    """A run to compare with, not to be changed."""
+    return write_workdir(tmp_path_factory.mktemp("runs") / "other", is_small=True)
+
+
 @pytest.fixture
 def path(make_workdir, write_json):
     """A finished run with one benchmark."""
@@ -69,28 +75,32 @@ def path(make_workdir, write_json):
     return path
 
 
-def assert_shown(path, capsys):
-    """Its report, tables, and comparison with itself are written; returns the page's text."""
-    report.write(path)
-    report.print_table(path)
-    report.print_mixtures(path)
-    other = path.with_name("other")
-    conftest.write_workdir(other, is_small=True)
-    for runs in ((path, other), (other, path)):
-        page = report.write_comparison(runs, path.parent)
-        report.print_comparison(runs)
-        assert Page(page.read_text("utf-8")).crossed == []
-    capsys.readouterr()
-    text = (path / "report.html").read_text("utf-8")
-    assert Page(text).crossed == []
-    return text
+@pytest.fixture
+def assert_shown(path, other, capsys):
+    """Writes its report, and with `everything` prints its tables and compares it; returns the page
+    of the report."""
+
+    def shown(everything=False):
+        report.write(path)
+        if everything:
+            report.print_table(path)
+            report.print_mixtures(path)
+            page = report.write_comparison((other, path), path.parent)
+            report.print_comparison((path, other))
+            assert Page(page.read_text("utf-8")).crossed == []
+            capsys.readouterr()
+        text = (path / "report.html").read_text("utf-8")
+        assert Page(text).crossed == []
+        return text
+
+    return shown
 
 
 @pytest.mark.parametrize("name", [*FILES, RESULT, SCORES])
 @pytest.mark.parametrize("case", DAMAGE)
-def test_damage_is_a_note(path, name, case, capsys):
+def test_damage_is_a_note(path, name, case, assert_shown):
     (path / name).write_bytes(DAMAGE[case] + b"\n")
-    text = assert_shown(path, capsys)
+    text = assert_shown()
     is_row = name.endswith(".jsonl") and case == "not UTF-8"  # read with a sign for the bytes
     assert is_row or name in text[text.index("Files that could not be used") :]
 
@@ -98,18 +108,18 @@ def test_damage_is_a_note(path, name, case, capsys):
 @pytest.mark.parametrize(
     ("name", "index"), [(name, k) for name, values in SHAPES.items() for k in range(len(values))]
 )
-def test_another_shape_does_no_harm(path, name, index, capsys):
+def test_another_shape_does_no_harm(path, name, index, assert_shown):
     content = json.dumps(SHAPES[name][index])
     (path / name).write_text(content + "\n")
-    assert_shown(path, capsys)
+    assert_shown(everything=True)
 
 
-def test_a_lone_surrogate_in_a_caption_is_shown_as_a_sign(path, capsys):
+def test_a_lone_surrogate_in_a_caption_is_shown_as_a_sign(path, assert_shown):
     (path / SCORES).write_text(json.dumps(SHAPES[SCORES][0]) + "\n")
-    assert "a \ufffd" in assert_shown(path, capsys)
+    assert "a \ufffd" in assert_shown()
 
 
-def test_folders_of_no_alpha_and_files_of_no_step_are_passed_over(path, capsys):
+def test_folders_of_no_alpha_and_files_of_no_step_are_passed_over(path, assert_shown):
     for name in ("abc", "nan", "-1", "0.5", "1e999"):
         folder = path / "interpolate" / name / "evals" / BENCHMARK
         folder.mkdir(parents=True)
@@ -117,16 +127,16 @@ def test_folders_of_no_alpha_and_files_of_no_step_are_passed_over(path, capsys):
     for name in ("²", "9" * 200, "512x"):
         (path / "evals" / BENCHMARK / f"{name}.json").write_text("{}")
     assert list(read_workdir.mixtures(path)) == [0.5]
-    assert_shown(path, capsys)
+    assert_shown(everything=True)
 
 
 @pytest.mark.parametrize("name", [*FILES, RESULT, SCORES])
-def test_a_link_out_of_the_workdir_is_not_shown(path, name, capsys):
+def test_a_link_out_of_the_workdir_is_not_shown(path, name, assert_shown):
     secret = path.parent / "secret"
     secret.write_text(json.dumps({"step": 1, "event": "hunter2", "metrics": {"hunter2": {}}}))
     (path / name).unlink()
     (path / name).symlink_to(secret)
-    text = assert_shown(path, capsys)
+    text = assert_shown()
     assert "hunter2" not in text
     assert f"{name} is a link to elsewhere" in text
 
@@ -154,12 +164,12 @@ def test_the_folder_of_figures_and_its_figures_are_no_links(path):
     assert (elsewhere / "file").read_text() == "precious"
 
 
-def test_a_pipe_is_not_waited_for_and_a_huge_picture_is_left_out(path, capsys):
+def test_a_pipe_is_not_waited_for_and_a_huge_picture_is_left_out(path, assert_shown):
     (path / "env.json").unlink()
     os.mkfifo(path / "env.json")
     picture = path / "evals" / BENCHMARK / "images" / "val_0_0.png"
     os.truncate(picture, 10**12)  # a hole, which takes no room
-    text = assert_shown(path, capsys)
+    text = assert_shown()
     assert "env.json is no file" in text
     assert "val_0_0.png is too large" in text
 

@@ -1,6 +1,7 @@
 """Page of one run: variables of the two templates, and report.html and report.md from them."""
 
 import base64
+import functools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     for pictures in context["pictures"].values():
         for picture in pictures:
             picture.write(folder / name)
+    css = (Path(__file__).parent / "report.css").read_text()
+    context = context | {"css": css, "folder": folder}
+    for page in (f"{name}.md", f"{name}.html"):
+        text = _environment().get_template(f"{page}.jinja").render(context)
+        workdir_files.replace(folder / page, text)  # a browser never loads half a page
+    return folder / f"{name}.html"
+
+
+@functools.cache  # it keeps the compiled templates, which take longer than the pages
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         # Captions, record ids and error messages come from data: HTML escapes all of them.
@@ -67,13 +78,14 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
         "percent": table.percent,
         "is_small": lambda file: _png_width(file) <= 128,
         "as_is": markupsafe.Markup,
-        "relative": lambda file: file.relative_to(folder).as_posix(),
+        "relative": _relative,
     }
-    context = context | {"css": (Path(__file__).parent / "report.css").read_text()}
-    for page in (f"{name}.md", f"{name}.html"):
-        text = environment.get_template(f"{page}.jinja").render(context)
-        workdir_files.replace(folder / page, text)  # a browser never loads half a page
-    return folder / f"{name}.html"
+    return environment
+
+
+@jinja2.pass_context
+def _relative(context: jinja2.runtime.Context, file: Path) -> str:
+    return file.relative_to(context["folder"]).as_posix()
 
 
 def make_context(run: Run) -> dict[str, Any]:
