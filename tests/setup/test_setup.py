@@ -113,11 +113,13 @@ def test_frozen_parameters_outside_the_towers_have_a_fingerprint_of_their_own():
 @pytest.mark.parametrize(("platform", "dtype"), [("cpu", "float32"), ("gpu", "bfloat16")])
 def test_matrix_products_are_in_bfloat16_on_accelerators(monkeypatch, platform, dtype):
     config = configured(batch_size=8, steps=1)
+    config.pretrain = configured(batch_size=8, steps=1)
     monkeypatch.setattr(devices.jax, "default_backend", lambda: platform)
     setup = resolve(config, "eval")
     assert setup.model.image.dtype == setup.model.text.dtype == dtype
     assert {x.dtype for x in jax.tree.leaves(setup.parameters.shapes)} == {jnp.dtype("float32")}
-    assert setup.config["model"]["dtype"] == dtype  # what config.json says
+    for saved in (setup.config, setup.config["pretrain"]):  # what config.json says
+        assert saved["model"]["dtype"] == dtype
     assert config.model.dtype == "auto"
     config.model.dtype = "float32"  # what is asked for is done
     assert resolve(config, "eval").model.image.dtype == "float32"

@@ -158,10 +158,12 @@ def _with_dtype(config: ConfigDict) -> ConfigDict:
     config.json gets the type itself: a run that goes on elsewhere is refused, not computed in
     another one.
     """
-    if config.model.dtype != "auto":
-        return config
+    if not any(part and part.model.dtype == "auto" for part in (config, config.pretrain)):
+        return config  # a SavedConfig, which a copy would not be
     config = config.copy_and_resolve_references()
-    config.model.dtype = devices.matrix_dtype()
+    for part in (config, config.pretrain):
+        if part and part.model.dtype == "auto":
+            part.model.dtype = devices.matrix_dtype()
     return config
 
 
