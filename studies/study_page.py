@@ -62,6 +62,7 @@ LABELS = {  # run -> its name in tables
     "text_vectors": "cosine with vectors of texts",
 }
 VALUES = "results.json"  # in the folder of results.md
+GROUPED = ("scenes_replace", "scenes_replace_unseen")  # whose groups tables show
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
     *("labclip", "labclip_plain"),
@@ -162,6 +163,7 @@ def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
             values[folder.name] = {
                 name: [round(float(each[key]), 5) for key in ("value", "low", "high")]
                 for name, each in result["metrics"].items()
+                if "/" not in name or folder.name in GROUPED
             }
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
