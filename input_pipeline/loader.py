@@ -247,7 +247,7 @@ class _Wait:
     def until_done(
         self, future: futures.Future, timeout: float | None, describe: Callable[[], str]
     ) -> bool:
-        """Whether the future is done after at most `timeout` seconds; `describe` names what is
+        """True if the future is done after at most `timeout` seconds; `describe` names what is
         waited for."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if self._since is None:

@@ -92,7 +92,7 @@ class Evaluation:
                 path.unlink()
 
     def is_complete(self, step: int) -> bool:
-        """Whether all results of a step are on disk."""
+        """True if all results of a step are on disk."""
         return all(self._finished(name, step) is not None for name in self._options.benchmarks)
 
     def publish(self, step: int) -> None:

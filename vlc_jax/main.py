@@ -108,7 +108,7 @@ def main(argv: list[str]) -> None:
 
 
 def is_loader_left() -> bool:
-    """Whether a thread or process of a closed loader still waits for hanging storage."""
+    """True if a thread or process of a closed loader still waits for hanging storage."""
     is_thread = any(thread.name.startswith("loader") for thread in threading.enumerate())
     return is_thread or bool(multiprocessing.active_children())
 

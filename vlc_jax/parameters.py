@@ -37,7 +37,7 @@ class Parameters(NamedTuple):
 
     @property
     def has_frozen(self) -> bool:
-        """Whether some parameters are frozen, and hence not in the state."""
+        """True if some parameters are frozen, and hence not in the state."""
         return bool(self.frozen or self.lora)
 
     def init(self) -> dict[str, Any]:

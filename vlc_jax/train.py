@@ -142,7 +142,7 @@ class Run(NamedTuple):
 
 
 def is_due(step: int, every: int | None, steps: int) -> bool:
-    """Whether something done every so many steps, and always after the last, is due now."""
+    """True if something done every so many steps, and always after the last, is due now."""
     return step == steps or bool(every and step and step % every == 0)
 
 

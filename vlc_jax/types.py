@@ -94,7 +94,7 @@ BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split o
 
 
 def _splits(rows: int) -> bool:
-    """Whether there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
+    """True if there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
     mesh = jax.sharding.get_abstract_mesh()
     return not mesh.empty and mesh.size > 1 and rows % mesh.size == 0
 

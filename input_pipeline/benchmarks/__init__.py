@@ -21,5 +21,5 @@ READERS: dict[str, Callable[..., Benchmark]] = {
 
 
 def reads_source(name: str) -> bool:
-    """Whether a benchmark is made of a training-style source, which its option `source` names."""
+    """True if a benchmark is made of a training-style source, which its option `source` names."""
     return "source" in inspect.signature(READERS[name]).parameters

@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _has_mode(name: str) -> bool:
-    """Whether a generator has an authors' mode."""
+    """True if a generator has an authors' mode."""
     tables = [sampling.generator_table(side) for side in ("negatives", "positives")]
     return any(
         "mode" in inspect.signature(table[name]).parameters for table in tables if name in table

@@ -212,7 +212,7 @@ def absent_shapes(scene: Scene) -> list[str]:
 
 
 def matches(phrase: Phrase, obj: SceneObject) -> bool:
-    """Whether the phrase is true of the object."""
+    """True if the phrase is true of the object."""
     return (
         phrase.shape in (obj.shape, words.ANY_SHAPE)
         and (not phrase.colour or words.base(phrase.colour) == obj.colour)
@@ -222,7 +222,7 @@ def matches(phrase: Phrase, obj: SceneObject) -> bool:
 
 
 def is_true(caption: Caption, scene: Scene) -> bool:
-    """Whether the caption holds for the scene.
+    """True if the caption holds for the scene.
 
     "a X" means at least one X; different phrases mean different objects; a relation or place holds
     only where `Scene.relation` or `Scene.place` gives that very word; a number is exact.

@@ -115,7 +115,7 @@ def _object(scene: Scene, shape: str) -> int:
 
 
 def _is_exact(pair: Pair) -> bool:
-    """Whether each caption is true for its own picture and false for the other one."""
+    """True if each caption is true for its own picture and false for the other one."""
     return (
         grammar.is_true(pair.caption, pair.scene)
         and grammar.is_true(pair.hard_caption, pair.hard_scene)

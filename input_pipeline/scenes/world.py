@@ -246,7 +246,7 @@ def named(name: str, **changes: Any) -> World:
 
 
 def overlaps(a: SceneObject, b: SceneObject) -> bool:
-    """Whether the boxes share a pixel."""
+    """True if the boxes share a pixel."""
     return (
         a.x < b.x + b.pixels
         and b.x < a.x + a.pixels

@@ -12,7 +12,7 @@ EXACT_ROWS = 10_000
 
 
 def is_exact(rows: int) -> bool:
-    """Whether a holdout of a table of so many rows is an exact number of its images."""
+    """True if a holdout of a table of so many rows is an exact number of its images."""
     return rows <= EXACT_ROWS
 
 

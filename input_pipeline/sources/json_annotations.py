@@ -61,14 +61,14 @@ def describe(document: Any) -> str:
 
 
 def is_coco_captions(document: Any) -> bool:
-    """Whether a document is COCO captions: `images` and `annotations` that are no boxes."""
+    """True if a document is COCO captions: `images` and `annotations` that are no boxes."""
     if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
         return False
     return not document["annotations"] or "bbox" not in _first(document["annotations"])
 
 
 def is_karpathy(document: Any) -> bool:
-    """Whether a document is Karpathy's JSON: `images`, each with its `sentences`."""
+    """True if a document is Karpathy's JSON: `images`, each with its `sentences`."""
     return isinstance(document, dict) and "sentences" in _first(document.get("images"))
 
 

@@ -55,7 +55,7 @@ def hashes(texts: Sequence[str]) -> np.ndarray:
 
 
 def contains(keys: np.ndarray, text: str) -> bool:
-    """Whether any row has the key of this text."""
+    """True if any row has the key of this text."""
     return bool((keys == batch.hash_id(text)).any())
 
 

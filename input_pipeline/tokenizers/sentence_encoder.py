@@ -118,7 +118,7 @@ def new_file(path: str | Path, dtype: str) -> Path:
 
 
 def _is_begun(path: Path, request: Path, content: str) -> bool:
-    """Whether an interrupted call has left rows. Raises ValueError if it was of another request."""
+    """True if an interrupted call has left rows. Raises ValueError if it was of another request."""
     partial = path.with_name(f"{path.name}.partial")
     if not (partial.exists() and request.exists()):
         return False

@@ -29,7 +29,7 @@ class Direction(NamedTuple):
     rank: Int[np.ndarray, "queries"]
     """Rank of the best correct candidate; 1 is best."""
     tied: Bool[np.ndarray, "queries"]
-    """Whether the best correct and the best wrong candidate have the same score."""
+    """True if the best correct and the best wrong candidate have the same score."""
     correct: Int[np.ndarray, "queries"]
     """Number of correct candidates."""
 

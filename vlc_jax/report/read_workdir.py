@@ -293,7 +293,7 @@ def _problem(path: Path, file: Path) -> str | None:
 
 
 def _is_within(path: Path, inner: Path) -> bool:
-    """Whether no link leads from the workdir at `path` to `inner` outside of it."""
+    """True if no link leads from the workdir at `path` to `inner` outside of it."""
     return inner.resolve().is_relative_to(path.resolve())
 
 

@@ -233,7 +233,7 @@ def _copy_to_host(state: Any) -> Any:
 
 
 def _is_io_error(error: BaseException | None) -> bool:
-    """Whether an error comes from EIO of the storage."""
+    """True if an error comes from EIO of the storage."""
     while error is not None:
         # TensorStore, which writes the arrays for Orbax, names the number in its text alone.
         is_eio = isinstance(error, OSError) and error.errno == errno.EIO

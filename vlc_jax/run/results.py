@@ -33,7 +33,7 @@ class Question(NamedTuple):
         return hashlib.sha256(self._text().encode()).hexdigest()[:8]
 
     def is_of(self, row: dict[str, Any]) -> bool:
-        """Whether a result, the content of a <step>.json, answers this question."""
+        """True if a result, the content of a <step>.json, answers this question."""
         asked = Question(
             self.name,
             row.get("reader", row.get("benchmark")),

@@ -270,7 +270,7 @@ class SavedConfig(ConfigDict):
 
 
 def is_workdir(path: Path) -> bool:
-    """Whether a run left the folder, and not another project."""
+    """True if a run left the folder, and not another project."""
     return (path / "checkpoints").is_dir() or (path / "env.json").exists()
 
 

@@ -57,7 +57,7 @@ class TrainingData(NamedTuple):
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether a batch holds some record twice, since the source is smaller."""
+        """True if a batch holds some record twice, since the source is smaller."""
         return self.batch_size // (1 + self.hard_images) > len(self.source)
 
     def fingerprints(self) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any
 
 
 def may_cut_text(model: nn.Module) -> bool:
-    """Whether text features cannot depend on positions after the end token (causal, pooled there);
+    """True if text features cannot depend on positions after the end token (causal, pooled there);
     the table of positions may then be cut."""
     if reads_vectors(model):
         return False
@@ -196,7 +196,7 @@ def may_cut_text(model: nn.Module) -> bool:
 
 
 def reads_vectors(model: nn.Module) -> bool:
-    """Whether texts come as vectors from a file, and no text tower reads them."""
+    """True if texts come as vectors from a file, and no text tower reads them."""
     return isinstance(model.text, VectorTower)
 
 

@@ -279,7 +279,7 @@ def decoded(
 
 
 def is_bad(found: object) -> bool:
-    """Whether it is the reason why an image cannot be read, instead of its pixels."""
+    """True if it is the reason why an image cannot be read, instead of its pixels."""
     return isinstance(found, DataError)
 
 

@@ -241,7 +241,7 @@ def write(
 
 
 def has_tokenizer_files(setup: Setup) -> bool:
-    """Whether an export of the run can hold its tokenizer."""
+    """True if an export of the run can hold its tokenizer."""
     return hasattr(setup.tokenizer, "files") or bool(setup.tokenizer_path)
 
 

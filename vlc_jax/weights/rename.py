@@ -83,7 +83,7 @@ class Rule(NamedTuple):
     codec: Codec = SAME
 
     def is_of(self, part: str) -> bool:
-        """Whether all its parameters belong to one part of our tree, such as "image"."""
+        """True if all its parameters belong to one part of our tree, such as "image"."""
         return all(path.startswith(f"{part}/") for path in self.ours)
 
 
