@@ -33,7 +33,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
-from studies import study, study_page  # noqa: E402
+from studies import study, study_page, study_results  # noqa: E402
 
 # Columns of the paper: What'sUp, two-way; in each individual and pair accuracy in percent.
 PAPER = ("A left/right", "A on/under", "B left/right", "B front/behind")
@@ -183,7 +183,7 @@ def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
     ]
 
 
-def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Results) -> str:
+def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.Results) -> str:
     """Markdown table: the paper's numbers, and the shared benchmarks of the runs that are done.
 
     names: name of a row -> name of its run.
@@ -206,7 +206,7 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_page.Res
     return "\n".join(lines)
 
 
-def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[study_page.Column]:
+def shared_columns(results: study_results.Results, runs: Sequence[str]) -> list[study_page.Column]:
     """Columns of the summary metrics that all of these runs were evaluated on.
 
     Raises ValueError for a damaged result.
@@ -218,7 +218,7 @@ def shared_columns(results: study_page.Results, runs: Sequence[str]) -> list[stu
         for folder in sorted((results.out / f"{run}-0" / "evals").glob("*")):
             if folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN:
                 continue
-            result = study_page.newest_result(folder)
+            result = study_results.newest_result(folder)
             for metric in result.get("summary", ()) if result else ():
                 chance[folder.name, metric] = result["metrics"][metric]["chance"]
         shared = chance if shared is None else {k: chance[k] for k in shared if k in chance}
@@ -244,7 +244,7 @@ def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) 
         f"What'sUp: individual and pair accuracy (of the paper: {sizes} in each column); ± half of "
         "a 95 % interval, over seeds, of one seed over cases. –: not in the paper, or not run.\n\n"
     )
-    page.write_text(intro + table(rows, names, study_page.Results(out, seeds)) + "\n")
+    page.write_text(intro + table(rows, names, study_results.Results(out, seeds)) + "\n")
     return page
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from studies import acl2025, study, study_page
+from studies import acl2025, study
 from tests.support import helpers
 
 GIVEN = {
@@ -122,7 +122,7 @@ def test_the_table_has_the_papers_numbers_beside_ours(tmp_path):
     write_result(tmp_path, "clip", "scenes_negation", accuracy=0.9)
     write_result(tmp_path, "clip", "retrieval", recall=0.9)
     write_result(tmp_path, "pacl", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
-    text = acl2025.table(rows, names, study_page.Results(tmp_path, 1))
+    text = acl2025.table(rows, names, study_results.Results(tmp_path, 1))
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     assert lines[0][-1] == "scenes_whatsup pair_accuracy"  # the only one that both have
     assert lines[2] == ["chance", *["50.0 25.0"] * 4, "25.0"]
@@ -135,7 +135,7 @@ def test_a_finished_run_without_evaluations_has_no_columns(tmp_path):
     (tmp_path / "clip-0").mkdir()
     (tmp_path / "clip-0" / "DONE").touch()
     (tmp_path / "pacl-0" / "evals" / "scenes_whatsup").mkdir(parents=True)
-    results = acl2025.study_page.Results(tmp_path, 1)
+    results = study_results.Results(tmp_path, 1)
     assert acl2025.shared_columns(results, ["clip"]) == []
     assert acl2025.shared_columns(results, ["pacl", "clip"]) == []
 
@@ -169,7 +169,7 @@ def test_files_that_are_no_steps_are_no_results(tmp_path):
     write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
     for name in ("9a.json", "\u00b2.json", "10.json.writing"):
         (tmp_path / "clip-0/evals/scenes_whatsup" / name).write_text("[]")
-    columns = acl2025.shared_columns(study_page.Results(tmp_path, 1), ["clip"])
+    columns = acl2025.shared_columns(study_results.Results(tmp_path, 1), ["clip"])
     assert [column.metric for column in columns] == ["pair_accuracy"]
 
 

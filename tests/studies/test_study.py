@@ -8,12 +8,12 @@ import pytest
 import scipy.stats
 
 from configs.common import scenes
-from studies import study, study_page
+from studies import study, study_page, study_plan, study_results
 from tests.support import helpers
 
 
 def test_every_run_comes_after_the_one_it_starts_from():
-    plan = study.plan("abcdef", (0, 1, 2))
+    plan = study_plan.plan("abcdef", (0, 1, 2))
     names = [run.name for run in plan]
     assert len(set(names)) == len(names)
     for run in plan:
@@ -22,18 +22,23 @@ def test_every_run_comes_after_the_one_it_starts_from():
 
 
 def test_parts_hold_what_the_papers_compare():
-    weights = {f"hp_hn_w{weight}" for weight in study.NEGATIVE_WEIGHTS}
+    weights = {f"hp_hn_w{weight}" for weight in study_plan.NEGATIVE_WEIGHTS}
     of_clip = {"clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only"} | weights
-    b = {run.name: run for run in study.runs("b")}
+    b = {run.name: run for run in study_plan.runs("b")}
     for suffix, base in (("", "clip"), ("_relations", "relations")):
         assert {name for name, run in b.items() if run.base == base} >= {
             name + suffix for name in of_clip
         }
-    assert {run.name for run in study.runs("a")} >= {"clip", "clip_ft_400", "negclip", "relations"}
+    assert {run.name for run in study_plan.runs("a")} >= {
+        "clip",
+        "clip_ft_400",
+        "negclip",
+        "relations",
+    }
 
 
 def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
-    (run,) = (run for run in study.plan("a", (0,)) if run.name == "negclip-0")
+    (run,) = (run for run in study_plan.plan("a", (0,)) if run.name == "negclip-0")
 
     def write_request(run, flags=()):
         (tmp_path / run.name).mkdir(exist_ok=True)
@@ -56,7 +61,7 @@ def test_a_run_that_cannot_be_started_fails_it_and_those_that_start_from_it(tmp_
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(study, "train", train)
-    todo = study.plan("c", (0,))
+    todo = study_plan.plan("c", (0,))
     assert sorted(study.Study(todo, tmp_path, 2, ()).run()) == sorted(run.name for run in todo)
 
 
@@ -79,9 +84,9 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
     for seed, value in enumerate(values):
         write(tmp_path, "hn", value, seed)
     write(tmp_path, "hp_hn", 0.9, 0)
-    results = study_page.Results(tmp_path, 3)
+    results = study_results.Results(tmp_path, 3)
     results.keep(tmp_path / "kept.json")
-    from_file = study_page.Results(tmp_path / "nowhere", 3, tmp_path / "kept.json")
+    from_file = study_results.Results(tmp_path / "nowhere", 3, tmp_path / "kept.json")
     assert from_file.value("hn", "scenes_replace", "brittleness/size").mean == pytest.approx(0.6)
     assert from_file.has("hn")
     assert not from_file.has("hp_hn")
@@ -94,7 +99,7 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
     assert text.splitlines()[3] == f"| HN |{f' 60.0 ±{50 * (high - low):.1f} |' * 3}"
     assert len(text.splitlines()) == 4
 
-    of_one = study_page.Results(tmp_path, 1)
+    of_one = study_results.Results(tmp_path, 1)
     value = of_one.value("hn", "scenes_replace", "brittleness/size")
     assert value == pytest.approx((0.5, 0.02))
 
@@ -103,7 +108,7 @@ def test_a_difference_is_that_of_the_same_seeds(tmp_path):
     for seed, value in enumerate((0.5, 0.6, 0.8)):
         write(tmp_path, "hn", value, seed)
         write(tmp_path, "hp_hn", value + 0.1 - 0.01 * seed, seed)
-    results = study_page.Results(tmp_path, 3)
+    results = study_results.Results(tmp_path, 3)
     value = results.difference("hp_hn", "hn", "scenes_replace", "brittleness/size")
     low, high = scipy.stats.t.interval(0.95, 2, 0.09, scipy.stats.sem((0.1, 0.09, 0.08)))
     assert value == pytest.approx((0.09, (high - low) / 2), abs=1e-5)
@@ -111,15 +116,15 @@ def test_a_difference_is_that_of_the_same_seeds(tmp_path):
 
 def test_runs_whose_values_are_kept_are_trained_only_for_those_that_start_from_them(tmp_path):
     kept = tmp_path / "results.json"
-    todo = study.plan("c", (0,))
-    assert study.remaining(todo, kept) == todo
+    todo = study_plan.plan("c", (0,))
+    assert study_plan.remaining(todo, kept) == todo
     kept.write_text(json.dumps({run.name: {} for run in todo if run.name != "hn_hues-0"}))
-    assert [run.name for run in study.remaining(todo, kept)] == ["clip_hues-0", "hn_hues-0"]
+    assert [run.name for run in study_plan.remaining(todo, kept)] == ["clip_hues-0", "hn_hues-0"]
     kept.write_text(json.dumps({run.name: {} for run in todo}))
-    assert study.remaining(todo, kept) == []
-    heads = study.plan("d", (0,))
+    assert study_plan.remaining(todo, kept) == []
+    heads = study_plan.plan("d", (0,))
     kept.write_text(json.dumps({run.name: {} for run in heads if run.tool == "train"}))
-    assert study.remaining(heads, kept) == []
+    assert study_plan.remaining(heads, kept) == []
 
 
 def test_wrong_parts_and_flags_are_refused():
@@ -154,7 +159,7 @@ def test_sections_of_other_parts_stay_as_they_are(tmp_path):
 
 
 def test_every_head_has_its_rows_in_the_page():
-    names = {run.name for run in study.runs("d") if run.tool == "train"}
+    names = {run.name for run in study_plan.runs("d") if run.tool == "train"}
     shown = {f"{name}{suffix}" for name in study_page.HEADS_SHOWN for suffix in ("", "_relations")}
     assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
     assert all(study_page.label(name) != name for name in names - {"hard_images_mean"})
@@ -168,7 +173,7 @@ def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
         *("--config.eval.batch_size=16", "--config.eval.examples=1"),
         "--config.evals={'scenes_attribute_swap': {'split': 'test', 'count': 16}}",
     )
-    runs = {run.name: run for run in study.plan("d", (0,))}
+    runs = {run.name: run for run in study_plan.plan("d", (0,))}
     wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors")
     todo = [runs[f"{name}-0"] for name in wanted]
     todo[3] = todo[3]._replace(base="clip_mean-0")

@@ -1,0 +1,192 @@
+"""Runs of the study, part by part: their configs, and the runs they start from."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from studies import study_page
+
+NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
+PAIRS = "pairs=24000"  # of images whose features are stored
+HEADS = {  # config with the arguments that stored features depend on -> run -> further arguments
+    "dcsm:": {
+        "dcsm": "layout=flat",
+        "dcsm_grid": "layout=grid",
+        "dcsm_no_rows": "functional=none",
+    },
+    "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
+    "pacl:": {
+        "pacl": "steps=500",
+        "pacl_feature_1d": "rope=feature_1d,steps=500",
+        "pacl_feature_2d": "rope=feature_2d,steps=500",
+    },
+    "sparc:": {"sparc": "steps=500"},
+    "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
+    "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
+    # As many steps of as many pairs as PACL has; features are of pooled outputs, and small.
+    "labclip:": {"labclip": "steps=500"},
+    "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
+}
+UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
+    "pacl_unlocked": "",
+    "pacl_qk_1d": ",rope=qk_1d",
+    "pacl_qk_2d": ",rope=qk_2d",
+}
+OTHERS = {  # run -> config, base
+    "siglip": ("siglip", ""),
+    "clip_ft": ("clip_ft", "clip"),
+    "crepe_swap": ("crepe_swap", "clip"),
+    "crepe_replace": ("crepe_replace", "clip"),
+    "crepe_negate": ("crepe_negate", "clip"),
+    "svlc": ("svlc", "clip"),
+    "svlc_pos": ("svlc_pos", "clip"),
+    "dac": ("dac", "clip"),
+    "fsc_clip": ("fsc_clip", "clip"),
+    "leftright_none": ("leftright:negatives=none", "clip"),
+    "leftright": ("leftright", "clip"),
+    "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
+    "leftright_siglip": ("leftright:family=siglip", "siglip"),
+}
+# Benchmark -> number of cases, of the runs with a head: the columns of their table.
+HEAD_EVALS = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
+PARTS = {
+    "a": "the bag of words, and what cures it",
+    "b": "hard positives, from CLIP and from a model that knows relations",
+    "c": "the same with ten colours that are hard to tell apart",
+    "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
+    "e": "part b in a world whose captions say synonyms",
+    "f": "the other methods",
+}
+
+
+class Run(NamedTuple):
+    """One run of a study.
+
+    name: its folder below OUT.
+    config: its config with arguments, in configs/scenes unless it has a folder.
+    base: the run whose weights it starts from.
+    features, vectors: the runs whose stored features, or vectors of texts, it trains on.
+    tool: train | features | vectors; the last two store features or vectors of texts of `base`.
+    is_head: evaluate on HEAD_EVALS instead of the config's benchmarks.
+    """
+
+    name: str
+    config: str
+    base: str = ""
+    seed: int = 0
+    features: str = ""
+    vectors: str = ""
+    tool: str = "train"
+    is_head: bool = False
+
+    def in_world(self, world: str) -> "Run":
+        """The same run in another of the worlds scenes-..., its name with that suffix."""
+        suffix = f"_{world.removeprefix('scenes-')}"
+        name, _, arguments = self.config.partition(":")
+        arguments = ",".join(filter(None, (arguments, f"world={world}")))
+        base = self.base and self.base + suffix
+        return self._replace(name=self.name + suffix, config=f"{name}:{arguments}", base=base)
+
+    @property
+    def needed(self) -> list[str]:
+        """Names of the runs that must be done first."""
+        return [name for name in (self.base, self.features, self.vectors) if name]
+
+
+def runs(part: str) -> list[Run]:
+    """Runs of a part, without seeds; a base comes before the runs that start from it."""
+    clip = Run("clip", "clip")
+    relations = [
+        Run("hard_images", "hard_images", "clip"),
+        Run("relations", "negclip:hard_images", "hard_images"),
+    ]
+    if part == "a":
+        return [
+            *(clip, Run("clip_ft_400", "clip_ft:steps=400", "clip")),
+            *(Run("negclip", "negclip:steps=400", "clip"), *relations),
+            Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
+        ]
+    if part == "b":
+        return [
+            *(clip, *relations),
+            *_hard_positives("", "clip"),
+            *_hard_positives("_relations", "relations"),
+        ]
+    if part == "d":
+        return _heads()
+    if part == "e":
+        return [run.in_world("scenes-synonyms") for run in runs("b")]
+    if part == "f":
+        return [clip, *(Run(name, config, base) for name, (config, base) in OTHERS.items())]
+    few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
+    return [run.in_world("scenes-hues") for run in few]
+
+
+def _hard_positives(suffix: str, base: str) -> list[Run]:
+    configs = {
+        "clip_ft": "clip_ft",
+        "hn": "hn",
+        "hp_hn": "hp_hn",
+        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in NEGATIVE_WEIGHTS},
+        "hp_hn_swap_only": "hp_hn_swap_only",
+        "hp_hn_replace_only": "hp_hn_replace_only",
+    }
+    return [Run(name + suffix, config, base) for name, config in configs.items()]
+
+
+def _heads() -> list[Run]:
+    """Runs of part d: base models, stored features, heads trained on these.
+
+    Bases have mean pooling, so that their loss trains the patch tokens. RoPE inside the image tower
+    needs that tower trained. Vectors of texts are those of the relations model.
+    """
+    all_runs = [
+        Run("clip_mean", "clip:pooling=mean"),
+        Run("hard_images_mean", "hard_images:pooling=mean", "clip_mean"),
+        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
+    ]
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        for head, variants in HEADS.items():
+            features = f"features_{next(iter(variants))}{suffix}"
+            all_runs.append(Run(features, f"{head}{PAIRS}", base, tool="features"))
+            for name, arguments in variants.items():
+                config = f"{head}{arguments}"
+                run = Run(f"{name}{suffix}", config, base, features=features, is_head=True)
+                all_runs.append(run)
+    all_runs.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
+    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
+        config = "text_vectors:connector=mlp2x_gelu,steps=400"
+        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True)
+        all_runs.append(run)
+    for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
+        for name, arguments in UNLOCKED.items():
+            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
+            all_runs.append(Run(f"{name}{suffix}", config, base, is_head=True))
+    return all_runs
+
+
+def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """All runs of the parts with all seeds, each once, bases before the runs that need them."""
+    unique = {run.name: run for part in parts for run in runs(part)}
+    return [
+        run._replace(
+            name=f"{run.name}-{seed}",
+            base=run.base and f"{run.base}-{seed}",
+            features=run.features and f"{run.features}-{seed}",
+            vectors=run.vectors and f"{run.vectors}-{seed}",
+            seed=seed,
+        )
+        for run in unique.values()
+        for seed in seeds
+    ]
+
+
+def remaining(todo: Sequence[Run], kept: Path) -> list[Run]:
+    """Without the runs whose values are in the file `kept` and which no other one needs."""
+    done = json.loads(kept.read_text()) if kept.exists() else {}
+    wanted = {run.name for run in todo if run.tool == "train" and run.name not in done}
+    for run in reversed(todo):  # a base comes before the runs that start from it
+        if run.name in wanted:
+            wanted |= {*run.needed}
+    return [run for run in todo if run.name in wanted]

@@ -1,0 +1,122 @@
+"""Results of a study's runs: values of every seed, their means and differences."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from vlc_jax import workdir_files
+
+VALUES = "results.json"  # in the folder of results.md
+GROUPED = ("scenes_replace", "scenes_replace_unseen")  # whose groups tables show
+
+
+class Value(NamedTuple):
+    """Mean over seeds and half of its 95 % interval.
+
+    The interval is Student's t over seeds; of a single seed it is the one over cases.
+    """
+
+    mean: float
+    half: float
+
+
+class Results:
+    """Evaluation results of the runs below `out`, read when they are needed, and those of earlier
+    runs that the file `kept` has: run with seed -> benchmark -> metric -> [value, low, high].
+    """
+
+    def __init__(self, out: Path, seeds: int, kept: Path | None = None):
+        self.out, self.seeds = out, seeds
+        self.kept: dict[str, dict] = {}
+        if kept and kept.exists():
+            self.kept = json.loads(kept.read_text())
+
+    def has(self, run: str) -> bool:
+        """True if all seeds of a run are done."""
+        return all(self._has(f"{run}-{seed}") for seed in range(self.seeds))
+
+    def value(self, run: str, benchmark: str, metric: str) -> Value:
+        estimates = [self._estimate(run, seed, benchmark, metric) for seed in range(self.seeds)]
+        if len(estimates) == 1:
+            value, low, high = estimates[0]
+            return Value(value, (high - low) / 2)
+        return _over_seeds([value for value, _, _ in estimates])
+
+    def difference(self, run: str, other: str, benchmark: str, metric: str) -> Value:
+        """Of the values of two runs, seed by seed: both started from the same weights."""
+        pairs = (
+            (self._estimate(name, seed, benchmark, metric)[0] for name in (run, other))
+            for seed in range(self.seeds)
+        )
+        return _over_seeds([first - second for first, second in pairs])
+
+    def keep(self, path: Path) -> None:
+        """Adds the results of all runs below `out` that are done to the file."""
+        for done in sorted(self.out.glob("*/DONE")):
+            if (done.parent / "evals").is_dir():
+                self.kept[done.parent.name] = _values(done.parent)
+        lines = (f"{json.dumps(run)}: {json.dumps(self.kept[run])}" for run in sorted(self.kept))
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+    def _has(self, run: str) -> bool:
+        return run in self.kept or (self.out / run / "DONE").exists()
+
+    def _estimate(self, run: str, seed: int, benchmark: str, metric: str) -> list[float]:
+        name = f"{run}-{seed}"
+        if name not in self.kept:
+            self.kept[name] = _values(self.out / name)
+        try:
+            return self.kept[name][benchmark][metric]
+        except KeyError as error:
+            raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again") from error
+
+
+def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
+    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations. Raises ValueError
+    for a result that is none."""
+    values = {}
+    for folder in sorted((workdir / "evals").iterdir()):
+        result = newest_result(folder)
+        if result is None:
+            raise ValueError(f"{folder} holds no results of a run that is done")
+        try:
+            values[folder.name] = {
+                name: [round(float(each[key]), 5) for key in ("value", "low", "high")]
+                for name, each in result["metrics"].items()
+                if "/" not in name or folder.name in GROUPED
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"a metric of {folder} has no value with an interval; remove its results and "
+                "evaluate again"
+            ) from error
+    return values
+
+
+def _over_seeds(values: Sequence[float]) -> Value:
+    spread = np.std(values, ddof=1) / np.sqrt(len(values))
+    return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+
+
+def newest_result(folder: Path) -> dict | None:
+    """The result of a benchmark at its last step: "metrics", and the names of some as "summary".
+
+    None if there is none. Raises ValueError for a file of anything else.
+    """
+    steps = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
+    if not steps:
+        return None
+    newest = max(steps, key=lambda path: int(path.stem))
+    try:
+        result = workdir_files.parse_json(newest.read_bytes())
+        metrics, names = result["metrics"], result.get("summary", ())
+        chances = [metrics[name]["chance"] for name in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{newest} is damaged ({error}); remove it and evaluate again") from error
+    if not all(isinstance(chance, int | float | None) for chance in chances):
+        raise ValueError(f"{newest} is no result of a benchmark; remove it and evaluate again")
+    return result
