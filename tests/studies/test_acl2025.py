@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from studies import acl2025, study
+from studies import acl2025, study, study_results
 from tests.support import helpers
 
 GIVEN = {
