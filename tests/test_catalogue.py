@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import helpers
 from tests.support.configs import CONFIGS
-from vlc_jax import catalogue, errors, evaluators, losses, main, models
+from vlc_jax import catalogue, errors, evaluators, losses, main, models, startup
 from vlc_jax.models import variants
 
 
@@ -47,6 +47,10 @@ def test_the_list_has_all_of_them():
         assert name in text
 
 
-def test_the_console_script_is_the_command():
+def test_the_console_script_is_the_command(monkeypatch):
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="vlc-jax")
-    assert script.load() is main.cli
+    called = []
+    monkeypatch.setattr(main, "cli", lambda: called.append(True))
+    monkeypatch.setattr(startup, "install", lambda: None)  # signal handlers, of this process
+    script.load()()
+    assert called == [True]

@@ -49,6 +49,7 @@ class Evaluation:
         self.setup, self.workdir, self.stop = setup, workdir, stop
         self._weights = weights
         self._folders: dict[str, Path] = {}
+        self.kept: list[str] = []  # benchmarks whose results were there already
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
@@ -109,6 +110,7 @@ class Evaluation:
     def _one(self, name: str, scorer: Scorer, step: int) -> dict[str, Any]:
         done = self._finished(name, step)
         if done is not None:
+            self.kept.append(name)
             return done
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
@@ -214,6 +216,8 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     else:
         evaluation.run(latest.variables, latest.step)
         evaluation.publish(latest.step)
+        if evaluation.kept and workdir.is_writer:
+            print(f"{', '.join(evaluation.kept)}: kept from before; delete a file to make it again")
 
 
 def evaluate_wise_ft(
