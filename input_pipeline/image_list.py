@@ -18,7 +18,7 @@ class ImageList(NamedTuple):
     folder: Path
 
     def path(self, name: str) -> Path:
-        """Where an image is."""
+        """The path of an image's file."""
         return self.folder / name
 
 

@@ -1,4 +1,4 @@
-"""What a loader's worker process does: it makes batches and sends them to its parent."""
+"""A loader's worker process: makes batches and sends them to its parent."""
 
 import collections
 import contextlib

@@ -146,7 +146,7 @@ class _Worker:
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> str:
-        """How a process ended whose socket is closed."""
+        """Ends a process whose socket is closed; a sentence about how it ended."""
         self.process.join(_REAP_PATIENCE_S)
         code = self.process.exitcode
         self.kill()  # for one that only lost its socket

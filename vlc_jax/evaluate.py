@@ -158,6 +158,7 @@ class Evaluation:
                 path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
                 if not path.exists():
                     Image.fromarray(image_ops.decode(image)).save(path)
+        # last: a killed evaluation goes on at the first benchmark without it
         write_json(folder / f"{row['step']}.json", row)
 
     def _write_maps(self, variables: Any, scorer: Scorer, step: int) -> None:

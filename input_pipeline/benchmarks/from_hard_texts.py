@@ -86,7 +86,7 @@ def pairs(
         )
     version = f"{records.fingerprint}/{len(cases)}"
     if others is not None:
-        version += f"/{others.fingerprint}"
+        version += f"/{others.fingerprint}"  # its columns, which the first one's does not know
     return Benchmark("pairs", tuple(cases), version)
 
 

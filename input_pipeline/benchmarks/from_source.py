@@ -96,7 +96,7 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
 
 
 def number(available: int, count: int | None) -> int:
-    """How many of the records are asked for."""
+    """The number of records that are asked for: `count`, at most those there are."""
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1; got {count}")
     return available if count is None else min(count, available)

@@ -17,7 +17,7 @@ def is_exact(rows: int) -> bool:
 
 
 def held_out(keys: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are held out, bool (rows,), by the keys of their images, uint64 (rows,).
+    """Mask of the rows that are held out, bool (rows,); keys: of their images, uint64 (rows,).
 
     Up to EXACT_ROWS rows they are those of round(share * n) of the n images, at least one, and
     never all: an image that is added later may move one other across the bound. In larger tables

@@ -289,7 +289,7 @@ class RecordsSource:
         return {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
 
     def _texts(self, *wanted: str) -> dict[str, row_keys.Text]:
-        """What of a row is compared, by names that say all it depends on."""
+        """Functions from a row to the text compared, by names that say all it depends on."""
         image, split = self._image, self._split_column
         texts: dict[str, tuple[str, row_keys.Text]] = {
             "image": (f"{image!r}", lambda row, _: str(row.get(image))),
@@ -300,7 +300,7 @@ class RecordsSource:
         return {f"{name} {texts[name][0]}": texts[name][1] for name in wanted}
 
     def _belongs(self, keys: np.ndarray) -> np.ndarray:
-        """Which rows are of the split, by the keys of their images or of the split's column."""
+        """Mask of the rows of the split, by the keys of their images or of the split's column."""
         if self._split_column is not None:
             chosen = np.isin(keys, row_keys.hashes([self._split, *self._split.split("+")]))
         else:
