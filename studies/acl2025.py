@@ -34,13 +34,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study, study_page, study_results  # noqa: E402
+from vlc_jax import published  # noqa: E402
 
 # Columns of the paper: What'sUp, two-way; in each individual and pair accuracy in percent.
-PAPER = ("A left/right", "A on/under", "B left/right", "B front/behind")
-CHANCE = "50.0 25.0"
-IMAGES = {"A": 412, "B": 408}  # images of What'sUp's two parts; a column has half of them, in pairs
+PAPER = {
+    "A left/right": ("whatsup_two_way_a", "left_right"),
+    "A on/under": ("whatsup_two_way_a", "on_under"),
+    "B left/right": ("whatsup_two_way_b", "left_right"),
+    "B front/behind": ("whatsup_two_way_b", "front_behind"),
+}
 # Benchmarks of the scenes that the table shows.
 SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
+CLIP = "CLIP ViT-L/14-336"  # the paper's
 SIGLIP = "family=siglip"
 EVA = "variant=EVA02-L/14-336"
 OWN_CAPTION = "pooling=own_caption"
@@ -54,53 +59,56 @@ class Row(NamedTuple):
 
     name: of its run.
     config: in configs/llava; "" if nothing is trained.
-    paper: the printed value of each column of PAPER, "" where there is none; empty for our rows.
+    model: its name in `vlc_jax.published`; "" for our rows.
     """
 
     name: str
     label: str
     config: str = ""
     arguments: str = ""
-    paper: tuple[str, ...] = ()
+    model: str = ""
 
 
 ROWS = (
-    Row("clip", "CLIP", paper=("49.0 1.9", "61.7 23.3", "54.9 10.8", "51.5 7.8")),
-    Row("ft", "CLIP + finetuning", "clip_ft", "", ("50.5 1.9", "", "53.9 5.9", "")),
+    Row("clip", "CLIP", model=CLIP),
+    Row("ft", "CLIP + finetuning", "clip_ft", "", f"{CLIP} + finetuning"),
     Row(
         *("ft_negatives", "CLIP + finetuning + left/right negatives"),
-        *("clip_ft", "negatives=leftright", ("50.5 1.0", "", "50.5 1.0", "")),
+        *("clip_ft", "negatives=leftright", f"{CLIP} + left/right negatives"),
     ),
-    Row("siglip", "SigLIP", paper=("50.0 1.9", "", "51.5 5.9", "")),
-    Row("siglip_ft", "SigLIP + finetuning", "clip_ft", SIGLIP, ("49.0 1.0", "", "51.0 3.9", "")),
+    Row("siglip", "SigLIP", model="SigLIP ViT-L/16-384"),
+    Row(
+        *("siglip_ft", "SigLIP + finetuning", "clip_ft", SIGLIP),
+        "SigLIP ViT-L/16-384 + finetuning",
+    ),
     Row(
         *("siglip_ft_negatives", "SigLIP + finetuning + left/right negatives"),
-        *("clip_ft", f"{SIGLIP},negatives=leftright", ("50.0 0.0", "", "50.0 0.0", "")),
+        *("clip_ft", f"{SIGLIP},negatives=leftright"),
+        "SigLIP ViT-L/16-384 + left/right negatives",
     ),
-    # 50.1 as printed: of 204 images 50.0 and 50.5 are the nearest shares
-    Row("eva", "EVA-CLIP", paper=("49.0 1.0", "", "50.1 4.9", "")),
-    Row("eva_ft", "EVA-CLIP + finetuning", "clip_ft", EVA, ("50.0 4.9", "", "48.5 2.0", "")),
+    Row("eva", "EVA-CLIP", model="EVA-CLIP"),
+    Row("eva_ft", "EVA-CLIP + finetuning", "clip_ft", EVA, "EVA-CLIP + finetuning"),
     Row(
         *("eva_ft_negatives", "EVA-CLIP + finetuning + left/right negatives"),
-        *("clip_ft", f"{EVA},negatives=leftright", ("50.0 1.9", "", "48.0 2.0", "")),
+        *("clip_ft", f"{EVA},negatives=leftright", "EVA-CLIP + left/right negatives"),
     ),
     Row(
         *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION),
-        ("47.6 9.7", "52.9 10.7", "52.9 9.8", "51.5 6.9"),
+        f"{CLIP} + PACL",
     ),
     Row(
         *("pacl_feature_1d", "PACL + RoPE", "pacl", f"{OWN_CAPTION},rope=feature_1d"),
-        ("54.9 22.3", "46.1 13.6", "52.0 20.6", "45.6 12.7"),
+        f"{CLIP} + PACL + RoPE",
     ),
     Row(
         *("sparc_feature_1d", "SPARC + RoPE: multiple text tokens"),
         *("sparc", "text_tokens=all,rope=feature_1d"),
-        ("48.1 0.0", "50.0 2.9", "50.0 6.9", "48.0 7.8"),
+        f"{CLIP} + SPARC + RoPE",
     ),
     Row(
         *("pacl_vectors", "PACL + RoPE + stronger text encoder"),
         *("pacl", f"{OWN_CAPTION},rope=feature_1d,{VECTORS}"),
-        ("50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"),
+        f"{CLIP} + PACL + RoPE + stronger text encoder",
     ),
     # Not in the paper: controls and variants of ours.
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
@@ -183,6 +191,21 @@ def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
     ]
 
 
+def paper(model: str) -> list[str]:
+    """The paper's numbers of a model: "49.0 1.9" in each column of PAPER, "–" without."""
+    printed = {
+        (value.benchmark, value.subset, value.metric): f"{value.value:.1f}"
+        for value in published.values()
+        if (value.source, value.model) == ("acl2025", model)
+    }
+    return [
+        f"{printed[*column, 'individual_accuracy']} {printed[*column, 'pair_accuracy']}"
+        if (*column, "pair_accuracy") in printed
+        else "–"
+        for column in PAPER.values()
+    ]
+
+
 def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.Results) -> str:
     """Markdown table: the paper's numbers, and the shared benchmarks of the runs that are done.
 
@@ -194,15 +217,14 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.
     lines = [
         _line("", *(f"paper: {title}" for title in PAPER), *titles),
         "|" + "---|" * (1 + len(PAPER) + len(columns)),
-        _line("chance", *[CHANCE] * len(PAPER), *(_percent(column.chance) for column in columns)),
+        _line("chance", *paper("chance"), *(_percent(column.chance) for column in columns)),
     ]
     for row in rows:
         cells = ["–"] * len(columns)
         if row.name in done:
             values = [results.value(done[row.name], c.benchmark, c.metric) for c in columns]
             cells = [f"{_percent(value.mean)} ±{_percent(value.half)}" for value in values]
-        paper = row.paper or ("",) * len(PAPER)
-        lines.append(_line(row.label, *(value or "–" for value in paper), *cells))
+        lines.append(_line(row.label, *paper(row.model), *cells))
     return "\n".join(lines)
 
 
@@ -239,10 +261,10 @@ def _line(*cells: str) -> str:
 def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
     """Writes OUT/acl2025.md from the runs that are done; returns its path."""
     page = out / "acl2025.md"
-    sizes = " and ".join(f"{count // 2} images of {part}" for part, count in IMAGES.items())
     intro = (
-        f"What'sUp: individual and pair accuracy (of the paper: {sizes} in each column); ± half of "
-        "a 95 % interval, over seeds, of one seed over cases. –: not in the paper, or not run.\n\n"
+        "What'sUp: individual and pair accuracy (of the paper: 206 images of A and 204 images of B "
+        "in each column); ± half of a 95 % interval, over seeds, of one seed over cases. –: not in "
+        "the paper, or not run.\n\n"
     )
     page.write_text(intro + table(rows, names, study_results.Results(out, seeds)) + "\n")
     return page

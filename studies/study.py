@@ -43,6 +43,12 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
     flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
+    if run.tool == "evaluate":
+        asked = f"configs/{name}.py:run={base},{arguments}"
+        return [
+            *(sys.executable, "-m", "vlc_jax.main", "--mode", "eval"),
+            *("--workdir", str(folder), "--config", asked, *more),
+        ]
     if run.tool == "vectors":
         module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
     else:

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from studies.study_results import VALUES, Results
+from vlc_jax import published
 
 LABELS = {  # run -> its name in tables
     "clip": "CLIP",
@@ -57,6 +58,8 @@ LABELS = {  # run -> its name in tables
     "leftright": "the same with left/right negatives",
     "leftright_siglip_none": "SigLIP, captions with places",
     "leftright_siglip": "the same with left/right negatives",
+    "clip_geometry": "CLIP",
+    "relations_geometry": "relation pairs, then NegCLIP + hard images",
     "text_vectors": "cosine with vectors of texts",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
@@ -77,8 +80,11 @@ SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
 
+NO_CHANCE = float("nan")
+
+
 class Column(NamedTuple):
-    """Column of a table: title, benchmark and metric, chance as a fraction."""
+    """Column of a table: title, benchmark and metric, chance as a fraction or NO_CHANCE."""
 
     title: str
     benchmark: str
@@ -111,6 +117,33 @@ HEADS = (
     Column("R@1 image→text", "scenes_retrieval", "image_to_text_r1", 0.001),
 )
 
+
+PROBES = (  # of part g
+    Column("colours: probe", "scenes_binding", "probe_accuracy", 0.5),
+    Column("colours: score", "scenes_binding", "score_accuracy", 0.5),
+    Column("left/right: probe", "scenes_binding_relation", "probe_accuracy", 0.5),
+    Column("left/right: score", "scenes_binding_relation", "score_accuracy", 0.5),
+)
+SUPERPOSITION = (
+    Column("nearer to its own sum", "scenes_superposition", "superposition", 0.5),
+    Column("left of it", "scenes_superposition", "sum_residual", NO_CHANCE),
+    Column("left by another picture", "scenes_superposition", "rendering_residual", NO_CHANCE),
+    Column("exchanged colours above noise", "scenes_superposition", "binding_visible", 0.05),
+    Column("conditions met", "scenes_conditions", "satisfied", 0.283),
+)
+SHUFFLED = tuple(
+    Column(title, f"scenes_retrieval{shuffle}", "image_to_text_r1", 0.001)
+    for title, shuffle in (
+        ("nouns and adjectives", "_shuffle_nouns_and_adjectives"),
+        ("all other words", "_shuffle_all_but_nouns_and_adjectives"),
+        ("within trigrams", "_shuffle_within_trigrams"),
+        ("trigrams", "_shuffle_trigrams"),
+        ("all words", "_shuffle_words"),
+        ("rows", "_rows_4"),
+        ("columns", "_cols_4"),
+        ("patches", "_patches_9"),
+    )
+)
 
 OTHERS = (  # rows of part f
     *("clip", "siglip", "clip_ft", "crepe_swap", "crepe_replace", "crepe_negate", "svlc"),
@@ -214,8 +247,18 @@ def findings(results: Results) -> str:
     return "\n".join(lines)
 
 
+def replace_of_paper(model: str, accuracy: str) -> str:
+    """Original or augmented accuracy on REPLACE of a model of Kamath et al. 2024, in percent."""
+    (value,) = {
+        value.value
+        for value in published.of_model(model)
+        if (value.source, value.full_metric) == ("hard_positives", f"{accuracy}_accuracy_macro")
+    }
+    return f"{value:.1f}"
+
+
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
+    return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
@@ -245,8 +288,12 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
         heads_of=lambda suffix: [f"{name}{suffix}" for name in HEADS_SHOWN],
         triplet=triplet_columns,
         findings=lambda: findings(results),
+        paper=replace_of_paper,
         others=OTHERS,
         other_columns=OTHER_COLUMNS,
+        probes=PROBES,
+        superposition=SUPERPOSITION,
+        shuffled=SHUFFLED,
         sweep=SWEEP,
         seeds=seeds,
         has=results.has,

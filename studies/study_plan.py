@@ -57,6 +57,7 @@ PARTS = {
     "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
     "e": "part b in a world whose captions say synonyms",
     "f": "the other methods",
+    "g": "what the embeddings of the bag of words and of the model that knows relations are like",
 }
 
 
@@ -67,7 +68,8 @@ class Run(NamedTuple):
     config: its config with arguments, in configs/scenes unless it has a folder.
     base: the run whose weights it starts from.
     features, vectors: the runs whose stored features, or vectors of texts, it trains on.
-    tool: train | features | vectors; the last two store features or vectors of texts of `base`.
+    tool: train | evaluate | features | vectors; the last two store features or vectors of texts of
+      `base`, evaluate asks other benchmarks of it.
     is_head: evaluate on HEAD_EVALS instead of the config's benchmarks.
     """
 
@@ -119,6 +121,13 @@ def runs(part: str) -> list[Run]:
         return [run.in_world("scenes-synonyms") for run in runs("b")]
     if part == "f":
         return [clip, *(Run(name, config, base) for name, (config, base) in OTHERS.items())]
+    if part == "g":
+        asked = "eval/all:sets=scenes_geometry+scenes_shuffled"
+        return [
+            *(clip, *relations),
+            Run("clip_geometry", asked, "clip", tool="evaluate"),
+            Run("relations_geometry", asked, "relations", tool="evaluate"),
+        ]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]
 
@@ -185,7 +194,8 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
 def remaining(todo: Sequence[Run], kept: Path) -> list[Run]:
     """Without the runs whose values are in the file `kept` and which no other one needs."""
     done = json.loads(kept.read_text()) if kept.exists() else {}
-    wanted = {run.name for run in todo if run.tool == "train" and run.name not in done}
+    has_values = ("train", "evaluate")
+    wanted = {run.name for run in todo if run.tool in has_values and run.name not in done}
     for run in reversed(todo):  # a base comes before the runs that start from it
         if run.name in wanted:
             wanted |= {*run.needed}

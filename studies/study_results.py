@@ -47,7 +47,7 @@ class Results:
         return _over_seeds([value for value, _, _ in estimates])
 
     def difference(self, run: str, other: str, benchmark: str, metric: str) -> Value:
-        """Of the values of two runs, seed by seed: both started from the same weights."""
+        """Mean difference of two runs, seed by seed: both started from the same weights."""
         pairs = (
             (self._estimate(name, seed, benchmark, metric)[0] for name in (run, other))
             for seed in range(self.seeds)

@@ -84,23 +84,13 @@ def test_what_is_started_from_comes_first_and_seeds_stay_together():
     assert all(run.base.endswith(f"-{run.seed}") for run in todo if run.base)
 
 
-def test_every_row_prints_as_many_numbers_as_the_table_has_columns():
-    for row in acl2025.ROWS:
-        assert len(row.paper) in (0, len(acl2025.PAPER))
-        for printed in filter(None, row.paper):
-            individual, pairs = map(float, printed.split())
-            assert pairs <= individual, row.name  # a right pair is two right ones
-
-
-def test_the_papers_numbers_are_shares_of_whatsups_images():
-    for row in acl2025.ROWS:
-        for column, printed in zip(acl2025.PAPER, row.paper, strict=False):
-            images = acl2025.IMAGES[column[0]] // 2
-            for share, cases in zip(printed.split(), (images, images // 2), strict=False):
-                if (row.name, share) == ("eva", "50.1"):
-                    continue  # as printed; no share of 204
-                nearest = 100 * round(float(share) * cases / 100) / cases
-                assert f"{nearest:.1f}" == share, (row.name, column)
+def test_the_rows_of_the_paper_have_its_values_and_ours_have_none():
+    printed = {row.name: acl2025.paper(row.model) for row in acl2025.ROWS if row.model}
+    assert printed["ft"] == ["50.5 1.9", "–", "53.9 5.9", "–"]
+    assert printed["eva"] == ["49.0 1.0", "–", "50.1 4.9", "–"]
+    assert printed["pacl_vectors"] == ["50.5 10.7", "48.5 6.8", "50.0 15.7", "53.9 21.6"]
+    assert len(printed) == 13
+    assert acl2025.paper("") == ["–"] * 4
 
 
 def write_result(out, run, benchmark, **values):

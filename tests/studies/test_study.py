@@ -8,12 +8,13 @@ import pytest
 import scipy.stats
 
 from configs.common import scenes
+from configs.eval import all as suite
 from studies import study, study_page, study_plan, study_results
 from tests.support import helpers
 
 
 def test_every_run_comes_after_the_one_it_starts_from():
-    plan = study_plan.plan("abcdef", (0, 1, 2))
+    plan = study_plan.plan("abcdefg", (0, 1, 2))
     names = [run.name for run in plan]
     assert len(set(names)) == len(names)
     for run in plan:
@@ -125,6 +126,19 @@ def test_runs_whose_values_are_kept_are_trained_only_for_those_that_start_from_t
     heads = study_plan.plan("d", (0,))
     kept.write_text(json.dumps({run.name: {} for run in heads if run.tool == "train"}))
     assert study_plan.remaining(heads, kept) == []
+
+
+def test_embeddings_are_asked_of_a_run_that_is_done_with_benchmarks_that_the_page_shows(tmp_path):
+    run = next(run for run in study_plan.plan("g", (1,)) if run.name == "clip_geometry-1")
+    words = study.command(run, tmp_path, ())
+    assert words[words.index("--workdir") + 1] == str(tmp_path / "clip_geometry-1")
+    path, _, argument = words[words.index("--config") + 1].partition(":")
+    assert path == "configs/eval/all.py"
+    assert argument.startswith(f"run={tmp_path}/clip-1,")
+    evals = suite.get_config("sets=scenes_geometry+scenes_shuffled").evals
+    shown = (*study_page.PROBES, *study_page.SUPERPOSITION, *study_page.SHUFFLED)
+    assert {column.benchmark for column in shown} <= {*evals}
+    assert study_plan.remaining([run], tmp_path / "none") == [run]
 
 
 def test_wrong_parts_and_flags_are_refused():
