@@ -60,13 +60,7 @@ def get_config() -> ConfigDict:
         }
     )
     # When and how to evaluate; `evals` says on what.
-    config.eval = ConfigDict(
-        {
-            "every": 250,  # steps; the last step is always evaluated
-            "batch_size": 256,  # images or texts per forward pass, over all devices
-            "examples": 6,  # cases per benchmark that the report shows with their images
-        }
-    )
+    config.eval = ConfigDict(_evaluation())
     # Name -> options of a benchmark. The name is a key of vlc_jax.evaluators.EVALUATIONS, or any,
     # with such a key as the option "reader": {"flickr": {"reader": "retrieval", "path": ...}}.
     config.evals = ConfigDict()
@@ -100,6 +94,24 @@ def hard_texts() -> dict:
         # generator) | self (the caption itself, of positives)
         "fallback": "skip",
         "options": {},  # generator -> its options
+    }
+
+
+def _evaluation() -> dict:
+    """Fields of config.eval."""
+    return {
+        "every": 250,  # steps; the last step is always evaluated
+        # Of an evaluation before the last step: when they have passed, no further benchmark is
+        # begun; None: all are evaluated.
+        "seconds": placeholder(float),
+        # Images or texts per forward pass, over all devices. A CPU takes 32 per device, since
+        # in float32 its results are then the same bits whatever is set here.
+        "batch_size": 256,
+        # Folder of the pooled features of images and texts (2 to 4 KB each), which further
+        # evaluations of the same weights read, also those of other runs; None: none are kept,
+        # because every evaluation inside training would leave its own.
+        "cache": placeholder(str),
+        "examples": 6,  # cases per benchmark that the report shows with their images
     }
 
 

@@ -4,6 +4,7 @@
 
 Below each picture stand its captions and the hard negatives and positives that its record holds;
 with --kinds crepe_swap,replace what these generators (docs/texts.md) make of the first caption.
+--phrases counts the captions that say "on the left" and the like, or phrases of your own.
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
 """
@@ -11,7 +12,7 @@ the data; 3: it would not, or they cannot be read; 2: wrong request.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 
 import input_pipeline
 from input_pipeline import command_line, inspection, record_validation
-from input_pipeline.hard_texts import sampling
+from input_pipeline.hard_texts import edit, sampling, word_tables
 from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.inspection import Sample
 from input_pipeline.record import DataError, Source
@@ -120,8 +121,29 @@ def _run(options: argparse.Namespace) -> int:
         print(f"samples: {options.picture}")
     if options.words:
         _write_words(source, number, Path(options.words), options.min_count)
+    if options.phrases:
+        phrases = [phrase for phrase in options.phrases.split(",") if phrase]
+        print(phrase_table(_captions(source, number), phrases))
     inspection.check_report(report, options.max_bad_share)
     return 0
+
+
+def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
+    """Number of captions that have each phrase, as whole words in any case, and any of them.
+
+    As appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right.
+    """
+    patterns = {phrase: edit.whole([phrase]) for phrase in phrases}
+    counts, total, with_any = dict.fromkeys(phrases, 0), 0, 0
+    for caption in captions:
+        found = [phrase for phrase, pattern in patterns.items() if pattern.search(caption)]
+        for phrase in found:
+            counts[phrase] += 1
+        total, with_any = total + 1, with_any + bool(found)
+    rows = [*counts.items(), ("any of them", with_any)]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name:<{width}} {n:>9,} {n / max(total, 1):8.3%}" for name, n in rows]
+    return "\n".join([f"of {total:,} captions, those with a phrase:", *lines])
 
 
 def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
@@ -220,6 +242,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--min-count", type=int, default=1, help="rarest word to write, in occurrences; default: 1"
+    )
+    parser.add_argument(
+        "--phrases",
+        nargs="?",
+        const=",".join(word_tables.LEFT_RIGHT),
+        metavar="PHRASES",
+        help="count captions with these, with commas; without a value those of left and right",
     )
     parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
     parser.add_argument("--threads", type=command_line.positive, default=os.cpu_count() or 1)

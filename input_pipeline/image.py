@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from input_pipeline.record import DataError, ImageLike
+from input_pipeline.packed_images import read_packed
+from input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 
 NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]] = {
     # name -> (mean, standard deviation) per RGB channel, for pixels scaled to [0, 1]
@@ -28,6 +29,7 @@ NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, 
 }
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+SHUFFLES = {"rows_4": (4, 1), "cols_4": (1, 4), "patches_9": (3, 3)}  # name -> rows, columns
 CROPS = ("centre", "random_resized", "none")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
@@ -99,7 +101,13 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         return Image.fromarray(_check_pixels(image))
     if isinstance(image, Image.Image):
         return _upright(image, _to_rgb(image, "a picture"))
-    if isinstance(image, Path):
+    if isinstance(image, Crop):
+        return open_rgb(image.image).crop(image.box)
+    if isinstance(image, ShuffledImage):
+        return Image.fromarray(shuffle(decode(image.image), image))
+    if isinstance(image, PackedImage):
+        name, data = f"image {image.row} of {image.file}", read_packed(image)
+    elif isinstance(image, Path):
         name, data = f"image file {image}", read_bytes(image)
     elif isinstance(image, bytes):
         name, data = f"an image of {len(image)} bytes", image
@@ -127,6 +135,27 @@ def decode(image: ImageLike) -> np.ndarray:
     if isinstance(image, np.ndarray):
         return _check_pixels(image)
     return np.asarray(open_rgb(image))
+
+
+def shuffle(pixels: np.ndarray, how: ShuffledImage) -> np.ndarray:
+    """The parts of pixels (height, width, 3) in the order `how.order`.
+
+    What the parts leave over below and at the right becomes the mean colour of CLIP's data, 0 after
+    its normalisation, as in ARO's code, whose fold leaves it empty: at 224 pixels, patches_9 are
+    of 74 and leave 2 rows and 2 columns.
+    """
+    rows, columns = SHUFFLES[how.shuffle]
+    if sorted(how.order) != list(range(rows * columns)):
+        raise DataError(f"{how.shuffle} has {rows * columns} parts; got the order {how.order}")
+    height, width = pixels.shape[0] // rows, pixels.shape[1] // columns
+    shuffled = np.empty_like(pixels)
+    shuffled[:] = np.round(255 * np.array(NORMALISATIONS["clip"][0])).astype(np.uint8)
+    for place, part in enumerate(how.order):
+        (top, left), (y, x) = (
+            np.array(divmod(k, columns)) * (height, width) for k in (place, part)
+        )
+        shuffled[top : top + height, left : left + width] = pixels[y : y + height, x : x + width]
+    return shuffled
 
 
 def resize(
@@ -269,6 +298,8 @@ class ImageTransform:
 
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
+        if isinstance(image, ShuffledImage):  # parts of what the model would see
+            return shuffle(self(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)
         if rng is None and (has_jitter or self.crop == "random_resized"):
             raise ValueError(

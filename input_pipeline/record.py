@@ -7,8 +7,41 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-ImageLike = bytes | Path | np.ndarray
-"""Encoded image bytes, the path of an image file, or uint8 pixels (height, width, 3)."""
+
+@dataclass(frozen=True)
+class Crop:
+    """Part of an image: box (left, top, right, bottom) in pixels; what lies outside is black."""
+
+    image: "bytes | Path | PackedImage"
+    box: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class PackedImage:
+    """Encoded bytes inside a Parquet file, as Hugging Face packs images: of a row and a column
+    that is bytes or {bytes, path}; item: of a column of lists, which one."""
+
+    file: Path
+    row: int
+    column: str
+    item: int | None = None
+
+
+@dataclass(frozen=True)
+class ShuffledImage:
+    """An image whose parts change places after it was resized and cropped (ARO, section 3).
+
+    shuffle: rows_4 | cols_4 | patches_9.   order: new place -> old place of the parts, row by row.
+    """
+
+    image: "bytes | Path | np.ndarray | Crop | PackedImage"
+    shuffle: str
+    order: tuple[int, ...]
+
+
+ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage
+"""Encoded image bytes, the path of an image file, uint8 pixels (height, width, 3), or how to get
+there from one of these."""
 
 
 class DataError(Exception):

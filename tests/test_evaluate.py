@@ -1,8 +1,14 @@
-"""What an evaluation leaves alone in a workdir."""
+"""What an evaluation leaves alone in a workdir, and what it leaves out when time is over."""
 
+import contextlib
 from types import SimpleNamespace
 
+import pytest
+
+from input_pipeline.record import DataError
+from vlc_jax import evaluate, train
 from vlc_jax.evaluate import Evaluation
+from vlc_jax.state import State
 
 
 def test_files_of_no_step_are_left_when_later_steps_are_forgotten(tmp_path):
@@ -14,3 +20,73 @@ def test_files_of_no_step_are_left_when_later_steps_are_forgotten(tmp_path):
         (folder / name).write_text("{}")
     evaluation.forget_after(4)
     assert {path.name for path in folder.iterdir()} == {"3.json", "².json", "notes.json"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finished", "made"),
+    [(None, (), "abc"), (15.0, (), "ab"), (5.0, (), "a"), (5.0, ("b",), "ab"), (1e9, (), "abc")],
+)
+def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
+    monkeypatch, seconds, finished, made
+):
+    """Each takes ten seconds, but for one that was finished before."""
+    clock, done, events = [0.0], [], []
+
+    def one(self, name, variables, scorer, step):
+        clock[0] += 10.0 * (name not in finished)
+        done.append(name)
+        return {"benchmark": name}
+
+    evaluation = object.__new__(Evaluation)
+    evaluation._options = SimpleNamespace(benchmarks=dict.fromkeys("abc"))
+    evaluation._encoder = SimpleNamespace(scorer=lambda variables: None)
+    evaluation.workdir = SimpleNamespace(event=lambda name, **fields: events.append(fields))
+    monkeypatch.setattr(Evaluation, "_one", one)
+    monkeypatch.setattr(Evaluation, "_write_maps", lambda *args: None)
+    monkeypatch.setattr(
+        Evaluation, "_finished", lambda self, name, step: {} if name in finished else None
+    )
+    monkeypatch.setattr(evaluate.time, "monotonic", lambda: clock[0])
+    rows = evaluation.run({}, 4, seconds)
+    assert done == list(made) == [row["benchmark"] for row in rows]
+    left = [name for name in "abc" if name not in made]
+    expected = [{"step": 4, "seconds": seconds, "benchmarks": left}] if left else []
+    assert events == expected
+
+
+@pytest.mark.parametrize(("step", "seconds"), [(5, 60.0), (10, None)])
+def test_the_evaluation_of_the_last_step_has_all_the_time(step, seconds):
+    asked = []
+    evaluation = SimpleNamespace(
+        is_complete=lambda step: False,
+        run=lambda variables, step, seconds: asked.append(seconds),
+    )
+    setup = SimpleNamespace(
+        training=SimpleNamespace(steps=10),
+        evaluation=SimpleNamespace(seconds=60.0),
+        parameters=SimpleNamespace(has_frozen=False),
+    )
+    log = SimpleNamespace(
+        flush=lambda: None,
+        evaluated=lambda step, rows: None,
+        clock=SimpleNamespace(paused=contextlib.nullcontext),
+    )
+    state = State(step, {}, {}, {})
+    train.Run(setup, None, None, log, None, evaluation).evaluate(step, state)
+    assert asked == [seconds]
+
+
+def test_a_published_set_whose_images_are_missing_says_where_they_come_from():
+    with (
+        pytest.raises(DataError, match=r"^benchmark mine: gone; put .*github.com/mertyg") as caught,
+        evaluate.of_benchmark("mine", "vg_relation"),
+    ):
+        raise DataError("gone")
+    with pytest.raises(DataError) as again, evaluate.of_benchmark("mine", "vg_relation"):
+        raise DataError(str(caught.value))
+    assert str(again.value).count("github.com/mertyg") == 1
+    with (
+        pytest.raises(DataError, match=r"^benchmark mine: gone$"),
+        evaluate.of_benchmark("mine", "choice"),
+    ):
+        raise DataError("gone")

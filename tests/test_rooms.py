@@ -37,9 +37,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "vlc_jax.errors",
         "vlc_jax.run.metrics",
         "vlc_jax.sharding",
+        "vlc_jax.workdir_files",
         "input_pipeline",
     ),
-    "vlc_jax.report": ("vlc_jax.workdir_files",),
+    "vlc_jax.published": (),
+    "vlc_jax.report": ("vlc_jax.published", "vlc_jax.workdir_files"),
     "vlc_jax.devices": ("vlc_jax.errors",),
     "vlc_jax.state": (),
     "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
@@ -65,7 +67,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.sharding", "vlc_jax.evaluators", "vlc_jax.types"),
         "input_pipeline",
     ),
+    "vlc_jax.feature_cache": ("vlc_jax.errors", "vlc_jax.workdir_files"),
+    "vlc_jax.encode_once": (
+        *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.feature_cache", "vlc_jax.evaluators"),
+        *("vlc_jax.devices", "vlc_jax.sharding", "vlc_jax.parameters", "vlc_jax.types"),
+        "input_pipeline",
+    ),
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
+    "vlc_jax.watch": (
+        *("vlc_jax.evaluate", "vlc_jax.setup", "vlc_jax.run", "vlc_jax.models"),
+        *("vlc_jax.devices", "vlc_jax.errors"),
+    ),
     "vlc_jax.first_state": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.parameters", "vlc_jax.sharding"),
         "vlc_jax.run",
@@ -85,7 +97,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.main": (
         "vlc_jax.catalogue",
-        *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.devices"),
+        *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.watch"),
+        "vlc_jax.devices",
         *("vlc_jax.errors", "vlc_jax.run", "vlc_jax.startup"),
         *("input_pipeline.record", "input_pipeline.workers"),
     ),
@@ -95,6 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 FORBIDDEN = {
     "input_pipeline": ("jax", "jaxlib", "flax", "optax", "orbax", "ml_collections", "tensorflow"),
     "vlc_jax.report": ("jax", "flax", "optax", "orbax", "ml_collections"),
+    "vlc_jax.published": ("jax", "flax", "optax", "orbax", "ml_collections"),
     "configs": ("jax", "flax", "optax", "numpy"),
     "vlc_jax": ("torch", "tensorflow", "transformers", "open_clip"),
     "vlc_jax.weights": ("jax", "flax", "torch"),

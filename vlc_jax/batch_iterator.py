@@ -70,7 +70,7 @@ class BatchIterator:
 
 
 def _effect_of_duplicates(setup: Setup) -> str:
-    """What records that are in a batch more than once do to the losses."""
+    """Warning: records that are in a batch more than once, and their effect on the losses."""
     keeping = [
         f"config.losses.{name}.duplicates=mask"
         for name, options in setup.optimization.losses.items()

@@ -1,4 +1,4 @@
-"""What a command line can name: configs by short name, losses, heads, benchmarks, variants."""
+"""Names for the command line: configs by short name, losses, heads, benchmarks, variants."""
 
 import ast
 import importlib.util

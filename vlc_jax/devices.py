@@ -84,9 +84,14 @@ def require_platform(wanted: str) -> None:
 
 
 def matrix_dtype() -> str:
-    """What matrix products are computed in unless a config says otherwise: bfloat16 where there are
+    """The dtype of matrix products unless a config says otherwise: bfloat16 where there are
     units for it, float32 on a CPU, where it is several times faster."""
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def is_cpu() -> bool:
+    """True if JAX computes on the CPU, simulated devices included."""
+    return jax.default_backend() == "cpu"
 
 
 def count() -> int:
@@ -110,13 +115,13 @@ def peak_flops() -> tuple[float, str]:
     """Peak FLOP/s of one device, and where the figure comes from.
 
     Accelerators: the published dense bfloat16 peak. Unknown ones and the CPU: the best of a few
-    float32 matrix products measured now (half a second), shared among the simulated devices.
+    float32 matrix products measured now (a tenth of a second), shared among the simulated devices.
     """
     kind = jax.devices()[0].device_kind
     for prefix in sorted(PEAK_FLOPS, key=len, reverse=True):  # "TPU v5 lite" before "TPU v5"
         if kind.startswith(prefix):
             return PEAK_FLOPS[prefix], f"published bfloat16 peak of {prefix}"
-    size = 1536
+    size = 1024  # reaches what larger ones reach
     a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])
     product = jax.jit(jnp.matmul)
     product(a, a).block_until_ready()

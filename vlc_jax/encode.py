@@ -1,9 +1,9 @@
 """Towers and scores of a model, compiled: numpy in, numpy out, in batches of one size."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,9 +17,10 @@ from vlc_jax.evaluators.scorer import take
 from vlc_jax.setup import Setup
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-Batch = dict[str, np.ndarray]
+Rows = dict[str, np.ndarray]
 
 THREADS = 8  # that decode images; decoding releases the GIL
+AHEAD = 2  # batches that are read before they are needed
 
 
 def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,95 +42,216 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+class Batch(NamedTuple):
+    """Rows of one forward pass.
+
+    places: of its items among all of them; fewer than rows where the last item fills it up.
+    rows: name -> rows of this process.
+    """
+
+    places: Sequence[int]
+    rows: Rows
+
+
 class BatchEncoder:
     """A method of the model, applied to any number of items in batches of one size.
+
+    The next batches are read while one is computed.
 
     Args:
       setup: of the model.
       method: (model, batch of rows) -> features, a tree of arrays with as many rows.
       load: items -> name -> their rows, as numpy; each process loads its own rows of every batch.
       before_batch: called before each batch, for example to stop between two of them.
-      call: calls what it is given, for example until a signal arrives; `load` is called by it.
+      call: calls what it is given, for example until a signal arrives; it waits for `load`.
+      batch_size: rows over all devices, which is rounded up to a multiple of them; None: that of
+        config.eval.
+      length: of rows that `load` gives of every item -> columns that are needed of it. Items are
+        then encoded with others of their length, and `load` reads those of other processes, too.
     """
 
     def __init__(
         self,
         setup: Setup,
         method: Callable[..., Any],
-        load: Callable[[Sequence[Any]], Batch],
+        load: Callable[[Sequence[Any]], Rows],
         before_batch: Callable[[], None] = lambda: None,
-        call: Callable[[Callable[[], Batch]], Batch] = lambda work: work(),
+        call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+        batch_size: int | None = None,
+        length: Callable[[Rows], Sequence[int]] | None = None,
     ):
-        size, devices = setup.evaluation.batch_size, setup.mesh.size
-        self._batch_size = -(-size // devices) * devices  # up to a multiple of devices
+        size, devices = batch_size or setup.evaluation.batch_size, setup.mesh.size
+        self._size = -(-size // devices) * devices  # up to a multiple of devices
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._before_batch, self._call = load, before_batch, call
+        self._read = self._in_order if length is None else partial(self._by_length, length)
 
     def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
-        """Features of all items, as numpy."""
-        size = self._batch_size
-        local = size // jax.process_count()
-        features = []
-        for start in range(0, len(items), size):
-            self._before_batch()
-            count = min(size, len(items) - start)
-            first = start + jax.process_index() * local
-            # the last batch is filled with its last item: one shape, one compilation
-            own = [items[min(first + i, len(items) - 1)] for i in range(local)]
-            rows = self._call(partial(self._load, own))
-            encoded = self._encode(variables, sharding.put_batch(self._mesh, rows))
-            features.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], encoded))
-        return jax.tree.map(lambda *parts: np.concatenate(parts), *features)
+        """Features of all items, as numpy, in their order."""
+        parts = list(self.batches(variables, items))
+        features = jax.tree.map(lambda *x: np.concatenate(x), *(part for _, part in parts))
+        order = np.argsort(np.concatenate([places for places, _ in parts]))
+        if (order == np.arange(len(order))).all():  # no copy of a head's tokens
+            return features
+        return jax.tree.map(lambda x: x[order], features)
+
+    def batches(self, variables: Any, items: Sequence[Any]) -> Iterator[tuple[Sequence[int], Any]]:
+        """(places among the items, their features as numpy) of one batch after another."""
+        reader, pool = self._read(items), ThreadPoolExecutor(max_workers=1)
+        try:
+            ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
+            computed = None
+            while (batch := self._call(ahead.pop(0).result)) is not None:
+                ahead.append(pool.submit(next, reader, None))
+                self._before_batch()
+                rows = sharding.put_batch(self._mesh, batch.rows)
+                # read once the next batch is dispatched: the device does not wait for the host
+                waiting, computed = computed, (batch.places, self._encode(variables, rows))
+                if waiting:
+                    yield _on_host(*waiting)
+            if computed:
+                yield _on_host(*computed)
+        finally:
+            # without waiting: storage may hang
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
+        for start in range(0, len(items), self._size):
+            places = range(start, min(start + self._size, len(items)))
+            yield Batch(places, self._load([items[place] for place in self._own(places)]))
+
+    def _by_length(
+        self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
+    ) -> Iterator[Batch]:
+        waiting: dict[int, list[tuple[int, Rows]]] = {}
+        for start in range(0, len(items), self._size):
+            rows = self._load(items[start : start + self._size])
+            for row, columns in enumerate(length(rows)):
+                cut = {name: x[row, :columns] for name, x in rows.items()}
+                waiting.setdefault(columns, []).append((start + row, cut))
+            for columns, group in waiting.items():
+                while len(group) >= self._size:
+                    yield self._stacked(group[: self._size])
+                    waiting[columns] = group = group[self._size :]
+        # never filled up with shorter ones: a text has the same length whatever the others are
+        yield from (self._stacked(group) for _, group in sorted(waiting.items()) if group)
+
+    def _stacked(self, group: Sequence[tuple[int, Rows]]) -> Batch:
+        own = self._own([rows for _, rows in group])
+        stacked = {name: np.stack([rows[name] for rows in own]) for name in own[0]}
+        return Batch([place for place, _ in group], stacked)
+
+    def _own(self, batch: Sequence[Any]) -> list[Any]:
+        """This process's part of a batch, which is filled up with its last item: one shape, one
+        compilation."""
+        local = self._size // jax.process_count()
+        first = jax.process_index() * local
+        return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
+
+
+def _on_host(places: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
+    return places, jax.tree.map(lambda x: np.asarray(x)[: len(places)], features)
 
 
 class EvaluationEncoder:
-    """A model as evaluation sees it: images and texts to features, features to scores."""
+    """A model as evaluation sees it: images and texts to features, features to scores.
+
+    images, texts: BatchEncoders.   score, score_options, patch_maps: of (variables, image, text).
+    """
 
     def __init__(
         self,
         setup: Setup,
         before_batch: Callable[[], None] = lambda: None,
-        call: Callable[[Callable[[], Batch]], Batch] = lambda work: work(),
+        call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+        batch_size: int | None = None,
+        cuts_texts: bool = False,
     ):
-        """before_batch, call: as in BatchEncoder, the latter around the reading of images."""
+        """before_batch, call, batch_size: as in BatchEncoder.
+
+        cuts_texts: leave out padding where no feature depends on it (`takes_shorter_texts`).
+        """
         self.transform = setup.evaluation.transform
-        self._images = BatchEncoder(
+        is_pooled = setup.model.head.requests[1].tokens == "none"
+
+        def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
+            features = model.encode_text(rows["text"], rows.get("text_marks"))
+            # no such head reads the mask, which has the length of the texts
+            return TextFeatures(features.pooled) if is_pooled else features
+
+        length = None
+        if cuts_texts and takes_shorter_texts(setup):
+            limit, end = setup.model.text.context_length, setup.model.text.eos_id
+            length = partial(short_lengths, eos_id=end, lengths=text_lengths(limit))
+        self.images = BatchEncoder(
             setup,
             lambda model, rows: model.encode_image(setup.normalise(rows["image"])),
             self._pixels,
             before_batch,
             call,
+            batch_size,
         )
-        self._texts = BatchEncoder(
+        self.texts = BatchEncoder(
             setup,
-            lambda model, rows: model.encode_text(rows["text"], rows.get("text_marks")),
+            encode_text,
             partial(tokenize, setup.tokenizer),
             before_batch,
+            call,
+            batch_size,
+            length,
         )
-        self._score = compiled(setup, lambda m, image, text: m.score(image, text))
-        self._score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
+        self.score = compiled(setup, lambda m, image, text: m.score(image, text))
+        self.score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
         self.patch_maps = compiled(setup, lambda m, image, text: m.patch_maps(image, text))
 
     def scorer(self, variables: Any) -> Scorer:
         """The model with these variables, for the evaluators."""
 
         def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self._score(variables, image, text))
+            return np.asarray(self.score(variables, image, text))
 
         def score_options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self._score_options(variables, image, text))
+            return np.asarray(self.score_options(variables, image, text))
 
         return Scorer(
-            lambda images: self._images(variables, images),
-            lambda texts: self._texts(variables, texts),
+            lambda images: self.images(variables, images),
+            lambda texts: self.texts(variables, texts),
             score,
             score_options,
         )
 
-    def _pixels(self, images: Sequence[ImageLike]) -> Batch:
+    def _pixels(self, images: Sequence[ImageLike]) -> Rows:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             pixels = pool.map(lambda image: self.transform(image, None), images)
             return {"image": np.stack(list(pixels))}
+
+
+def takes_shorter_texts(setup: Setup) -> bool:
+    """True if the features of a text are the same without the padding behind its end token.
+
+    In a causal tower no token sees those behind it; pooled at the end of text, its features read no
+    padding. A bidirectional tower (SigLIP) attends to padding, and heads that read tokens may read
+    those of padding (DCSM reads all columns).
+    """
+    model = setup.model
+    return model.text.takes_shorter and model.head.requests[1].tokens == "none"
+
+
+def text_lengths(context_length: int) -> tuple[int, ...]:
+    """The lengths that texts are cut to: each is compiled on its own, hence few, and none that
+    would save less than a quarter of the whole."""
+    return (*(n for n in (16, 32, 48) if 4 * n <= 3 * context_length), context_length)
+
+
+def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
+    """The first of `lengths` that holds each text up to its first end token.
+
+    Of the text alone and not of the others that are asked for: another length sums in another
+    order, and features must not depend on what else is evaluated.
+    """
+    is_end = rows["text"] == eos_id
+    needed = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, lengths[-1])
+    return [lengths[i] for i in np.searchsorted(lengths, needed)]
 
 
 def score_in_blocks(
@@ -153,3 +275,21 @@ def score_in_blocks(
             part = scores[top : top + height, left : left + width]
             part[:] = score(rows, columns)[: len(part), : part.shape[1]]
     return scores
+
+
+def score_options_in_blocks(
+    score_options: Callable[[ImageFeatures, TextFeatures], np.ndarray],
+    image: ImageFeatures,
+    text: TextFeatures,
+    rows: int,
+) -> np.ndarray:
+    """`score_options` of n images with their k texts each, (n, k), `rows` images at a time; the
+    last ones are filled up with copies of the last image and its texts."""
+    images = len(image.pooled)
+    options, parts = len(text.pooled) // images, []
+    for start in range(0, images, rows):
+        own = np.minimum(np.arange(start, start + rows), images - 1)
+        of_texts = (own[:, None] * options + np.arange(options)[None]).ravel()
+        part = score_options(take(image, own), take(text, of_texts))
+        parts.append(part[: images - start])
+    return np.concatenate(parts)

@@ -15,14 +15,13 @@ from PIL import Image
 
 from input_pipeline import TextVectors
 from input_pipeline import image as image_ops
-from input_pipeline.benchmarks import Benchmark
+from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from input_pipeline.record import DataError
 from vlc_jax import devices, evaluators, models, sharding, workdir_files
-from vlc_jax.encode import EvaluationEncoder
+from vlc_jax.encode_once import OnceEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
 from vlc_jax.parameters import fingerprint
-from vlc_jax.report.read_workdir import image_file, maps_file
 from vlc_jax.run import results
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, read_object, write_json
@@ -53,7 +52,7 @@ class Evaluation:
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
-        self._encoder = EvaluationEncoder(setup, self._check_stop, stop.interrupt)
+        self._encoder = OnceEncoder(setup, self._check_stop, stop.interrupt, workdir.is_writer)
 
     def read(self) -> None:
         """Opens every benchmark and decodes its first pictures: a wrong option, a missing file, a
@@ -61,8 +60,8 @@ class Evaluation:
         """
         tokenizer = self.setup.tokenizer
         for name in self._options.benchmarks:
-            benchmark = self._read(name)
-            with of_benchmark(name):
+            with of_benchmark(name, self._options.benchmarks[name].reader):
+                benchmark = self._read(name)
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
@@ -75,15 +74,25 @@ class Evaluation:
         other._root, other._folders = self.workdir.path / folder, {}
         return other
 
-    def run(self, variables: Any, step: int) -> list[dict[str, Any]]:
+    def run(self, variables: Any, step: int, seconds: float | None = None) -> list[dict[str, Any]]:
         """The results of every benchmark for `variables` at `step`, as in their JSON files.
 
-        Those that are on disk are kept.
+        Those that are on disk are kept. seconds: after which no further benchmark is begun; those
+        that are left are named in an event.
         """
+        begun, rows, left = time.monotonic(), [], []
         scorer = self._encoder.scorer(variables)
         if not self.is_complete(step):
             self._write_maps(variables, scorer, step)
-        return [self._one(name, scorer, step) for name in self._options.benchmarks]
+        for name in self._options.benchmarks:
+            is_late = seconds is not None and time.monotonic() - begun >= seconds
+            if sharding.any_process(is_late) and self._finished(name, step) is None:
+                left.append(name)
+            else:
+                rows.append(self._one(name, variables, scorer, step))
+        if left:
+            self.workdir.event("evaluation_left", step=step, seconds=seconds, benchmarks=left)
+        return rows
 
     def forget_after(self, step: int) -> None:
         """Removes results of later steps: a run that goes on from `step` makes them anew."""
@@ -107,7 +116,7 @@ class Evaluation:
                     print(f"{filed.name}: evals/{name} keeps what was asked before of {name!r}")
             print(f"report: {report.write(self.workdir.path)}")
 
-    def _one(self, name: str, scorer: Scorer, step: int) -> dict[str, Any]:
+    def _one(self, name: str, variables: Any, scorer: Scorer, step: int) -> dict[str, Any]:
         done = self._finished(name, step)
         if done is not None:
             self.kept.append(name)
@@ -115,6 +124,7 @@ class Evaluation:
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
         with of_benchmark(name):
+            self._encoder.prepare(variables, benchmark)
             result = evaluators.evaluate(setup.reader, benchmark, scorer, **setup.protocol_options)
         row = evaluators.to_json(
             setup.reader,
@@ -125,11 +135,12 @@ class Evaluation:
             options=setup.options,
             reader_options=setup.reader_options,
             weights=self._weights,
+            made_with=self._encoder.facts,
             seconds=time.perf_counter() - started,
         )
         if self.workdir.is_writer:
             self._write(name, benchmark, result, row)
-        headline = row["metrics"][evaluators.headline(setup.reader)]
+        headline = row["metrics"][row["summary"][0]]
         where = str((self._root / "evals").relative_to(self.workdir.path))
         self.workdir.event(
             *("evaluation",),
@@ -155,7 +166,9 @@ class Evaluation:
             file.writelines(json.dumps(example) + "\n" for example in result.per_example)
         for case in benchmark.cases[: self._options.examples]:
             for k, image in enumerate(case.images):
-                path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
+                path = workdir_files.without_link(
+                    folder / "images" / workdir_files.image_file(case.id, k)
+                )
                 if not path.exists():
                     Image.fromarray(image_ops.decode(image)).save(path)
         # last: a killed evaluation goes on at the first benchmark without it
@@ -167,7 +180,7 @@ class Evaluation:
         if not self.setup.model.has_head or self._root != self.workdir.path:
             return
         cases = {
-            self._folder(name) / "maps" / maps_file(case.id): case
+            self._folder(name) / "maps" / workdir_files.maps_file(case.id): case
             for name in self._options.benchmarks
             for case in self._read(name).cases[: self._options.examples]
         }
@@ -269,9 +282,12 @@ def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
 
 
 @contextmanager
-def of_benchmark(name: str) -> Iterator[None]:
-    """Says of a DataError which benchmark it is about."""
+def of_benchmark(name: str, reader: str = "") -> Iterator[None]:
+    """Says of a DataError which benchmark it is about, and where a published one comes from."""
     try:
         yield
     except DataError as error:
-        raise DataError(f"benchmark {name}: {error}") from error
+        hint = ""
+        if reader in PUBLISHED and (how := PUBLISHED[reader][1].how_to_get) not in str(error):
+            hint = f"; {how}"
+        raise DataError(f"benchmark {name}: {error}{hint}") from error

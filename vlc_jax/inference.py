@@ -97,7 +97,7 @@ class Model:
         return self._pooled(images, lambda scorer, part: scorer.embed_images(part))
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
-        """What the model sees of an image, before normalisation; `embed_images` takes it as it is.
+        """The pixels of an image as the model sees them, not normalised; `embed_images` takes them.
         Raises DataError for one that cannot be read."""
         return self._setup.evaluation.transform(_image(image), None)
 

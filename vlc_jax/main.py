@@ -29,7 +29,7 @@ from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
 from input_pipeline.workers import WorkerError
-from vlc_jax import catalogue, devices, evaluate, train
+from vlc_jax import catalogue, devices, evaluate, train, watch
 from vlc_jax.errors import (
     STORAGE_ERRORS,
     DivergedError,
@@ -53,6 +53,9 @@ WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if missi
 MODE = flags.DEFINE_enum(
     "mode", "train", ["train", "eval"], "eval: only evaluate the newest state."
 )
+WATCH = flags.DEFINE_string(
+    "watch", None, "With --mode eval: a run whose new checkpoints are evaluated until it ends."
+)
 ALLOW = flags.DEFINE_bool(
     "allow_config_change", False, "Resume although config or data differ from the saved ones."
 )
@@ -62,7 +65,7 @@ COORDINATOR = flags.DEFINE_string(
 PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, with --coordinator.")
 PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
 
-FLAGS = (CONFIG, WORKDIR, MODE, ALLOW, COORDINATOR, PROCESSES, PROCESS)
+FLAGS = (CONFIG, WORKDIR, MODE, WATCH, ALLOW, COORDINATOR, PROCESSES, PROCESS)
 
 EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
@@ -120,12 +123,16 @@ def run(stop: StopSignal) -> int:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         refuse_url("--workdir", WORKDIR.value)
+        if WATCH.value is not None and MODE.value != "eval":
+            raise UsageError("--watch belongs to --mode eval; to train, leave it out")
         devices.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         chosen = config()
         workdir = Workdir(WORKDIR.value)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)
+        elif WATCH.value is not None:
+            watch.watch(setup, workdir, stop, Path(WATCH.value))
         else:
             evaluate.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
         return ExitCode.DONE
@@ -197,12 +204,13 @@ def parse_flags(argv: list[str]) -> list[str]:
 
 def with_config_paths(argv: list[str]) -> list[str]:
     """The arguments with --config as a path, where it is a short name such as scenes/clip; in
-    evaluation, without one, that of the run in the workdir."""
+    evaluation, without one, that of the run that is watched or in the workdir."""
     argv = list(argv)
-    found = {name: _flag(argv, name) for name in ("config", "mode", "workdir")}
-    if found["config"] is None and found["mode"] == "eval" and found["workdir"]:
-        if (Path(found["workdir"]) / "config.json").exists():
-            argv.insert(1, f"--config={config_of_run.__file__}:{found['workdir']}")
+    found = {name: _flag(argv, name) for name in ("config", "mode", "workdir", "watch")}
+    run = found["watch"] or found["workdir"]
+    if found["config"] is None and found["mode"] == "eval" and run:
+        if (Path(run) / "config.json").exists():
+            argv.insert(1, f"--config={config_of_run.__file__}:{run}")
         return argv
     for index, word in enumerate(argv):
         if word in ("--config", "-config") and index + 1 < len(argv):

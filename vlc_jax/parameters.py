@@ -120,8 +120,13 @@ def fingerprint(params: Any) -> str:
 
     Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
     """
-    sums = jax.tree.leaves(jax.jit(lambda tree: jax.tree.map(_sum_of_hashes, tree))(params))
+    sums = jax.tree.leaves(_sums_of_hashes(params))
     return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
+
+
+@jax.jit
+def _sums_of_hashes(params: Any) -> Any:
+    return jax.tree.map(_sum_of_hashes, params)
 
 
 def _sum_of_hashes(x: jax.Array) -> jax.Array:

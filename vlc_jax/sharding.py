@@ -116,3 +116,12 @@ def any_process(flag: bool) -> bool:
     if jax.process_count() == 1:
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def same_everywhere(digest: bytes) -> bool:
+    """True if every process calls it with the same bytes, of one length; a collective if there are
+    several."""
+    if jax.process_count() == 1:
+        return True
+    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    return bool((found == found[:1]).all())

@@ -1,4 +1,4 @@
-"""What comes before the imports of a command: signals end it in one line, C++ libraries are quiet.
+"""Steps before the imports of a command: signals end it in one line, C++ libraries are quiet.
 
 Imports the standard library only. Its handlers stay until `run.preemption` takes over.
 """

@@ -126,7 +126,8 @@ class Run(NamedTuple):
             self.checkpoints.save(step, state)
 
     def evaluate(self, step: int, state: State) -> None:
-        """Runs every benchmark on the state, unless all results are there."""
+        """Runs every benchmark on the state, unless all results are there; before the last step
+        within config.eval.seconds."""
         if self.evaluation.is_complete(step):
             return
         self.log.flush()
@@ -138,7 +139,9 @@ class Run(NamedTuple):
                     frozen = init_from.load_frozen(self.setup)[0]
                 params = jax.jit(parameters.merge)(frozen, params)
             variables = {"params": params, "batch_stats": state.batch_stats}
-            self.log.evaluated(step, self.evaluation.run(variables, step))
+            is_last = step == self.setup.training.steps
+            seconds = None if is_last else self.setup.evaluation.seconds
+            self.log.evaluated(step, self.evaluation.run(variables, step, seconds))
 
 
 def is_due(step: int, every: int | None, steps: int) -> bool:

@@ -17,7 +17,9 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError(too_deep) from error
-    if _depth(value) > MAX_DEPTH:
+    # Most texts have too few brackets to be deep: counting these is quicker than the levels.
+    opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(map(text.count, opening)) > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise ValueError(too_deep)
     return value
 
@@ -45,3 +47,13 @@ def replace(path: Path, text: str) -> None:
     with temporary.open("x", encoding="utf-8", errors="replace") as file:
         file.write(text)
     temporary.replace(path)
+
+
+def image_file(case_id: str, index: int) -> str:
+    """File name of an image of a case, under evals/<benchmark>/images."""
+    return f"{case_id.replace('/', '_')}_{index}.png"
+
+
+def maps_file(case_id: str) -> str:
+    """File name of the patch maps of a case, under evals/<benchmark>/maps."""
+    return f"{case_id.replace('/', '_')}.npz"

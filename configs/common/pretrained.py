@@ -59,6 +59,13 @@ def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224
 FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
 
 
+def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Model, preprocessing and tokenizer of args.family at args.size pixels."""
+    if args.family not in FAMILIES:
+        raise ValueError(f"family is one of {list(FAMILIES)}; got {args.family!r}")
+    FAMILIES[args.family](config, args, args.size)
+
+
 def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_length: int) -> None:
     config.init_from = args.weights or None
     config.model.variant = args.variant

@@ -49,3 +49,17 @@ def evaluations(
     )
     counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys(cases, count)
     return {name: {"split": split, "count": n, "world": world} for name, n in counts.items()}
+
+
+def geometry(split: str, count: int = 1000, world: str = "scenes-mini") -> dict:
+    """Diagnostics of embeddings: conditions of an ideal CLIP, superposition, a linear probe of
+    binding, and how near the two images of a pair are."""
+    where = {"split": split, "world": world}
+    return {
+        "scenes_conditions": where,
+        "scenes_superposition": where | {"count": count},
+        "scenes_binding": where,
+        "scenes_binding_relation": where | {"reader": "scenes_binding", "kind": "relation"},
+        "scenes_pair_geometry": where
+        | {"reader": "scenes_whatsup", "geometry": True, "count": count},
+    }

@@ -22,10 +22,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument, **pretrained.ARGUMENTS, family="clip", variant="B/32", size=224
     )
-    if args.family not in pretrained.FAMILIES:
-        raise ValueError(f"family is one of {list(pretrained.FAMILIES)}; got {args.family!r}")
     config = default.get_config()
     with config.unlocked():
-        pretrained.FAMILIES[args.family](config, args, args.size)
+        pretrained.use_family(config, args)
         config.evals = ConfigDict({"retrieval": {"split": "all"}})
     return config

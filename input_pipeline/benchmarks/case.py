@@ -1,6 +1,6 @@
 """THE case contract: one question of an evaluation set, the correct caption first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,16 @@ from input_pipeline.record import ImageLike
 class Case:
     """One question of a benchmark. The meaning of its fields depends on the protocol:
 
-      choice      one image; `captions[0]` is correct, the others are wrong
+      choice      one image and captions of which `captions[0]` is correct, the others are wrong;
+                  or one caption and images of which `images[0]` is correct
       triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
       pairs       two images; `captions[k]` belongs to `images[k]`
       retrieval   one image and its 1..k captions, all correct
-      zeroshot    one image, no captions, `meta["label"]` indexes `Benchmark.classes`
-    `group` is any JSON value to split results by. `id` is unique within the benchmark and may be
-    part of a file name.
+      zeroshot, linear_probe
+                  one image, no captions, `meta["label"]` indexes `Benchmark.classes`
+    `group` is any JSON value to split results by; an object is several kinds of groups, each with
+    the case's label ({"subset": "A", "relation": "left of"}). `id` is unique within the benchmark
+    and may be part of a file name. `meta["record"]` names the image where several cases share it.
     """
 
     id: str
@@ -28,11 +31,33 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Average:
+    """An unweighted mean over groups, as papers print it.
+
+    by: kinds of groups, the outermost first: ("axis", "type") is the mean over axes of the mean
+      over their types.
+    floor: groups of fewer cases are left out.
+    drop: labels of the innermost kind that are left out.
+    """
+
+    by: tuple[str, ...]
+    floor: int = 0
+    drop: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """Evaluation set: a named list of cases, always the same for the same `version`.
 
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
     `str.format` replaces by the class name.
+    averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
+    together: kinds of groups whose cases count as one that is right if all of them are: kind "set"
+      gives "set_accuracy".
+    summary: metrics of result tables, the headline first; empty: those of the protocol.
+    notes: what a reader of the result must know, such as cases that are missing.
+    training: cases with labels that a linear probe is fitted to.   validation: likewise, to choose
+    its regularisation.
     """
 
     name: str
@@ -40,6 +65,12 @@ class Benchmark:
     version: str
     classes: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
+    averages: Mapping[str, Average] = field(default_factory=dict)
+    together: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    training: Sequence[Case] = ()
+    validation: Sequence[Case] = ()
 
     @property
     def prompts(self) -> list[str]:

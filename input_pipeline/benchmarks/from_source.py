@@ -1,4 +1,4 @@
-"""Benchmarks from a training-style source: retrieval on your own captions, zero-shot digits."""
+"""Benchmarks from a training-style source: retrieval, zero-shot classification, linear probes."""
 
 import hashlib
 import json
@@ -55,15 +55,14 @@ def zeroshot(
 
     class_names: what prompts call the classes instead ("tench" for n01440764), in the order of the
       labels: a list, a text file with a name per line, or a .json file with a list, or with an
-      object of the source's own names and these.
-    templates: of the prompts, with {} in place of the class: a list, a text file with one per line,
-      a .json file with a list, or a single template.
+      object of the source's own names and these. FILE.json:NAME is the entry NAME of an object, as
+      in CLIP_benchmark's en_classnames.json:imagenet1k.
+    templates: of the prompts, with {} (or CLIP_benchmark's {c}) in place of the class: a list, a
+      text file with one per line, a .json file with a list, FILE.json:NAME, or a single template.
 
     Raises ValueError for class names that are not one per class, or not different.
     """
-    records = open_source(source, split, options)
-    if not getattr(records, "classes", ()):
-        raise ValueError(f"zero-shot classification needs labels; source {source!r} has none")
+    records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)
     version = records.fingerprint
     if class_names is not None:
@@ -72,20 +71,61 @@ def zeroshot(
         prompts = prompt_texts.templates(templates)
     if (class_names, templates) != (None, None):
         version += f"/{hashlib.sha256(json.dumps([classes, prompts]).encode()).hexdigest()[:16]}"
+    cases = _cases_of_classes(records, count, classes if class_names is not None else None)
+    return Benchmark("zeroshot", cases, f"{version}/{len(cases)}", classes, prompts)
+
+
+def linear_probe(
+    split: str = "test",
+    count: int | None = None,
+    source: str = "digits",
+    train_split: str = "train",
+    train_count: int | None = None,
+    validation_split: str | None = None,
+    **options: Any,
+) -> Benchmark:
+    """Classification by a linear map of frozen image features, on a source with labels as
+    `zeroshot` takes it.
+
+    train_split, train_count: what the map is fitted to. validation_split: what its regularisation
+    is chosen by; by default every fifth record of training.
+    """
+    parts = {"test": _labelled(source, split, options)}
+    parts["train"] = _labelled(source, train_split, options)
+    training = _cases_of_classes(parts["train"], train_count)
+    if validation_split is None:
+        validation, training = training[::5], tuple(c for n, c in enumerate(training) if n % 5)
+    else:
+        parts["validation"] = _labelled(source, validation_split, options)
+        validation = _cases_of_classes(parts["validation"], None)
+    cases = _cases_of_classes(parts["test"], count)
+    sizes = f"{len(cases)}/{len(training)}/{len(validation)}"
+    version = "/".join([*(records.fingerprint for records in parts.values()), sizes])
+    classes = tuple(parts["test"].classes)
+    return Benchmark(
+        "linear_probe", cases, version, classes, training=training, validation=validation
+    )
+
+
+def _labelled(source: str, split: str, options: Mapping[str, Any]) -> Source:
+    records = open_source(source, split, options)
+    if not getattr(records, "classes", ()):
+        raise ValueError(f"classification needs labels; source {source!r} has none")
+    return records
+
+
+def _cases_of_classes(
+    records: Source, count: int | None, names: Sequence[str] | None = None
+) -> tuple[Case, ...]:
+    """Cases of the first `count` records; names: of the classes, if not the records' own."""
     cases = []
     for index in range(number(len(records), count)):
         record = records[index]
         label = record.meta["label"]
-        cases.append(
-            Case(
-                id=case_id(index, record.id),
-                images=(record.image,),
-                captions=(),
-                group=record.group if class_names is None else classes[label],
-                meta={"label": label, "record": record.id},
-            )
-        )
-    return Benchmark("zeroshot", tuple(cases), f"{version}/{len(cases)}", classes, prompts)
+        group = record.group if names is None else names[label]
+        meta = {"label": label, "record": record.id}
+        cases.append(Case(case_id(index, record.id), (record.image,), (), group, meta))
+    return tuple(cases)
 
 
 def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:

@@ -39,6 +39,7 @@ def templates(given: Texts) -> tuple[str, ...]:
     """The templates: given, or in a file. Raises ValueError unless each has {} once."""
     is_one = isinstance(given, str) and "{}" in given
     found = _texts([given] if is_one else _read(given, "templates"), "templates")
+    found = tuple(template.replace("{c}", "{}") for template in found)  # CLIP_benchmark's
     for template in found:
         if template.count("{}") != 1:
             raise ValueError(f"templates have {{}} once, in place of the class; got {template!r}")
@@ -50,6 +51,13 @@ def templates(given: Texts) -> tuple[str, ...]:
 def _read(given: Texts, option: str) -> Any:
     if not isinstance(given, str | Path):
         return given
+    path, colon, name = str(given).rpartition(".json:")
+    if colon:
+        entries = _read(f"{path}.json", option)
+        if not isinstance(entries, dict) or name not in entries:
+            known = ", ".join(entries) if isinstance(entries, dict) else "no object"
+            raise ValueError(f"{option}: {path}.json has no {name!r}; it has {known}")
+        return entries[name]
     try:
         text = Path(given).read_text("utf-8")
         if Path(given).suffix == ".json":

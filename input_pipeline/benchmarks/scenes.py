@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.shuffled import with_shuffles
 from input_pipeline.scenes import contrast, draw, grammar, sample, words
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.grammar import Caption, Phrase
@@ -67,7 +68,7 @@ class Where:
         return worlds.named(self.world, **(self.world_options or {}))
 
 
-def _where(options: Mapping[str, Any], **defaults: Any) -> Where:
+def where_of(options: Mapping[str, Any], **defaults: Any) -> Where:
     """Raises ValueError naming the known options if one is unknown."""
     fields = [field.name for field in dataclasses.fields(Where)]
     worlds.check_known("option of a scenes benchmark", options, fields)
@@ -240,22 +241,22 @@ def retrieval(held: bool = False, **options: Any) -> Benchmark:
     """
     name = "scenes_held_retrieval" if held else "scenes_retrieval"
     ask = functools.partial(_ask_retrieval, set())
-    return _build(name, ask, _where(options, count=1000), held=held)
+    return _build(name, ask, where_of(options, count=1000), held=held)
 
 
 def objects(**options: Any) -> Benchmark:
     """Choice: a list caption against the same with one shape replaced by an absent one."""
-    return _build("scenes_objects", _ask_objects, _where(options))
+    return _build("scenes_objects", _ask_objects, where_of(options))
 
 
 def attributes(**options: Any) -> Benchmark:
     """Choice: a list caption against the same with one colour replaced by an absent one."""
-    return _build("scenes_attributes", _ask_attributes, _where(options))
+    return _build("scenes_attributes", _ask_attributes, where_of(options))
 
 
 def zero_shot_objects(**options: Any) -> Benchmark:
     """Zero-shot classification of one-object pictures by shape."""
-    where = _where(options)
+    where = where_of(options)
     templates = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
     return _build(
         "scenes_zero_shot_objects",
@@ -269,7 +270,7 @@ def zero_shot_objects(**options: Any) -> Benchmark:
 
 def zero_shot_colours(**options: Any) -> Benchmark:
     """Zero-shot classification of one-object pictures by colour; a template per shape."""
-    where = _where(options)
+    where = where_of(options)
     return _build(
         "scenes_zero_shot_colours",
         functools.partial(_ask_label, "colour"),
@@ -287,13 +288,13 @@ def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
     of what is held out, the wrong one hardly ever does: liking the familiar costs points there.
     """
     name = "scenes_held_attribute_swap" if held else "scenes_attribute_swap"
-    return _build(name, _ask_attribute_swap, _where(options), held=held)
+    return _build(name, _ask_attribute_swap, where_of(options), held=held)
 
 
 def relation_swap(held: bool = False, **options: Any) -> Benchmark:
     """Choice: a relation caption against the same with its objects exchanged (as VG-Relation)."""
     name = "scenes_held_relation_swap" if held else "scenes_relation_swap"
-    return _build(name, _ask_relation_swap, _where(options), held=held)
+    return _build(name, _ask_relation_swap, where_of(options), held=held)
 
 
 def replace(
@@ -309,7 +310,7 @@ def replace(
     """
     worlds.check_known("kind of replacement", kinds, REPLACE_KINDS)
     ask = functools.partial(_ask_replace, tuple(kinds), synonyms)
-    return _build("scenes_replace", ask, _where(options))
+    return _build("scenes_replace", ask, where_of(options))
 
 
 def swap(
@@ -322,7 +323,7 @@ def swap(
     """
     worlds.check_known("kind of swap", kinds, SWAP_KINDS)
     ask = functools.partial(_ask_swap, tuple(kinds))
-    return _build("scenes_swap", ask, _where(options))
+    return _build("scenes_swap", ask, where_of(options))
 
 
 def replace_unseen(kinds: Sequence[str] = REPLACE_KINDS, **options: Any) -> Benchmark:
@@ -337,14 +338,14 @@ def swap_relation(**options: Any) -> Benchmark:
 
 def order(**options: Any) -> Benchmark:
     """Choice: a relation caption against a shuffle of its words, the four kinds in turn."""
-    return _build("scenes_order", _ask_order, _where(options))
+    return _build("scenes_order", _ask_order, where_of(options))
 
 
 def whatsup(**options: Any) -> Benchmark:
     """Pairs of pictures that differ in nothing but that two objects changed places, each with the
     caption that says so: "a red circle left of a blue square", "... right of ..." (as What'sUp).
     """
-    return _build("scenes_whatsup", _ask_whatsup, _where(options))
+    return _build("scenes_whatsup", _ask_whatsup, where_of(options))
 
 
 def negation(**options: Any) -> Benchmark:
@@ -352,11 +353,11 @@ def negation(**options: Any) -> Benchmark:
 
     Who skips the "no" prefers the wrong caption: below chance is the expected failure.
     """
-    return _build("scenes_negation", _ask_negation, _where(options))
+    return _build("scenes_negation", _ask_negation, where_of(options))
 
 
 READERS: dict[str, Callable[..., Benchmark]] = {
-    "scenes_retrieval": retrieval,
+    "scenes_retrieval": with_shuffles(retrieval),
     "scenes_objects": objects,
     "scenes_attributes": attributes,
     "scenes_zero_shot_objects": zero_shot_objects,

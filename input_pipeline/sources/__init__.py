@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from input_pipeline.record import Source
 from input_pipeline.sources.cc3m import Cc3mSource
+from input_pipeline.sources.class_folders import ClassFoldersSource
 from input_pipeline.sources.coco import CocoSource
 from input_pipeline.sources.crepe import CrepeSource
 from input_pipeline.sources.digits import DigitsSource
@@ -20,6 +21,7 @@ from input_pipeline.sources.tfds import TfdsSource
 
 SOURCES: dict[str, Callable[..., Source]] = {
     "cc3m": Cc3mSource,
+    "class_folders": ClassFoldersSource,
     "coco": CocoSource,
     "crepe": CrepeSource,
     "digits": DigitsSource,

@@ -64,7 +64,8 @@ def finish(jobs: list[forks.Job]) -> None:
 def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
     """Each an interpreter with a hash seed of its own."""
     workdir = tmp_path / "run"
-    words = ("launch/local.sh", "2", "4", *helpers.words(STEPS, workdir)[2:])
+    kept = f"--config.eval.cache={tmp_path / 'cache'}"  # which one process writes
+    words = ("launch/local.sh", "2", "4", *helpers.words(STEPS, workdir, kept)[2:])
     done = subprocess.run(
         words,
         cwd=helpers.ROOT,
@@ -82,6 +83,8 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
         assert [row["id"] for row in ours] == [row["id"] for row in theirs]
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-4)
+    files = list((tmp_path / "cache").glob("*/*.npz"))
+    assert {path.parent.name.split("-")[0] for path in files} == {"image", "text"}
 
 
 def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, trained):

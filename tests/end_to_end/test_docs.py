@@ -19,7 +19,7 @@ from input_pipeline import generated_texts, prepare
 from input_pipeline.hard_texts import sampling
 from input_pipeline.sources import shards
 from input_pipeline.tokenizers import clip_bpe
-from tests.support import helpers, miniature
+from tests.support import helpers, miniature, sets
 from vlc_jax import models, weights
 from vlc_jax.setup import data
 from vlc_jax.setup.init_from import architecture
@@ -59,6 +59,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/digits.py": SHORT,
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
+    "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SHORT,
     "vlc-jax --config records": SHORT,
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
@@ -145,6 +146,8 @@ def write_weights(folder):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_runs(page, folder):
     sha256 = write_weights(folder / "my_weights") if page == "docs/weights.md" else ""
+    if page == "docs/benchmarks.md":
+        sets.write_all(folder / "sets")
     for command in commands(page):
         if command in MADE_BY_CI:
             continue

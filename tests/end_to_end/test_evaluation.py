@@ -52,6 +52,9 @@ def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes
         **own,
         "other": {"reader": "scenes_retrieval", "count": 8},
         "scenes_attribute_swap": {"split": "test", "count": 32},
+        "scenes_conditions": {"count": 32},
+        "scenes_superposition": {"count": 8},
+        "near": {"reader": "scenes_whatsup", "count": 8, "geometry": True},
     }
     done = helpers.python(
         *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", run, f"--config.evals={asked}")
@@ -69,8 +72,12 @@ def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes
     assert "split test; count 32" in page
     assert "- other: reader scenes\\_retrieval; count 8" in page
     events = [row for row in helpers.rows(run / "events.jsonl") if row["event"] == "evaluation"]
-    made = {row["benchmark"] for row in events[-3:]}
-    assert made == {"other", beside.name, "scenes_retrieval"}
+    made = {row["benchmark"] for row in events[-6:]}
+    geometry = {"scenes_conditions": "satisfied/2.3", "scenes_superposition": "cone"}
+    geometry |= {"near": "image_cosine"}
+    assert made == {"other", beside.name, "scenes_retrieval", *geometry}
+    for name, metric in geometry.items():
+        assert metric in json.loads((run / f"evals/{name}/6.json").read_text())["metrics"]
 
 
 def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
@@ -119,3 +126,24 @@ def test_a_batch_that_the_records_do_not_fill_is_said(tmp_path):
     assert 'batch_beyond_source {"batch_size": 16, "records": 12, "effect":' in done.stderr
     assert "each counts as a negative of its repeats" in done.stderr
     assert "losses.infonce.duplicates=mask, or config.batch_size to 12 at most" in done.stderr
+
+
+def test_a_run_is_watched_from_another_folder_and_its_evaluation_again_reads_features(
+    trained, tmp_path
+):
+    """Without a config: that of the run; the second time in another folder, from the cache."""
+    before = contents(trained)
+    for name in ("first", "second"):
+        flags = ("--mode=eval", f"--watch={trained}", f"--config.eval.cache={tmp_path / 'cache'}")
+        done = helpers.python(
+            *("-m", "vlc_jax.main", "--workdir", tmp_path / name, *flags), devices=1
+        )
+        assert done.returncode == 0, done.stderr
+        for path in (trained / "evals").glob("*/6.scores.jsonl"):
+            assert helpers.rows(tmp_path / name / path.relative_to(trained)) == helpers.rows(path)
+    assert contents(trained) == before
+    files = list((tmp_path / "cache").glob("*/*.npz"))
+    assert {path.parent.name.split("-")[0] for path in files} == {"image", "text"}
+    wrong = helpers.run(helpers.TINY, trained, "--mode=eval", f"--watch={trained}")
+    assert wrong.returncode == 2
+    assert "holds a run of its own" in wrong.stderr

@@ -4,7 +4,7 @@ import pytest
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
 from vlc_jax import errors
-from vlc_jax.evaluators import choice
+from vlc_jax.evaluators import choice, ties
 
 SCORES = np.array(
     [
@@ -28,17 +28,9 @@ MASK = np.array([[True, True, i != 4] for i in range(6)])
     ],
 )
 def test_tie_policies_on_a_hand_made_matrix_with_padding(tie, expected):
-    credit, tied = choice.credit(SCORES, MASK, tie)
-    np.testing.assert_allclose(credit, expected)
-    np.testing.assert_array_equal(tied, [False, True, True, False, False, False])
-
-
-def test_padding_never_changes_the_credit():
-    for fill in (-9.0, 0.2, 9.0):
-        scores = np.where(MASK, SCORES, fill)
-        np.testing.assert_array_equal(
-            choice.credit(scores, MASK)[0], choice.credit(SCORES, MASK)[0]
-        )
+    standing = ties.standing(np.where(MASK, SCORES, -np.inf), np.zeros(6, int))
+    np.testing.assert_allclose(standing.among_best(1, tie), expected)
+    np.testing.assert_array_equal(standing.tied(1), [False, True, True, False, False, False])
 
 
 def cases(counts, group=None):

@@ -25,7 +25,11 @@ def test_every_benchmark_has_a_protocol(name):
     assert evaluators.headline(name) == evaluators.summary(name)[0]
 
 
-@pytest.mark.parametrize("protocol", evaluators.PROTOCOLS)
+# Not those of features: a linear probe learns from labels, also which class is most frequent.
+OF_FEATURES = {"linear_probe", "conditions", "superposition", "binding"}
+
+
+@pytest.mark.parametrize("protocol", sorted(evaluators.PROTOCOLS.keys() - OF_FEATURES))
 def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scorer):
     name = next(n for n, p in evaluators.EVALUATIONS.items() if p == protocol)
     benchmark = tiny_benchmark(protocol)
@@ -56,7 +60,7 @@ def test_unknown_option_names_the_nearest(constant_scorer):
 
 def test_only_readers_with_the_option_source_read_the_configured_source():
     reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
-    assert reading == {"retrieval", "zeroshot", "choice", "triplet", "pairs"}
+    assert reading == {"retrieval", "zeroshot", "linear_probe", "choice", "triplet", "pairs"}
 
 
 @pytest.mark.parametrize("name", ["choice", "triplet", "pairs"])

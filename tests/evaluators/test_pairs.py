@@ -18,18 +18,25 @@ MATRICES = np.array(
 )
 
 
+def met(scores, comparisons):
+    """Where image k's score with caption l, at 2 k + l, is above the other of each comparison."""
+    flat = scores.reshape(-1, 4)
+    return np.all([flat[:, above] > flat[:, below] for above, below in comparisons], axis=0)
+
+
 def test_decisions_on_hand_made_matrices():
-    text, image = pairs.decisions(MATRICES)
-    np.testing.assert_array_equal(text, [[1, 1], [1, 1], [0, 1], [1, 0], [0, 0]])
-    np.testing.assert_array_equal(image, [[1, 1], [0, 1], [1, 1], [0, 0], [0, 0]])
+    right = {name: met(MATRICES, each) for name, each in pairs.COMPARISONS.items()}
+    np.testing.assert_array_equal(right["pair_accuracy"], [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(right["image_score"], [1, 0, 1, 0, 0])
+    np.testing.assert_array_equal(right["group_score"], [1, 0, 0, 0, 0])
 
 
 def test_chances_are_those_of_all_orders_of_four_scores():
     orders = np.array(list(itertools.permutations(range(4))), float).reshape(-1, 2, 2)
-    text, image = pairs.decisions(orders)
-    assert text.mean() == 1 / 2
-    assert text.all(axis=1).mean() == image.all(axis=1).mean() == 1 / 4
-    np.testing.assert_allclose((text.all(axis=1) & image.all(axis=1)).mean(), 1 / 6)
+    for name, comparisons in pairs.COMPARISONS.items():
+        np.testing.assert_allclose(met(orders, comparisons).mean(), pairs.CHANCE[name])
+    for queries in pairs.INDIVIDUAL.values():
+        assert [met(orders, (query,)).mean() for query in queries] == [1 / 2, 1 / 2]
 
 
 def benchmark(count, group=None):
@@ -63,7 +70,10 @@ def test_scores_of_hand_made_matrices(table_scorer, chunk):
         "individual_accuracy": 6 / 10,
         "text_score": 2 / 5,
         "image_score": 2 / 5,
+        "image_individual_accuracy": 5 / 10,
         "group_score": 1 / 5,
+        "group_match": 3 / 5,
+        "relaxed_pair": 3 / 5,
     }
     chances = {name: estimate.chance for name, estimate in result.metrics.items()}
     assert chances == {
@@ -71,7 +81,10 @@ def test_scores_of_hand_made_matrices(table_scorer, chunk):
         "individual_accuracy": 1 / 2,
         "text_score": 1 / 4,
         "image_score": 1 / 4,
+        "image_individual_accuracy": 1 / 2,
         "group_score": 1 / 6,
+        "group_match": 1 / 2,
+        "relaxed_pair": 1 / 2,
     }
     assert result.metrics["pair_accuracy"].ties == 1 / 5
     assert result.metrics["image_score"].ties == 2 / 5

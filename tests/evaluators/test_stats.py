@@ -107,20 +107,6 @@ def test_bootstrap_of_equal_values_has_no_width(values):
     assert estimate.low == estimate.value == estimate.high
 
 
-def test_groups_are_split_and_examples_without_group_left_out():
-    groups = ["b", "a", None, "b", ["x", 1]]
-    credit, chance = np.array([1.0, 0, 1, 0, 1]), np.array([0.5, 0.25, 0.5, 0.5, 0.2])
-    found = stats.per_group("accuracy", groups, credit, chance, np.zeros(5, bool))
-    assert {name: (e.value, e.count) for name, e in found.items()} == {
-        "accuracy/a": (0.0, 1),
-        "accuracy/b": (0.5, 2),
-        'accuracy/["x", 1]': (1.0, 1),
-        "accuracy_macro": (0.5, 4),
-    }
-    assert found["accuracy/a"].chance == 0.25
-    assert stats.per_group("accuracy", [None], np.ones(1), np.ones(1), np.zeros(1, bool)) == {}
-
-
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(errors.DivergedError, match="2 of 3 on benchmark 'x'"):
         stats.require_finite(np.array([1.0, np.nan, np.inf]), "x")

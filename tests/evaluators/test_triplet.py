@@ -5,7 +5,7 @@ import pytest
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax import errors, evaluators
+from vlc_jax import errors
 from vlc_jax.evaluators import triplet
 
 HAND_MADE = {  # (c, n, p) -> its place in triplet.ORDERS
@@ -54,6 +54,8 @@ def test_metrics_of_a_hand_made_matrix_with_ties(table_scorer):
         "augmented_accuracy": (2 / 10, 4 / 10),
         "original_accuracy": (4 / 10, 2 / 10),  # also where only p ties with n
         "brittleness": (2 / 10, 4 / 10),
+        "ordered_accuracy": (0.0, 6 / 10),  # also where c ties with p
+        "text_accuracy": (0.0, 1.0),  # this scorer's texts are all alike
     }
     assert list(result.details["orders"].values()) == [2, 1, 1, 2, 4]
     assert [row["correct"] for row in result.per_example] == [v == 0 for v in HAND_MADE.values()]
@@ -73,15 +75,18 @@ def test_constant_scorer_gets_nothing(constant_scorer):
 def test_random_scores_land_on_chance_and_agree_with_a_plain_count(table_scorer):
     scores = np.random.default_rng(0).normal(size=(3000, 3)).astype(np.float32)
     metrics = evaluate(table_scorer, scores).metrics
-    original = augmented = brittle = 0
+    original = augmented = brittle = ordered = 0
     for c, n, p in scores:
         original += c > n
         augmented += c > n and p > n
         brittle += c > n > p or p > n > c
+        ordered += p > c > n
     counted = {"original_accuracy": original, "augmented_accuracy": augmented}
-    for name, count in {**counted, "brittleness": brittle}.items():
+    counted |= {"brittleness": brittle, "ordered_accuracy": ordered}
+    chances = {"original_accuracy": 1 / 2, "ordered_accuracy": 1 / 6}
+    for name, count in counted.items():
         assert metrics[name].value == count / 3000
-        assert metrics[name].chance == {"original_accuracy": 1 / 2}.get(name, 1 / 3)
+        assert metrics[name].chance == chances.get(name, 1 / 3)
         assert metrics[name].low < metrics[name].chance < metrics[name].high
 
 
@@ -153,7 +158,3 @@ def test_no_cases_and_scores_that_are_not_finite_stop_the_evaluation(table_score
         triplet.evaluate(Benchmark("b", [], "1"), scorer)
     with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
         triplet.evaluate(make_benchmark([(0, 0, 0)])[0], scorer)
-
-
-def test_chunk_is_the_only_option_because_ties_are_always_strict():
-    assert evaluators.protocol_options("scenes_swap") == ("chunk",)

@@ -3,7 +3,7 @@ import pytest
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax.evaluators import zeroshot
+from vlc_jax.evaluators import ties, zeroshot
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -36,9 +36,8 @@ def vector_scorer(image_vectors, text_vectors, tokens=False):
 
 def test_rank_of_the_label_on_a_hand_made_matrix_with_ties():
     scores = np.array([[0.9, 0.1, 0.2], [0.5, 0.5, 0.1], [0.3, 0.3, 0.3], [0.1, 0.9, 0.5]])
-    np.testing.assert_array_equal(
-        zeroshot.rank_of_label(scores, np.array([0, 1, 2, 0])), [1, 2, 3, 3]
-    )
+    standing = ties.standing(scores, np.array([0, 1, 2, 0]))
+    np.testing.assert_array_equal(standing.rank("strict"), [1, 2, 3, 3])
 
 
 def test_constant_scorer_does_not_win():

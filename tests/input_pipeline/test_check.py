@@ -50,6 +50,30 @@ def test_good_data_exit_with_0_and_are_counted(photos, capsys):
     assert "first bad record" not in text
 
 
+def test_phrases_are_counted_in_captions_and_as_whole_words(photos, capsys):
+    assert check.main(arguments(photos, "--phrases", "photos,GREY photo,hot,of")) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines() if "%" in line]
+    assert table == [
+        ["photos", "12", "50.000%"],
+        ["GREY", "photo", "12", "50.000%"],
+        ["hot", "0", "0.000%"],
+        ["of", "12", "50.000%"],
+        ["any", "of", "them", "24", "100.000%"],
+    ]
+
+
+def test_phrases_of_left_and_right_are_counted_by_default(photos, capsys):
+    texts = ["A on the left, B on the right", "On the left, on the left", "to the left", "left"]
+    rows = [{"image": f"p{i:02d}.jpg", "caption": text} for i, text in enumerate(texts)]
+    (photos / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert check.main(arguments(photos, "--phrases")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    counts = {line[:16].strip(): int(line[16:].split()[0]) for line in lines if "%" in line}
+    expected = dict.fromkeys(word_tables.LEFT_RIGHT, 0)
+    expected |= {"on the left": 2, "on the right": 1, "to the left": 1, "any of them": 3}
+    assert counts == expected
+
+
 def test_the_images_of_each_split_are_counted(photos, capsys):
     assert check.main(arguments(photos)) == 0
     assert "different images: train 10, validation 2" in capsys.readouterr().out

@@ -1,8 +1,11 @@
-"""An HTML page as its tests see it."""
+"""Pages and figures of a report as their tests see them."""
 
 import html.parser
+import re
+from pathlib import Path
+from xml.etree import ElementTree
 
-VOID = {"meta", "img", "br", "link"}
+VOID = {"meta", "img", "br", "link", "input"}
 
 
 class Page(html.parser.HTMLParser):
@@ -31,3 +34,14 @@ class Page(html.parser.HTMLParser):
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:
             self.crossed.append(tag)
+
+
+def figure_size(file: Path) -> tuple[float, float]:
+    """Width and height in points of a figure's file, which needs no page around it."""
+    svg = file.read_text("utf-8")
+    root = ElementTree.fromstring(svg)
+    namespace, _, tag = root.tag.partition("}")
+    assert (namespace, tag) == ("{http://www.w3.org/2000/svg", "svg")
+    assert "var(--" not in svg
+    assert re.search(r'<rect width="100%" height="100%" fill="#ffffff"/>', svg)
+    return tuple(float(root.attrib[name].removesuffix("pt")) for name in ("width", "height"))

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import rich.console
 import rich.measure
-from PIL import Image
 
-from tests.report.pages import Page
+from tests.report.pages import Page, figure_size
 from vlc_jax import report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import compare, compare_page, compare_plot, plot, read_workdir, table
@@ -217,9 +216,10 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_every_picture_is_a_png_and_a_themed_svg_that_names_the_runs(kind):
+def test_every_picture_is_a_file_and_a_themed_svg_that_names_the_runs(kind, tmp_path):
     picture = PICTURES[kind]()
-    assert min(Image.open(io.BytesIO(picture.png)).size) > 200
+    picture.write(tmp_path)
+    assert min(figure_size(tmp_path / f"{picture.name}.svg")) > 100
     assert set(re.findall(r"#[0-9a-fA-F]{6}\b|rgb\(", picture.svg)) <= {"#ffffff"}
     shown = {text.strip() for text in re.findall(r">([^<>]+)</text>", picture.svg)}
     runs = {"bars": {"_a", "b$c$"}, "curves": {"b$c$"}, "many": set("012345678")}[kind]
@@ -273,12 +273,11 @@ def test_html_is_well_formed_and_needs_no_other_file(compared):
 
 def test_every_picture_of_the_markdown_exists(compared):
     files = re.findall(r"!\[.*?\]\((.*?)\)", compared[2])
-    assert {"comparison/benchmarks.png", "comparison/triplets.png"} < set(files)
-    assert "comparison/groups_scenes_swap.png" in files
-    assert "comparison/train_loss.png" in files
+    assert {"comparison/benchmarks.svg", "comparison/triplets.svg"} < set(files)
+    assert {"comparison/groups_scenes_swap.svg", "comparison/forgetting.svg"} < set(files)
+    assert "comparison/train_loss.svg" in files
     for file in files:
-        with Image.open(compared[0] / file) as image:
-            image.verify()
+        assert figure_size(compared[0] / file)
 
 
 def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
@@ -295,6 +294,8 @@ def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
         for field in ("steps", "losses.svlc.weight", "init_from"):
             assert field in differs
         assert "batch_size" not in differs
+        assert f"python -m vlc_jax.report {compared[0].parents[1] / 'clip'} " in plain
+        assert "hn --cases" in plain
         for words in ("step 271 is not finite", "Started from", "augmented: size", "fail|ed"):
             assert words in plain
 

@@ -1,5 +1,6 @@
 """A workdir of somebody else: whatever its files hold, the report has a note and no traceback."""
 
+import contextlib
 import json
 import os
 
@@ -89,6 +90,8 @@ def assert_shown(path, other, capsys):
             report.print_comparison((path, other))
             assert Page(page.read_text("utf-8")).crossed == []
             capsys.readouterr()
+            with contextlib.suppress(report.NoCasesError):
+                assert Page(report.write_cases([path]).read_text("utf-8")).crossed == []
         text = (path / "report.html").read_text("utf-8")
         assert Page(text).crossed == []
         return text

@@ -1,10 +1,9 @@
-import io
 import re
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.report import pages
 from vlc_jax.report import plot, table
 
 
@@ -26,10 +25,10 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_every_picture_is_a_png_and_a_themed_labelled_svg(kind):
+def test_every_picture_is_a_themed_labelled_svg_and_a_file_without_theme(kind, tmp_path):
     picture = PICTURES[kind]()
-    image = Image.open(io.BytesIO(picture.png))
-    assert min(image.size) > 300
+    picture.write(tmp_path)
+    assert min(pages.figure_size(tmp_path / f"{picture.name}.svg")) > 140
     colours = set(re.findall(r"#[0-9a-fA-F]{6}\b|rgb\(", picture.svg)) - {"#ffffff"}
     assert colours == set()  # all others are CSS variables
     assert picture.svg.startswith('<svg role="img" aria-label="')
@@ -42,6 +41,11 @@ def test_every_picture_is_a_png_and_a_themed_labelled_svg(kind):
 def test_the_same_numbers_give_the_same_bytes():
     first, second = PICTURES["bars"](), PICTURES["bars"]()
     assert first == second
+
+
+def test_a_title_from_data_leaves_the_file_well_formed(tmp_path):
+    plot.curve("c", 'a\x1b<defs>&"\ufffe', [1, 2], [1.0, 2.0]).write(tmp_path)
+    assert pages.figure_size(tmp_path / "c.svg")
 
 
 def test_nothing_to_draw_gives_no_picture():

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from input_pipeline.benchmarks import Benchmark
-from tests.report.pages import Page
+from tests.report.pages import Page, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import plot, read_workdir
@@ -42,11 +42,21 @@ def test_html_is_well_formed_with_unique_ids_and_described_images(done):
     assert all(f.get("aria-label") for tag, f in page.tags if tag == "svg")
 
 
+def test_scores_have_histograms_on_both_pages(done):
+    html, markdown = text_of(done)
+    assert html.count('<figure class="histogram">') == 3
+    assert "hard positive 0.700" in html
+    assert re.search(r"\| `scenes_swap` \| hard positive \| 0.700 .*`[ ▁▂▃▄▅▆▇█]{28}`", markdown)
+
+
 def test_every_picture_of_the_markdown_exists(done):
     files = re.findall(r"!\[.*?\]\((.*?)\)", text_of(done)[1])
     assert len(files) > 20
     for file in files:
-        with Image.open(done / file) as image:
+        if file.startswith("report/"):
+            assert figure_size(done / file)
+            continue
+        with Image.open(done / file) as image:  # of an example
             image.verify()
 
 
@@ -55,6 +65,7 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
         plain = page.replace("\\", "")
         for text in (
             "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart",
+            f"python -m vlc_jax.report {done} --cases",
             "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
             "632,833",
             "x86_64, 2 cores",

@@ -16,6 +16,7 @@ from vlc_jax.setup import resolve, validate
         ("log_every", 0, "config.log_every must be at least 1; got 0"),
         ("checkpoint.every", 0, "config.checkpoint.every must be at least 1; got 0"),
         ("eval.every", -5, "config.eval.every must be at least 1; got -5"),
+        ("eval.seconds", 0.0, "config.eval.seconds must be above 0, or None; got 0.0"),
         ("optimizer.learning_rate", -1e-3, "learning_rate must be at least 0; got -0.001"),
         ("optimizer.learning_rate", float("nan"), "learning_rate must be at least 0; got nan"),
         ("optimizer.weight_decay", -0.1, "weight_decay must be at least 0; got -0.1"),

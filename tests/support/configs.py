@@ -32,6 +32,7 @@ ARGUMENTS = {
         ("configs/coco/dac.py", "configs/coco/svlc.py", "configs/coco/svlc_pos.py"),
         ",negatives=rule,weights=ViT.pt",
     ),
+    "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
 SMALL = {"width": 16, "heads": 2, "depth": 1}

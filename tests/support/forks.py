@@ -7,6 +7,7 @@ of the server.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -24,7 +25,7 @@ from pathlib import Path
 IMPORTED = (
     *("vlc_jax.evaluate", "vlc_jax.train", "vlc_jax.report", "vlc_jax.tools.export"),
     *("configs.scenes.clip", "input_pipeline.prepare", "grain", "scipy.stats"),
-    *("vlc_jax.report.page", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
+    "vlc_jax.report.page",
 )
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = 8  # bytes of a number on the wire
@@ -137,6 +138,8 @@ def serve(address: str) -> None:
     """Forks a process for every connection, until the process that started it ends."""
     for name in IMPORTED:
         importlib.import_module(name)
+    # What is imported stays: no fork looks through it for garbage, nor copies its pages.
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets forks that have ended
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)

@@ -8,9 +8,19 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from input_pipeline.benchmarks import Benchmark
+from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from vlc_jax import errors
-from vlc_jax.evaluators import choice, pairs, retrieval, triplet, zeroshot
+from vlc_jax.evaluators import (
+    binding,
+    choice,
+    conditions,
+    linear_probe,
+    pairs,
+    retrieval,
+    superposition,
+    triplet,
+    zeroshot,
+)
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
 
@@ -29,9 +39,13 @@ __all__ = [
 ]
 
 PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
+    "binding": binding.evaluate,
     "choice": choice.evaluate,
+    "conditions": conditions.evaluate,
+    "linear_probe": linear_probe.evaluate,
     "pairs": pairs.evaluate,
     "retrieval": retrieval.evaluate,
+    "superposition": superposition.evaluate,
     "triplet": triplet.evaluate,
     "zeroshot": zeroshot.evaluate,
 }
@@ -39,6 +53,7 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
 EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "retrieval": "retrieval",
     "zeroshot": "zeroshot",
+    "linear_probe": "linear_probe",
     "choice": "choice",
     "triplet": "triplet",
     "pairs": "pairs",
@@ -59,13 +74,24 @@ EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "scenes_held_relation_swap": "choice",
     "scenes_negation": "choice",
     "scenes_whatsup": "pairs",
+    "scenes_conditions": "conditions",
+    "scenes_superposition": "superposition",
+    "scenes_binding": "binding",
+    **{name: origin.protocol for name, (_, origin) in PUBLISHED.items()},
 }
 
 SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the first leads
     "choice": ("accuracy",),
-    "pairs": ("pair_accuracy", "individual_accuracy", "group_score"),
+    "pairs": (
+        *("pair_accuracy", "individual_accuracy", "group_score"),
+        *("image_cosine", "agreement", "erroneous_agreement", "margin_correlation"),  # if asked for
+    ),
     "retrieval": ("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
     "triplet": ("augmented_accuracy", "original_accuracy", "brittleness"),
+    "linear_probe": ("accuracy", "mean_per_class_recall"),
+    "conditions": ("satisfied",),
+    "superposition": ("superposition", "binding_visible"),
+    "binding": ("probe_accuracy", "score_accuracy"),
     "zeroshot": ("accuracy", "accuracy_top5", "mean_per_class_recall"),
 }
 
@@ -114,7 +140,10 @@ def to_json(
         "protocol": protocol(reader),
         "version": benchmark.version,
         **facts,
-        "summary": [metric for metric in summary(reader) if metric in result.metrics],
+        "notes": list(benchmark.notes),
+        "summary": [
+            metric for metric in benchmark.summary or summary(reader) if metric in result.metrics
+        ],
         "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
         "details": result.details,
     }

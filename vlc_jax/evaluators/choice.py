@@ -1,91 +1,91 @@
-"""Multiple choice: accuracy at giving the correct one of an image's k captions the highest score.
+"""Multiple choice: accuracy at giving the correct one of k options the highest score.
 
-The protocol of ARO, REPLACE, SWAP, SugarCrepe, CREPE and COCO-Order; today's readers are their
-miniatures in the embedded world.
+Options are captions of one image (the protocol of ARO, SugarCrepe, CREPE, VL-CheckList, COCO-Order,
+What'sUp, NegBench), or images of one caption (SVO-Probes, ImageCoDe; one half of SPEC).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax import errors
-from vlc_jax.evaluators import stats
+from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 
-TIES = ("strict", "first_index", "half")
-
-
-def credit(
-    scores: Float[np.ndarray, "cases options"],
-    mask: Bool[np.ndarray, "cases options"],
-    tie: str = "strict",
-) -> tuple[Float[np.ndarray, "cases"], Bool[np.ndarray, "cases"]]:
-    """Credit per case for option 0, and whether it shares the highest score with a wrong option.
-
-    `mask` is False on padding. Ties: "strict" gives nothing (the correct caption must beat every
-    other), "first_index" gives 1 as an argmax over captions in this order does (a constant scorer
-    then reaches 100 %: for comparison with published numbers only), "half" shares the credit
-    evenly among the tied options, so that a constant scorer lands on chance.
-    """
-    wrong = np.where(mask[:, 1:], scores[:, 1:], -np.inf)
-    best = wrong.max(axis=1)
-    won, tied = scores[:, 0] > best, scores[:, 0] == best
-    if tie == "first_index":
-        return (won | tied).astype(np.float64), tied
-    if tie == "half":
-        num_tied = 1 + (wrong == scores[:, :1]).sum(axis=1)
-        return won + tied / num_tied, tied
-    return won.astype(np.float64), tied
+KS = (3, 5, 10)  # of the recalls beside accuracy, where there are many options: CREPE's
+MANY = 5  # options; with more than these, recalls and ranks say more than the first place
 
 
 def evaluate(
     benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
 ) -> stats.EvalResult:
-    """Accuracy over all cases, per group and as the mean over groups; chance is the mean of 1/k.
+    """Accuracy over all cases, per group, as means over groups, and of groups that count as one.
 
-    Cases may have different numbers of captions, and share an image (`stats.images_of`). `chunk`
+    accuracy        option 0 has the highest score; chance is the mean of 1/k
+    recall_at_K     with more than five options: it is among the K best
+    mean_rank       with more than five options; the best rank is 1. median_rank likewise
+    KIND_accuracy   all cases of a group of that kind are right (`Benchmark.together`)
+
+    Cases may have different numbers of options, and share an image (`stats.images_of`). `chunk`
     cases are embedded at a time; the result does not depend on it.
 
     Raises:
-      UsageError: an unknown tie policy. DataError: a case without an image and two captions.
+      UsageError: an unknown tie policy. DataError: a case without an image and two captions, or a
+        caption and two images.
     """
-    if tie not in TIES:
-        raise errors.UsageError(f"tie must be one of {TIES}; got {tie!r}")
+    ties.check(tie)
     _check(benchmark)
-    rows, counts = [], np.array([len(case.captions) for case in benchmark.cases])
-    right, tied = np.zeros(len(counts)), np.zeros(len(counts), bool)
-    for start in range(0, len(counts), chunk):
-        cases = benchmark.cases[start : start + chunk]
-        scores, mask = score_cases(cases, scorer)
-        stats.require_finite(scores[mask], benchmark.name)
-        part = slice(start, start + len(cases))
-        right[part], tied[part] = credit(scores, mask, tie)
-        rows += [
-            {
-                "id": case.id,
-                "group": case.group,
-                "captions": list(case.captions),
-                "scores": [float(score) for score in scores[i, mask[i]]],
-                "correct": bool(right[start + i] == 1),
-                "tie": bool(tied[start + i]),
-            }
-            for i, case in enumerate(cases)
-        ]
-    chance, clusters = 1 / counts, stats.images_of(benchmark.cases)
-    groups = [case.group for case in benchmark.cases]
-    overall = stats.proportion(right, float(chance.mean()), tied, clusters)
-    by_group = stats.per_group("accuracy", groups, right, chance, tied, clusters)
-    metrics = {"accuracy": overall, **by_group}
+    cases, counts = benchmark.cases, np.array([_options(case) for case in benchmark.cases])
+    scores = np.zeros((len(cases), counts.max()))
+    mask = np.arange(counts.max()) < counts[:, None]
+    for start in range(0, len(cases), chunk):
+        some = cases[start : start + chunk]
+        part = score_cases(some, scorer)
+        scores[start : start + len(some), : part.shape[1]] = part
+    stats.require_finite(scores[mask], benchmark.name)
+    # The correct option is the first; those that are not there are below all others.
+    standing = ties.standing(np.where(mask, scores, -np.inf), np.zeros(len(cases), int))
+    right, tied = standing.among_best(1, tie), standing.tied(1)
+    clusters, labels = stats.images_of(cases), [case.group for case in cases]
+    decisions = groups.Decisions(labels, right, 1 / counts, tied, clusters)
+    metrics = groups.metrics("accuracy", decisions, benchmark)
+    metrics |= groups.together(decisions, benchmark)
+    if counts.max() > MANY:
+        for k in KS:
+            if k < counts.max():
+                earned, chance = standing.among_best(k, tie), np.minimum(k / counts, 1)
+                recalls = groups.Decisions(labels, earned, chance, standing.tied(k), clusters)
+                metrics |= groups.metrics(f"recall_at_{k}", recalls, benchmark)
+        ranks, chance = standing.rank(tie), float((1 + counts).mean() / 2)
+        metrics["mean_rank"] = stats.bootstrapped(ranks, "mean", chance, unit="rank")
+        metrics["median_rank"] = stats.bootstrapped(ranks, "median", unit="rank")
+    rows = [
+        _row(case, scores[n, : counts[n]].tolist(), bool(right[n] == 1), bool(tied[n]))
+        for n, case in enumerate(cases)
+    ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "options": _span(counts)})
 
 
-def score_cases(cases: Sequence[Case], scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (cases, options) of each image with its own captions, and the mask of real options."""
+def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases options"]:
+    """Scores of each image with its own captions, or of each caption with its own images; what is
+    behind the last option of a case has no meaning."""
+    options = max(_options(case) for case in cases)
+    scores = np.zeros((len(cases), options))
+    of_captions = [n for n, case in enumerate(cases) if len(case.images) == 1]
+    of_images = [n for n, case in enumerate(cases) if len(case.images) > 1]
+    if of_captions:
+        part = _score_captions([cases[n] for n in of_captions], scorer)
+        scores[of_captions, : part.shape[1]] = part
+    if of_images:
+        part = _score_images([cases[n] for n in of_images], scorer)
+        scores[of_images, : part.shape[1]] = part
+    return scores
+
+
+def _score_captions(cases: Sequence[Case], scorer: Scorer) -> np.ndarray:
     options = max(len(case.captions) for case in cases)
-    mask = np.array([[k < len(case.captions) for k in range(options)] for case in cases])
     # Padded with the case's first caption, which is embedded anyway.
     padded = [
         (*case.captions, *[case.captions[0]] * (options - len(case.captions))) for case in cases
@@ -95,21 +95,50 @@ def score_cases(cases: Sequence[Case], scorer: Scorer) -> tuple[np.ndarray, np.n
     scores = np.array(scorer.score_options(images, texts))
     # A caption that occurs twice must tie with itself, whatever the order of a sum did to it.
     first = np.array([[row.index(caption) for caption in row] for row in padded])
-    return np.take_along_axis(scores, first, axis=1), mask
+    return np.take_along_axis(scores, first, axis=1)
+
+
+def _score_images(cases: Sequence[Case], scorer: Scorer) -> np.ndarray:
+    counts = [len(case.images) for case in cases]
+    images = scorer.embed_images([image for case in cases for image in case.images])
+    captions = [case.captions[0] for case in cases for _ in case.images]
+    flat = np.array(scorer.score_options(images, embed_texts_once(scorer, captions)))[:, 0]
+    scores = np.zeros((len(cases), max(counts)))
+    scores[np.arange(max(counts)) < np.array(counts)[:, None]] = flat
+    return scores
+
+
+def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str, object]:
+    by_image = [[score] for score in scores] if len(case.images) > 1 else scores
+    return {
+        "id": case.id,
+        "group": case.group,
+        "image": case.meta.get("record", case.id),  # that cases may share
+        "captions": list(case.captions),
+        "scores": by_image,  # with several images a list of one score for each
+        "correct": correct,
+        "tie": tie,
+    }
+
+
+def _options(case: Case) -> int:
+    return max(len(case.images), len(case.captions))
 
 
 def _check(benchmark: Benchmark) -> None:
     if not benchmark.cases:
         raise DataError(f"benchmark {benchmark.name!r} has no cases")
     for case in benchmark.cases:
-        if len(case.images) != 1 or len(case.captions) < 2:
+        images, captions = len(case.images), len(case.captions)
+        if not ((images == 1 and captions > 1) or (images > 1 and captions == 1)):
             raise DataError(
-                f"the choice protocol needs one image and at least two captions per case; case "
-                f"{case.id!r} of {benchmark.name!r} has {len(case.images)} and {len(case.captions)}"
+                f"the choice protocol needs one image and at least two captions per case, or one "
+                f"caption and at least two images; case {case.id!r} of {benchmark.name!r} has "
+                f"{images} and {captions}"
             )
 
 
 def _span(counts: np.ndarray) -> str:
-    """Number of captions per case: "2", or "2-5" where it differs."""
+    """Number of options per case: "2", or "2-5" where it differs."""
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low}-{high}"

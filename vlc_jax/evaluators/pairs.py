@@ -1,90 +1,160 @@
 """Pairs: matching two images with two captions, each caption correct for one image.
 
-Winoground and its kind (text, image and group score) and What'sUp's two-way protocol (individual
-and pair accuracy); all comparisons strict, so a tie is a mistake.
+Winoground and its kind (text, image and group score: Thrush et al. 2022), What'sUp's two-way
+protocol (individual and pair accuracy), MMVP-VLM (image score), the relaxed pairs of "On Erroneous
+Agreements of CLIP Image Embeddings" (2024, section 5.2) and GroupMatch of Test-Time Matching (ICLR
+2026).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax.evaluators import stats
+from vlc_jax.evaluators import groups, image_pairs, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
 
+# Of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
+COMPARISONS: dict[str, tuple[tuple[int, int], ...]] = {  # metric -> all of (above, below)
+    "pair_accuracy": ((0, 1), (3, 2)),
+    "image_score": ((0, 2), (3, 1)),
+    "group_score": ((0, 1), (3, 2), (0, 2), (3, 1)),
+}
+CHANCE = {"pair_accuracy": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+INDIVIDUAL = {  # metric -> the comparison of each of the two queries
+    "individual_accuracy": ((0, 1), (3, 2)),
+    "image_individual_accuracy": ((0, 2), (3, 1)),
+}
 
-def decisions(
-    scores: Float[np.ndarray, "cases 2 2"],
-) -> tuple[Bool[np.ndarray, "cases 2"], Bool[np.ndarray, "cases 2"]]:
-    """Correctness of each image's choice of caption and of each caption's choice of image.
 
-    `scores[n, k, l]` is image k with caption l of case n; k = l is right.
-    """
-    correct = np.stack([scores[:, 0, 0], scores[:, 1, 1]], axis=1)
-    other_caption = np.stack([scores[:, 0, 1], scores[:, 1, 0]], axis=1)
-    return correct > other_caption, correct > other_caption[:, ::-1]
+def evaluate(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    *,
+    tie: str = "strict",
+    chunk: int = 256,
+    geometry: bool = False,
+    second_features: str = "",
+) -> stats.EvalResult:
+    """Individual, pair, text, image and group accuracy, of all cases, per group and as means.
 
+    individual_accuracy        an image prefers its own caption; two decisions a case, chance 1/2
+    pair_accuracy              both images do (What'sUp); chance 1/4
+    text_score                 the same under its Winoground name
+    image_individual_accuracy  a caption prefers its own image; chance 1/2
+    image_score                both captions do; chance 1/4
+    group_score                both of the above; chance 1/6 (4 of the 24 orders of four scores)
+    group_match                s00 + s11 > s01 + s10; chance 1/2. Also the additive form of the
+                               relaxed pair
+    relaxed_pair               s00 / (s00 + s01) > s10 / (s10 + s11); chance 1/2. Not there where a
+                               row of scores does not add up to more than 0
 
-def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 256) -> stats.EvalResult:
-    """Individual, pair, text, image and group accuracy.
+    geometry: also how near the two images of a case are, and whether that matters (`image_pairs`).
+    second_features: the same with a file of another model's features of the images, for erroneous
+      agreements.
 
-    individual_accuracy  an image prefers its own caption; two decisions a case, chance 1/2
-    pair_accuracy        both images do (What'sUp); chance 1/4
-    text_score           the same under its Winoground name
-    image_score          both captions prefer their own image; chance 1/4
-    group_score          both of the above; chance 1/6 (4 of the 24 orders of four scores)
-
-    Individual and pair accuracy are also given per group and as the mean over groups.
+    tie: see `ties`. MMVP's code gives a tie to the second image, "first_index" to the first: either
+    way one of the two captions of a pair is right, and the pair is not.
 
     Raises:
-      DataError: a case without exactly two images and two captions.
+      UsageError: an unknown tie policy, or a features file that cannot be read. DataError: a case
+        without exactly two images and two captions, or an image without stored features.
     """
+    ties.check(tie)
     _check(benchmark)
+    other = image_pairs.other_features(second_features, benchmark) if second_features else None
     parts = [
-        score_cases(benchmark.cases[start : start + chunk], scorer)
+        embed_and_score(benchmark.cases[start : start + chunk], scorer)
         for start in range(0, len(benchmark.cases), chunk)
     ]
-    scores = stats.require_finite(np.concatenate(parts), benchmark.name)
-    text, image = decisions(scores)
-    text_tie = np.stack([scores[:, k, 0] == scores[:, k, 1] for k in (0, 1)], axis=1)
-    image_tie = np.stack([scores[:, 0, c] == scores[:, 1, c] for c in (0, 1)], axis=1)
-    pair, pair_tie = text.all(axis=1), text_tie.any(axis=1)
-    both, both_tie = pair & image.all(axis=1), pair_tie | image_tie.any(axis=1)
-    groups = [case.group for case in benchmark.cases]
-    twice, cases = [g for g in groups for _ in (0, 1)], np.repeat(np.arange(len(groups)), 2)
-    half, quarter = np.full(2 * len(groups), 1 / 2), np.full(len(groups), 1 / 4)
-    pair_accuracy = stats.proportion(pair, 1 / 4, pair_tie)
-    metrics = {
-        "pair_accuracy": pair_accuracy,
-        "individual_accuracy": stats.proportion(text.ravel(), 1 / 2, text_tie.ravel(), cases),
-        "text_score": pair_accuracy,
-        "image_score": stats.proportion(image.all(axis=1), 1 / 4, image_tie.any(axis=1)),
-        "group_score": stats.proportion(both, 1 / 6, both_tie),
-        **stats.per_group("pair_accuracy", groups, pair, quarter, pair_tie),
-        **stats.per_group(
-            "individual_accuracy", twice, text.ravel(), half, text_tie.ravel(), cases
-        ),
-    }
-    rows = [
+    scores = stats.require_finite(np.concatenate([part[1] for part in parts]), benchmark.name)
+    metrics, rows = _accuracies(scores, benchmark, tie), _rows(benchmark, scores)
+    details: dict[str, object] = {"tie": tie}
+    if geometry or second_features:
+        pooled = np.concatenate([part[0] for part in parts])
+        stats.require_finite(pooled, benchmark.name)
+        found, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
+        metrics |= found
+        rows = [row | {"image_cosine": float(c)} for row, c in zip(rows, cosines, strict=True)]
+        details |= {"agreement": image_pairs.AGREEMENT, "difference": image_pairs.DIFFERENCE}
+    return stats.EvalResult(metrics, rows, details)
+
+
+def _accuracies(
+    scores: Float[np.ndarray, "cases 2 2"], benchmark: Benchmark, tie: str
+) -> dict[str, stats.Estimate]:
+    flat, labels = scores.reshape(-1, 4).astype(np.float64), [c.group for c in benchmark.cases]
+    clusters, metrics = stats.images_of(benchmark.cases), dict[str, stats.Estimate]()
+    for name, comparisons in COMPARISONS.items():
+        credit = ties.credit(flat, _rule(comparisons), tie)
+        chance = np.full(len(flat), CHANCE[name])
+        decided = groups.Decisions(labels, credit, chance, _tied(flat, comparisons), clusters)
+        metrics |= groups.metrics(name, decided, benchmark)
+    metrics["text_score"] = metrics["pair_accuracy"]
+    twice, cases = [g for g in labels for _ in (0, 1)], np.repeat(clusters, 2)
+    for name, comparisons in INDIVIDUAL.items():
+        # Each query by itself: ties among the other scores decide nothing.
+        of_query = [ties.credit(flat[:, pair], _rule(((0, 1),)), tie) for pair in comparisons]
+        tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
+        credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
+        if tie == "first_index":  # the second query's correct option is the second one
+            credit[:, 1] = flat[:, comparisons[1][0]] > flat[:, comparisons[1][1]]
+        decided = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
+        metrics |= groups.metrics(name, decided, benchmark)
+    for name, sides in _relaxed(flat).items():
+        credit = ties.credit(sides, _rule(((0, 1),)), tie)
+        chance, tied = np.full(len(flat), 1 / 2), sides[:, 0] == sides[:, 1]
+        decided = groups.Decisions(labels, credit, chance, tied, clusters)
+        metrics |= groups.metrics(name, decided, benchmark)
+    return metrics
+
+
+def _rule(comparisons: Sequence[tuple[int, int]]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda s: np.all([s[:, above] > s[:, below] for above, below in comparisons], axis=0)
+
+
+def _tied(
+    flat: Float[np.ndarray, "cases 4"], comparisons: Sequence[tuple[int, int]]
+) -> Bool[np.ndarray, "cases"]:
+    return np.any([flat[:, above] == flat[:, below] for above, below in comparisons], axis=0)
+
+
+def _relaxed(flat: Float[np.ndarray, "cases 4"]) -> dict[str, Float[np.ndarray, "cases 2"]]:
+    """Both sides of the relaxed comparisons, right where the first is larger."""
+    s00, s01, s10, s11 = flat.T
+    sides = {"group_match": np.stack([s00 + s11, s01 + s10], axis=1)}
+    first, second = s00 + s01, s10 + s11
+    if (first > 0).all() and (second > 0).all():
+        sides["relaxed_pair"] = np.stack([s00 / first, s10 / second], axis=1)
+    return sides
+
+
+def _rows(benchmark: Benchmark, scores: Float[np.ndarray, "cases 2 2"]) -> list[dict[str, object]]:
+    flat = scores.reshape(-1, 4)
+    met = {name: _rule(comparisons)(flat) for name, comparisons in COMPARISONS.items()}
+    ties_anywhere = _tied(flat, COMPARISONS["group_score"])
+    return [
         {
             "id": case.id,
             "group": case.group,
+            "image": case.meta.get("record", case.id),  # that cases may share
             "captions": list(case.captions),
             "scores": scores[n].tolist(),  # one row per image
-            "correct": bool(pair[n]),
-            "individual": text[n].tolist(),
-            "image_score": bool(image[n].all()),
-            "tie": bool(both_tie[n]),
+            "correct": bool(met["pair_accuracy"][n]),
+            "individual": [bool(flat[n, 0] > flat[n, 1]), bool(flat[n, 3] > flat[n, 2])],
+            "image_score": bool(met["image_score"][n]),
+            "tie": bool(ties_anywhere[n]),
         }
         for n, case in enumerate(benchmark.cases)
     ]
-    return stats.EvalResult(metrics, rows)
 
 
-def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases 2 2"]:
-    """Scores of both images with both captions of each case."""
+def embed_and_score(
+    cases: Sequence[Case], scorer: Scorer
+) -> tuple[Float[np.ndarray, "images embed"], Float[np.ndarray, "cases 2 2"]]:
+    """Pooled features of all images, and the scores of both images with both captions."""
     images = scorer.embed_images([image for case in cases for image in case.images])
     texts = embed_texts_once(scorer, [caption for case in cases for caption in case.captions])
     # Image 2n and image 2n + 1 both meet the captions 2n and 2n + 1.
@@ -92,7 +162,7 @@ def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cas
     scores = np.array(scorer.score_options(images, take(texts, rows))).reshape(-1, 2, 2)
     same = np.array([case.captions[0] == case.captions[1] for case in cases])
     scores[same, :, 1] = scores[same, :, 0]  # equal strings tie, whatever rounding says
-    return scores
+    return images.pooled, scores
 
 
 def _check(benchmark: Benchmark) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError
 from vlc_jax import errors
-from vlc_jax.evaluators import stats
+from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
 
 DUPLICATES = ("wrong", "correct")
@@ -24,12 +24,10 @@ SHOWN = 5  # wrong captions kept per image, best first
 
 
 class Direction(NamedTuple):
-    """Ranks of one direction of retrieval, per query."""
+    """One direction of retrieval, per query."""
 
-    rank: Int[np.ndarray, "queries"]
-    """Rank of the best correct candidate; 1 is best."""
-    tied: Bool[np.ndarray, "queries"]
-    """True if the best correct and the best wrong candidate have the same score."""
+    standing: ties.Standing
+    """Place of the best correct candidate."""
     correct: Int[np.ndarray, "queries"]
     """Number of correct candidates."""
 
@@ -46,30 +44,45 @@ Block = tuple[slice, Float[np.ndarray, "rows texts"], Bool[np.ndarray, "rows tex
 
 
 def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Ranking:
-    """Ranks from blocks of score rows (slice of images, scores, mask of correct texts).
+    """Places from blocks of score rows (slice of images, scores, mask of correct texts).
 
     The blocks are read twice: a text's own score, which may stand in any block, must be known
     before the images that beat it can be counted. They must come out the same both times.
     """
-    by_image = Direction(np.zeros(images, int), np.zeros(images, bool), np.zeros(images, int))
-    number, best_image, shown = np.zeros(texts, int), np.full(texts, -np.inf), []
+    of_images = []
+    number, best, first = np.zeros(texts, int), np.full(texts, -np.inf), np.zeros(texts, int)
+    shown = []
     for rows, scores, correct in blocks():
         right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
-        best = right.max(axis=1, keepdims=True)
-        # >= and not >: on a tie the wrong candidate goes first, or a constant scorer would win.
-        by_image.rank[rows] = 1 + (wrong >= best).sum(axis=1)
-        by_image.tied[rows] = wrong.max(axis=1) == best[:, 0]
-        by_image.correct[rows] = correct.sum(axis=1)
+        of_images.append((*_standing(right, wrong), correct.sum(axis=1)))
         number += correct.sum(axis=0)
-        best_image = np.maximum(best_image, right.max(axis=0))
+        better = right.max(axis=0) > best
+        first[better] = rows.start + right.argmax(axis=0)[better]
+        best = np.maximum(best, right.max(axis=0))
         shown += [_shown(*pair) for pair in zip(right, wrong, strict=True)]
-    text_rank, best_wrong = np.ones(texts, int), np.full(texts, -np.inf)
-    for _, scores, correct in blocks():
-        wrong = np.where(correct, -np.inf, scores)
-        text_rank += (wrong >= best_image).sum(axis=0)
-        best_wrong = np.maximum(best_wrong, wrong.max(axis=0))
-    by_text = Direction(text_rank, best_wrong == best_image, number)
-    return Ranking(by_image, by_text, shown)
+    above, equal, before, tied = (np.zeros(texts, int) for _ in range(4))
+    for rows, scores, correct in blocks():
+        above += (~correct & (scores > best)).sum(axis=0)
+        ties_with = ~correct & (scores == best)
+        equal += ties_with.sum(axis=0)
+        earlier = np.arange(rows.start, rows.stop)[:, None] < first
+        before += (ties_with & earlier).sum(axis=0)
+        tied += (correct & (scores == best)).sum(axis=0)
+    *standing, correct = (np.concatenate(parts) for parts in zip(*of_images, strict=True))
+    return Ranking(
+        Direction(ties.Standing(*standing), correct),
+        Direction(ties.Standing(above, equal, before, tied), number),
+        shown,
+    )
+
+
+def _standing(right: np.ndarray, wrong: np.ndarray) -> ties.Standing:
+    """Standing of images, from the scores of correct and of wrong texts, the others -inf."""
+    best = right.max(axis=1, keepdims=True)
+    equal = wrong == best
+    before = equal & (np.arange(right.shape[1]) < right.argmax(axis=1)[:, None])
+    counts = (wrong > best, equal, before, right == best)
+    return ties.Standing(*(each.sum(axis=1) for each in counts))
 
 
 def recall_chance(
@@ -87,6 +100,7 @@ def evaluate(
     scorer: Scorer,
     *,
     duplicates: str = "wrong",
+    tie: str = "strict",
     cells: int = CELLS,
 ) -> stats.EvalResult:
     """R@1, R@5, R@10, mean and median rank, image to text and text to image.
@@ -99,15 +113,17 @@ def evaluate(
         own is "wrong" or "correct". "wrong" follows the published protocols, where only the
         pairing counts (and under strict ties a shared caption never comes first); "correct"
         accepts the text. The share of captions that several images have is in `details`.
+      tie: see `ties`.
       cells: scores in memory at a time; the result does not depend on it. More than one block is
         scored twice.
 
     Raises:
-      UsageError: an unknown `duplicates`. DataError: fewer than two cases, a case without one
-        image and a caption.
+      UsageError: an unknown `duplicates` or tie policy. DataError: fewer than two cases, a case
+        without one image and a caption.
     """
     if duplicates not in DUPLICATES:
         raise errors.UsageError(f"duplicates must be one of {DUPLICATES}; got {duplicates!r}")
+    ties.check(tie)
     _check(benchmark)
     captions = [caption for case in benchmark.cases for caption in case.captions]
     owner = np.repeat(np.arange(len(benchmark.cases)), [len(c.captions) for c in benchmark.cases])
@@ -115,14 +131,15 @@ def evaluate(
     images, texts = len(benchmark.cases), len(captions)
     ranking = rank(_blocks(benchmark, scorer, captions, correct_rows, cells), images, texts)
     metrics = {
-        **_recalls("image_to_text", ranking.image_to_text, texts, np.arange(images)),
-        **_recalls("text_to_image", ranking.text_to_image, images, owner),
-        **_mean_ranks("image_to_text", ranking.image_to_text, texts),
-        **_mean_ranks("text_to_image", ranking.text_to_image, images),
+        **_recalls("image_to_text", ranking.image_to_text, texts, tie, np.arange(images)),
+        **_recalls("text_to_image", ranking.text_to_image, images, tie, owner),
+        **_mean_ranks("image_to_text", ranking.image_to_text, texts, tie),
+        **_mean_ranks("text_to_image", ranking.text_to_image, images, tie),
     }
     details = {
         "images": images,
         "texts": texts,
+        "tie": tie,
         "duplicates": duplicates,
         "duplicate_captions": float(shared.mean()),
     }
@@ -184,22 +201,25 @@ def _blocks(
 
 
 def _recalls(
-    name: str, direction: Direction, candidates: int, clusters: np.ndarray
+    name: str, direction: Direction, candidates: int, tie: str, clusters: np.ndarray
 ) -> dict[str, stats.Estimate]:
     metrics = {}
     for k in KS:
         if k < candidates:
             chance = float(recall_chance(direction.correct, candidates, k).mean())
-            hits = direction.rank <= k
-            metrics[f"{name}_r{k}"] = stats.proportion(hits, chance, direction.tied, clusters)
+            hits, tied = direction.standing.among_best(k, tie), direction.standing.tied(k)
+            metrics[f"{name}_r{k}"] = stats.proportion(hits, chance, tied, clusters)
     return metrics
 
 
-def _mean_ranks(name: str, direction: Direction, candidates: int) -> dict[str, stats.Estimate]:
+def _mean_ranks(
+    name: str, direction: Direction, candidates: int, tie: str
+) -> dict[str, stats.Estimate]:
+    ranks = direction.standing.rank(tie)
     chance = float(np.mean((candidates + 1) / (direction.correct + 1)))
     return {
-        f"{name}_mean_rank": stats.bootstrapped(direction.rank, "mean", chance, unit="rank"),
-        f"{name}_median_rank": stats.bootstrapped(direction.rank, "median", unit="rank"),
+        f"{name}_mean_rank": stats.bootstrapped(ranks, "mean", chance, unit="rank"),
+        f"{name}_median_rank": stats.bootstrapped(ranks, "median", unit="rank"),
     }
 
 
@@ -216,6 +236,9 @@ def _shown(right: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
 def _rows(
     benchmark: Benchmark, captions: list[str], owner: np.ndarray, ranking: Ranking
 ) -> list[dict[str, object]]:
+    by_image, by_text = ranking.image_to_text.standing, ranking.text_to_image.standing
+    image_ranks, text_ranks = (each.rank("strict").astype(int) for each in (by_image, by_text))
+    tied = by_image.tied(1)
     starts = np.searchsorted(owner, np.arange(len(benchmark.cases) + 1))
     return [
         {
@@ -223,10 +246,10 @@ def _rows(
             "group": case.group,
             "captions": [captions[text] for text, _ in ranking.shown[n]],
             "scores": [score for _, score in ranking.shown[n]],
-            "correct": bool(ranking.image_to_text.rank[n] == 1),
-            "rank": int(ranking.image_to_text.rank[n]),
-            "text_ranks": ranking.text_to_image.rank[starts[n] : starts[n + 1]].tolist(),
-            "tie": bool(ranking.image_to_text.tied[n]),
+            "correct": bool(image_ranks[n] == 1),
+            "rank": int(image_ranks[n]),
+            "text_ranks": text_ranks[starts[n] : starts[n + 1]].tolist(),
+            "tie": bool(tied[n]),
         }
         for n, case in enumerate(benchmark.cases)
     ]

@@ -6,7 +6,6 @@ that follows from the groups' Wilson intervals; mean scores the normal one; rank
 with a fixed seed.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -180,34 +179,35 @@ def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
     return Estimate(value, values.size, None, float(value - half), float(value + half), unit=unit)
 
 
-def per_group(
-    name: str,
-    groups: Sequence[Any],
-    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"],
-    chance: Float[np.ndarray, "examples"],
-    ties: Bool[np.ndarray, "examples"],
-    clusters: Shaped[np.ndarray, "examples"] | None = None,
-) -> dict[str, Estimate]:
-    """`{name/group: ..., name_macro: ...}` over examples whose group is not None; {} if none is."""
-    present = np.array([group is not None for group in groups])
-    labels = np.array([group_name(group) for group in groups])
-    estimates = {}
-    for label in sorted(set(labels[present].tolist())):
-        rows = present & (labels == label)
-        estimates[f"{name}/{label}"] = proportion(
-            credit[rows],
-            float(chance[rows].mean()),
-            ties[rows],
-            None if clusters is None else clusters[rows],
-        )
-    if not estimates:
-        return {}
-    return estimates | {f"{name}_macro": macro(list(estimates.values()))}
+def spearman(
+    one: Num[np.ndarray, "examples"], other: Num[np.ndarray, "examples"]
+) -> Estimate | None:
+    """Spearman's rank correlation with a percentile bootstrap over examples; chance 0.
+
+    None where either is constant, which has no ranks.
+    """
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    import scipy.stats  # here, because its import is slow
+
+    def correlation(rows: np.ndarray) -> float:
+        ranks = scipy.stats.rankdata(np.stack([one[rows], other[rows]]), axis=1)
+        ranks -= ranks.mean(axis=1, keepdims=True)
+        scale = np.sqrt((ranks**2).sum(axis=1).prod())
+        return float(np.prod(ranks, axis=0).sum() / scale) if scale else 0.0
+
+    rng, rows = np.random.default_rng(SEED), np.arange(len(one))
+    drawn = [correlation(rng.choice(rows, len(rows))) for _ in range(RESAMPLES)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Estimate(correlation(rows), len(rows), 0.0, float(low), float(high), unit="score")
 
 
-def group_name(group: Any) -> str:
-    """Name of a group within a metric's name: strings as they are, other JSON written out."""
-    return group if isinstance(group, str) else json.dumps(group, sort_keys=True)
+def mean_of_means(parts: Sequence[Estimate]) -> Estimate:
+    """The unweighted mean of means of scores of independent groups, with its normal interval."""
+    value = float(np.mean([part.value for part in parts]))
+    half = float(np.sqrt(sum((part.high - part.value) ** 2 for part in parts))) / len(parts)
+    count = sum(part.count for part in parts)
+    return Estimate(value, count, None, value - half, value + half, unit=parts[0].unit)
 
 
 def require_finite(scores: np.ndarray, benchmark: str) -> np.ndarray:

@@ -2,20 +2,28 @@
 
 Original and augmented accuracy and brittleness (Kamath et al., "The Hard Positive Truth about
 Vision-Language Compositionality", ECCV 2024): a model may tell c from n without knowing why, and
-then p shows it. All comparisons are strict, so that equal scores earn nothing.
+then p shows it. SugarCrepe++ (Dumpala et al., 2024) asks the same, and once more without the image.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from input_pipeline.benchmarks import Benchmark
+from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax.evaluators import choice, stats
-from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators import choice, groups, stats, ties
+from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
+from vlc_jax.evaluators.vectors import cosine
 
-CHANCE = {"augmented_accuracy": 1 / 3, "original_accuracy": 1 / 2, "brittleness": 1 / 3}
+CHANCE = {
+    "augmented_accuracy": 1 / 3,
+    "original_accuracy": 1 / 2,
+    "ordered_accuracy": 1 / 6,
+    "brittleness": 1 / 3,
+    "text_accuracy": 1 / 3,
+}
 ORDERS = (
     "both_above_negative",  # augmented accuracy
     "correct_above_negative_above_positive",  # brittle
@@ -23,6 +31,15 @@ ORDERS = (
     "negative_above_both",
     "ties",  # the negative scores as one of the others does
 )
+# Of scores in the order c, p, n: both correct captions before the wrong one, as an argmax that
+# takes the first of equal ones would see them.
+RULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "augmented_accuracy": lambda s: (s[:, 0] > s[:, 2]) & (s[:, 1] > s[:, 2]),
+    "brittleness": lambda s: (
+        ((s[:, 0] > s[:, 2]) & (s[:, 2] > s[:, 1])) | ((s[:, 1] > s[:, 2]) & (s[:, 2] > s[:, 0]))
+    ),
+    "ordered_accuracy": lambda s: (s[:, 1] > s[:, 0]) & (s[:, 0] > s[:, 2]),
+}
 
 
 def orders(scores: Float[np.ndarray, "cases 3"]) -> Bool[np.ndarray, "cases orders"]:
@@ -34,60 +51,92 @@ def orders(scores: Float[np.ndarray, "cases 3"]) -> Bool[np.ndarray, "cases orde
     return np.stack([*strict, tied], axis=1)
 
 
-def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats.EvalResult:
-    """Accuracies and brittleness over all cases, per group and as the mean over groups.
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+) -> stats.EvalResult:
+    """Accuracies and brittleness over all cases, per group and as means over groups.
 
     original_accuracy   s(c) > s(n); chance 1/2
-    augmented_accuracy  s(c) > s(n) and s(p) > s(n); chance 1/3
+    augmented_accuracy  s(c) > s(n) and s(p) > s(n); chance 1/3 (SugarCrepe++'s ITT)
+    ordered_accuracy    s(p) > s(c) > s(n); chance 1/6. Where p says more than c, and n adds to c
+                        what is wrong (half-truths: Kargi et al. 2026)
     brittleness         s(n) between the two others; chance 1/3, and less is better
-    mean_score_*        the mean of s(c), s(n) and s(p), with a normal interval
+    text_accuracy       without the image: c and p are nearer to each other than either is to n, by
+                        the cosine of pooled text embeddings; chance 1/3 (SugarCrepe++'s TOT)
+    mean_score_*        the mean of s(c), s(n) and s(p), with a normal interval, per group and as
+                        means over groups, too
 
-    `details` counts the cases of each of ORDERS. `chunk` cases are embedded at a time.
+    `details` counts the cases of each of ORDERS. `chunk` cases are embedded at a time; tie: see
+    `ties`.
 
     Raises:
+      UsageError: an unknown tie policy.
       DataError: a case without one image, two captions and a caption in meta["positive"].
     """
+    ties.check(tie)
     _check(benchmark)
     cases = [
         dataclasses.replace(case, captions=(*case.captions, case.meta["positive"]))
         for case in benchmark.cases
     ]
-    parts = [
-        choice.score_cases(cases[start : start + chunk], scorer)[0]
-        for start in range(0, len(cases), chunk)
-    ]
-    scores = stats.require_finite(np.concatenate(parts), benchmark.name)
-    order = orders(scores)
-    augmented, brittle = order[:, 0], order[:, 1] | order[:, 2]
-    original, original_tie = scores[:, 0] > scores[:, 1], scores[:, 0] == scores[:, 1]
+    spans = [cases[start : start + chunk] for start in range(0, len(cases), chunk)]
+    scores = np.concatenate([choice.score_cases(some, scorer) for some in spans])
+    stats.require_finite(scores, benchmark.name)
+    cosines = np.concatenate([_text_cosines(some, scorer) for some in spans])
+    order, labels = orders(scores), [case.group for case in cases]
+    credits = _credits(scores, cosines, tie)
+    metrics: dict[str, stats.Estimate] = {}
+    for name, (credit, tied) in credits.items():
+        chance = np.full(len(cases), CHANCE[name])
+        decisions = groups.Decisions(labels, credit, chance, tied, stats.images_of(cases))
+        metrics |= groups.metrics(name, decisions, benchmark)
+    for k, name in enumerate(("correct", "negative", "positive")):
+        metrics |= groups.mean_scores(f"mean_score_{name}", scores[:, k], labels, benchmark)
     rows = [
         {
             "id": case.id,
             "group": case.group,
+            "image": case.meta.get("record", case.id),  # that cases may share
             "captions": list(case.captions),
             "positives": [2],  # indices of the captions that are correct beside the first
             "scores": scores[n].tolist(),
-            "correct": bool(augmented[n]),
-            "original": bool(original[n]),
-            "brittle": bool(brittle[n]),
+            "correct": bool(order[n, 0]),
+            "original": bool(scores[n, 0] > scores[n, 1]),
+            "brittle": bool(order[n, 1] | order[n, 2]),
+            "text_only": bool(credits["text_accuracy"][0][n] == 1),
             "tie": bool(order[n, 4]),
         }
         for n, case in enumerate(cases)
     ]
-    metrics, groups = {}, [case.group for case in cases]
-    clusters = stats.images_of(cases)
-    for name, credit, ties in (
-        ("augmented_accuracy", augmented, order[:, 4]),
-        ("original_accuracy", original, original_tie),
-        ("brittleness", brittle, order[:, 4]),
-    ):
-        chance = np.full(len(cases), CHANCE[name])
-        metrics[name] = stats.proportion(credit, CHANCE[name], ties, clusters)
-        metrics |= stats.per_group(name, groups, credit, chance, ties, clusters)
-    for k, name in enumerate(("correct", "negative", "positive")):
-        metrics[f"mean_score_{name}"] = stats.mean(scores[:, k], unit="score")
     counts = dict(zip(ORDERS, order.sum(axis=0).tolist(), strict=True))
-    return stats.EvalResult(metrics, rows, {"orders": counts})
+    return stats.EvalResult(metrics, rows, {"tie": tie, "orders": counts})
+
+
+def _credits(
+    scores: Float[np.ndarray, "cases 3"], cosines: Float[np.ndarray, "cases 3"], tie: str
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Metric -> (credit, tie) of each case."""
+    tied = orders(scores)[:, 4]
+    found = {
+        name: (ties.credit(scores[:, [0, 2, 1]], rule, tie), tied) for name, rule in RULES.items()
+    }
+    ordered, _ = found["ordered_accuracy"]
+    found["ordered_accuracy"] = (ordered, tied | (scores[:, 0] == scores[:, 2]))
+    # Only c and n: a tie with p decides nothing here.
+    pair = scores[:, [0, 1]]
+    original = ties.credit(pair, lambda s: s[:, 0] > s[:, 1], tie)
+    found["original_accuracy"] = (original, pair[:, 0] == pair[:, 1])
+    nearest = ties.credit(cosines, lambda s: (s[:, 0] > s[:, 1]) & (s[:, 0] > s[:, 2]), tie)
+    found["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
+    return found
+
+
+def _text_cosines(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases 3"]:
+    """Cosines of c and p, c and n, p and n; those of equal texts are exactly equal."""
+    captions = [caption for case in cases for caption in case.captions]
+    pooled = embed_texts_once(scorer, captions).pooled
+    c, n, p = pooled.reshape(len(cases), 3, -1).transpose(1, 0, 2)
+    return np.stack([cosine(c, p), cosine(c, n), cosine(p, n)], axis=1)
 
 
 def _check(benchmark: Benchmark) -> None:

@@ -10,34 +10,31 @@ prompts are averaged instead.
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import DataError
-from vlc_jax.evaluators import stats
+from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.vectors import unit
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 SHOWN = 5  # wrong classes kept per example, best first
 
 
-def rank_of_label(
-    scores: Float[np.ndarray, "images classes"], labels: Int[np.ndarray, "images"]
-) -> Int[np.ndarray, "images"]:
-    """Rank of the correct class, 1 is best; a wrong class with the same score goes before it."""
-    correct = np.take_along_axis(scores, labels[:, None], axis=1)
-    return (scores >= correct).sum(axis=1)  # counts the correct class itself: the 1 of rank 1
-
-
-def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats.EvalResult:
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+) -> stats.EvalResult:
     """Top-1 accuracy, top-5 accuracy (with more than five classes) and mean per-class recall.
 
-    Ties are strict. Recall is given per class too, as `recall/<class>`.
+    Recall is given per class too, as `recall/<class>`. tie: see `ties`.
 
     Raises:
-      DataError: no classes, a template without "{}", a label that is no class, a case without
-        one image.
+      UsageError: an unknown tie policy.
+      DataError: no classes, a template without "{}", a label that is no class, a case without one
+        image.
     """
+    ties.check(tie)
     labels = _labels(benchmark)
     score = class_scorer(benchmark, scorer)
     parts = [
@@ -45,18 +42,21 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, *, chunk: int = 512) -> stats
         for i in range(0, len(benchmark.cases), chunk)
     ]
     scores = stats.require_finite(np.concatenate(parts), benchmark.name)
-    rank, number = rank_of_label(scores, labels), len(benchmark.classes)
-    correct = np.take_along_axis(scores, labels[:, None], axis=1)
-    tied = (correct[:, 0] == scores.max(axis=1)) & ((scores == correct).sum(axis=1) > 1)
+    standing, number = ties.standing(scores, labels), len(benchmark.classes)
     names = [benchmark.classes[label] for label in labels]
-    recall = stats.per_group("recall", names, rank == 1, np.full(len(rank), 1 / number), tied)
-    metrics = {"accuracy": stats.proportion(rank == 1, 1 / number, tied)}
+    right, chance = standing.among_best(1, tie), np.full(len(labels), 1 / number)
+    per_class = groups.Decisions(names, right, chance, standing.tied(1))
+    recall = groups.metrics("recall", per_class, benchmark)
+    metrics = {"accuracy": recall.pop("recall")}
     if number > 5:
-        metrics["accuracy_top5"] = stats.proportion(rank <= 5, 5 / number, tied)
+        metrics["accuracy_top5"] = stats.proportion(
+            standing.among_best(5, tie), 5 / number, standing.tied(5)
+        )
     metrics["mean_per_class_recall"] = recall.pop("recall_macro")
+    rank, tied = standing.rank("strict").astype(int), standing.tied(1)
     outcomes = zip(labels.tolist(), rank.tolist(), tied.tolist(), strict=True)
     rows = [_row(benchmark, n, scores[n], *outcome) for n, outcome in enumerate(outcomes)]
-    details = {"classes": number, "templates": len(benchmark.templates or ("{}",))}
+    details = {"tie": tie, "classes": number, "templates": len(benchmark.templates or ("{}",))}
     return stats.EvalResult(metrics | recall, rows, details)
 
 
@@ -67,10 +67,9 @@ def class_scorer(
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
     if texts.tokens is None:
-        # float32: an average of normalised bfloat16 embeddings would lose digits before the score.
-        pooled = _l2_normalize(np.asarray(texts.pooled, np.float32))
-        mean = pooled.reshape(len(benchmark.classes), len(templates), -1).mean(axis=1)
-        ensemble = TextFeatures(pooled=_l2_normalize(mean))
+        # float64: an average of normalised bfloat16 embeddings would lose digits before the score.
+        each = unit(texts.pooled).reshape(len(benchmark.classes), len(templates), -1)
+        ensemble = TextFeatures(pooled=unit(each.mean(axis=1)).astype(np.float32))
         return lambda images: np.asarray(scorer.score(images, ensemble))
 
     def mean_of_scores(images: ImageFeatures) -> np.ndarray:
@@ -78,10 +77,6 @@ def class_scorer(
         return scores.reshape(len(scores), -1, len(templates)).mean(axis=2)
 
     return mean_of_scores
-
-
-def _l2_normalize(x: np.ndarray) -> np.ndarray:
-    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
 def _labels(benchmark: Benchmark) -> np.ndarray:

@@ -42,6 +42,12 @@ class TextTower(layers.Tower, kw_only=True):
     pooling: Literal["eos", "last"] = "eos"
     padding_mask: bool = False
 
+    @property
+    def takes_shorter(self) -> bool:
+        """True if texts may be shorter than context_length: causal attention never reads the
+        padding behind the end token, whose features are the pooled ones."""
+        return self.is_causal and self.pooling == "eos"
+
     @nn.compact
     def __call__(
         self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
@@ -52,9 +58,8 @@ class TextTower(layers.Tower, kw_only=True):
         Projected tokens go through the projection that is trained on the pooled token only.
         """
         length = text.shape[1]
-        # causal attention never reads the padding behind the end token, so it may be cut off
-        takes_shorter = self.is_causal and self.pooling == "eos"
-        if length > self.context_length or (length < self.context_length and not takes_shorter):
+        is_shorter = length < self.context_length
+        if length > self.context_length or (is_shorter and not self.takes_shorter):
             raise errors.UsageError(
                 f"this text tower takes {self.context_length} tokens per text, got {length}; "
                 f"tokenize to that length or set the model's context_length"

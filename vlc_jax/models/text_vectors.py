@@ -15,7 +15,7 @@ The connectors are those of three works on stronger text encoders. With x the ve
 GELU is the exact one, all matrices have a bias.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,8 @@ class VectorTower(nn.Module, kw_only=True):
     blocks: int = 4
     expansion: int = 2
     dtype: Any = jnp.float32
+
+    takes_shorter: ClassVar[bool] = False  # as TextTower has it; a vector has no padding
 
     @property
     def embed(self) -> int:

@@ -2,9 +2,11 @@
 
 Command line: python -m vlc_jax.report WORKDIR [WORKDIR ...]
 
-`write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md;
-`print_table` and `print_comparison` print results in a terminal. Reads files of workdirs only:
-neither JAX nor the models are imported.
+`write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md,
+`write_cases` cases.html, where single cases of a run or of two can be searched;
+`print_table` and `print_comparison` print results in a terminal. With the name of a published model
+(`vlc_jax.published`) each has its values beside ours. Reads files of workdirs only: neither JAX nor
+the models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,50 +15,64 @@ from typing import Any
 
 import rich.console
 import rich.measure
+import rich.table
 
-from vlc_jax.report import compare, read_workdir, table
+from vlc_jax.published import UnknownModelError
+from vlc_jax.report import compare, paired, paper, read_workdir, table
+from vlc_jax.report.cases import NoCasesError
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
 __all__ = [
+    "NoCasesError",
     "NotAWorkdirError",
+    "UnknownModelError",
     "print_comparison",
     "print_mixtures",
     "print_table",
     "write",
+    "write_cases",
     "write_comparison",
 ]
 
 
-def write(path: Path, baseline: Path | None = None) -> Path:
+def write(path: Path, baseline: Path | None = None, published: str = "") -> Path:
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
     Args:
       path: the workdir of a run that is finished, failed or still running.
       baseline: a config.json, or a workdir with one, to compare the config with; by default
         WORKDIR/default_config.json, if there is one.
+      published: a model whose published values stand beside those of the run.
 
     Returns:
       The path of report.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. OSError: the files
-        cannot be written.
+      NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. UnknownModelError:
+        nothing is published of that model. OSError: the files cannot be written.
     """
     run = read_workdir.read(path)
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
+    beside = _add_paper([run], published)
     from vlc_jax.report import page  # matplotlib takes a second to import
 
-    return page.write(run)
+    return page.write(run, beside)
 
 
-def print_table(results: Iterable[dict[str, Any]] | Path) -> None:
-    """Prints the result table of contents of evals/*.json, or of the newest ones in a workdir."""
+def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -> None:
+    """Prints the result table of contents of evals/*.json, or of the newest ones in a workdir.
+
+    published: a model whose published values stand beside them.
+    """
     if isinstance(results, Path):
         results = read_workdir.newest_results(results)
-    rows = table.rows(results)
-    if rows:
-        rich.console.Console().print(table.to_rich(rows))
+    results = [*results]
+    beside = paper.add(published, results) if published else []
+    if rows := table.rows(results):
+        _print(table.to_rich(rows), is_whole=table.has_paper(rows))
+    for sentence in (*table.notes(results), *beside):
+        rich.console.Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_mixtures(path: Path) -> None:
@@ -66,35 +82,64 @@ def print_mixtures(path: Path) -> None:
         rich.console.Console().print(table.to_rich(rows))
 
 
-def write_comparison(paths: Sequence[Path], folder: Path | None = None) -> Path:
+def write_comparison(
+    paths: Sequence[Path], folder: Path | None = None, published: str = ""
+) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
     Args:
       paths: the workdirs; the first is the baseline of all differences.
       folder: created if missing; by default the parent of the first workdir.
+      published: a model whose published values stand beside those of the runs.
 
     Returns:
       The path of comparison.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: one of `paths` is no workdir, or is given twice. OSError: the files cannot
-        be written.
+      NotAWorkdirError: one of `paths` is no workdir, or is given twice. UnknownModelError: nothing
+        is published of that model. OSError: the files cannot be written.
     """
+    runs = _read_all(paths)
+    beside = _add_paper(runs, published)
     from vlc_jax.report import compare_page
 
-    return compare_page.write(_read_all(paths), folder or paths[0].resolve().parent)
+    return compare_page.write(runs, folder or paths[0].resolve().parent, beside)
 
 
-def print_comparison(paths: Sequence[Path]) -> None:
+def write_cases(
+    paths: Sequence[Path], folder: Path | None = None, benchmarks: Sequence[str] = ()
+) -> Path:
+    """Writes cases.html: every case of the newest evaluations, to be filtered and searched.
+
+    Args:
+      paths: one workdir, or two whose verdicts stand side by side.
+      folder: created if missing; by default the workdir, or the parent of the first of two.
+      benchmarks: names of those shown; all by default.
+
+    Returns:
+      The path of cases.html, which needs no other file and no network.
+
+    Raises:
+      NotAWorkdirError: one of `paths` is no workdir, or is given twice. NoCasesError: there is no
+        such benchmark, or no scores of cases. OSError: the file cannot be written.
+    """
+    runs = _read_all(paths)
+    from vlc_jax.report import cases_page
+
+    default = paths[0] if len(paths) == 1 else paths[0].resolve().parent
+    return cases_page.write(runs, folder or default, benchmarks)
+
+
+def print_comparison(paths: Sequence[Path], published: str = "") -> None:
     """Prints the newest results of several workdirs side by side; raises as `write_comparison`."""
     runs = _read_all(paths)
+    beside = _add_paper(runs, published)
     names, results = compare.names(paths), compare.newest_results(runs)
     console = rich.console.Console()
     if lines := compare.lines(results):
-        comparison = compare.to_rich(names, lines)
-        # A console narrower than its longest words would cut them.
-        minimum = rich.measure.Measurement.get(console, console.options, comparison).minimum
-        rich.console.Console(width=max(minimum, console.width)).print(comparison)
+        _print(compare.to_rich(names, lines))
+        if shown := paired.lines(runs):
+            _print(paired.to_rich(names, shown), is_whole=True)
     else:
         console.print("No benchmark has been evaluated yet.")
     for sentence in compare.stale(names, results):
@@ -104,6 +149,26 @@ def print_comparison(paths: Sequence[Path]) -> None:
         fields.setdefault(benchmark, []).append(field)
     for benchmark, differing in fields.items():
         console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
+    for sentence in beside:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(shown: rich.table.Table, is_whole: bool = False) -> None:
+    """Prints a table at the width of the terminal, or at what its words need; `is_whole`: at what
+    its lines need, since two columns more than 80 letters hold would otherwise cut numbers."""
+    console = rich.console.Console()
+    options = console.options.update(width=1000) if is_whole else console.options
+    # A console narrower than its longest words would cut them.
+    needed = rich.measure.Measurement.get(console, options, shown)
+    width = max(needed.maximum if is_whole else needed.minimum, console.width)
+    rich.console.Console(width=width).print(shown)
+
+
+def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:
+    """`paper.add` to the newest results of all runs; nothing without a model."""
+    if not published:
+        return []
+    return paper.add(published, [one.newest for run in runs for one in run.evaluations])
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

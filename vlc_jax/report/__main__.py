@@ -1,4 +1,5 @@
-"""python -m vlc_jax.report WORKDIR [WORKDIR ...] [--baseline CONFIG_OR_WORKDIR] [--out FOLDER]"""
+"""python -m vlc_jax.report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
+[--cases [BENCHMARK ...]]"""
 
 import argparse
 import sys
@@ -23,24 +24,52 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, help="where comparison.html goes; default: beside the first workdir"
     )
+    parser.add_argument(
+        "--published",
+        metavar="MODEL",
+        default="",
+        help='a model of vlc_jax/published whose values stand beside ours: "CLIP ViT-B/32"',
+    )
+    parser.add_argument(
+        "--cases",
+        metavar="BENCHMARK",
+        nargs="*",
+        help="write cases.html instead: every case of one run or two, to be filtered and searched;"
+        " with names, of these benchmarks",
+    )
     options = parser.parse_args(arguments)
     is_comparison = len(options.workdirs) > 1
     if is_comparison and options.baseline:
         return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
     if options.out and not is_comparison:
         return _refuse("--out belongs to several workdirs; the report of one goes into it")
+    if options.cases is not None and (reason := _not_with_cases(options)):
+        return _refuse(reason)
     try:
-        if is_comparison:
-            page = report.write_comparison(options.workdirs, options.out)
-            report.print_comparison(options.workdirs)
+        if options.cases is not None:
+            page = report.write_cases(options.workdirs, options.out, options.cases)
+        elif is_comparison:
+            page = report.write_comparison(options.workdirs, options.out, options.published)
+            report.print_comparison(options.workdirs, options.published)
         else:
-            page = report.write(options.workdirs[0], options.baseline)
-    except report.NotAWorkdirError as error:
+            page = report.write(options.workdirs[0], options.baseline, options.published)
+            if options.published:
+                report.print_table(options.workdirs[0], options.published)
+    except (report.NotAWorkdirError, report.NoCasesError, report.UnknownModelError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"the report cannot be written: {error}")
     print(page)
     return 0
+
+
+def _not_with_cases(options: argparse.Namespace) -> str:
+    """Why --cases cannot be had with the other options; "" if it can."""
+    if len(options.workdirs) > 2:
+        return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
+    if options.baseline or options.published:
+        return "--cases has no --baseline and no --published; these belong to the other pages"
+    return ""
 
 
 def _refuse(reason: str) -> int:

@@ -40,6 +40,30 @@ class Line:
         values = [table.number(row, row.chance) for row in self.rows if row is not None]
         return " / ".join(dict.fromkeys(values))
 
+    @property
+    def paper_row(self) -> table.Row | None:
+        """The first row with a published value beside it."""
+        return next((row for row in self.rows if row is not None and row.paper is not None), None)
+
+    @property
+    def paper(self) -> str:
+        """The published value as text; "–" without one."""
+        row = self.paper_row
+        return "–" if row is None else table.number(row, row.paper)
+
+    @property
+    def paper_differences(self) -> str:
+        """Each run minus that value, in the order of the runs; "–" for a run on other cases."""
+        shown = self.paper_row
+        if shown is None:
+            return "–"
+        is_same = [row is not None and row.paper == shown.paper for row in self.rows]
+        texts = [
+            table.paper_difference(row) if same else "–"
+            for row, same in zip(self.rows, is_same, strict=True)
+        ]
+        return " / ".join(texts)
+
     def difference(self, index: int) -> float | None:
         """Value of a run minus that of the first run; None if the two are not comparable."""
         first, row = self.rows[0], self.rows[index]
@@ -185,6 +209,9 @@ def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table
     output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     output.add_column("benchmark", no_wrap=True)
     output.add_column("chance", justify="right", no_wrap=True)
+    with_paper = has_paper(shown)
+    for name in ("paper", "− paper") if with_paper else ():
+        output.add_column(name, justify="right", overflow="fold")
     for name in run_names:
         output.add_column(rich.text.Text(name), justify="right", overflow="fold")
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
@@ -202,7 +229,8 @@ def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table
             rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
             for index in range(len(run_names))
         ]
-        output.add_row(rich.text.Text(first), line.chance, *cells)
+        paper = (line.paper, line.paper_differences) if with_paper else ()
+        output.add_row(rich.text.Text(first), line.chance, *paper, *cells)
         previous = line.benchmark
     output.caption = rich.text.Text(legend(run_names))
     output.caption_justify = "left"
@@ -211,11 +239,14 @@ def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table
 
 def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
     """Table in Markdown, with the differences to the first run."""
-    heads = ["benchmark", "metric", "chance", *map(table.markdown_cell, run_names)]
-    rules = ["---", "---", *["---:"] * (len(run_names) + 1)]
+    with_paper = has_paper(shown)
+    paper = ("paper", "− paper") if with_paper else ()
+    heads = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
+    rules = ["---", "---", *["---:"] * (len(heads) - 2)]
     rows = [f"| {' | '.join(heads)} |", f"|{'|'.join(rules)}|"]
     for line in shown:
         cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
+        cells += [line.paper, line.paper_differences] if with_paper else []
         for index, row in enumerate(line.rows):
             if row is None:
                 cells.append("–")
@@ -225,6 +256,11 @@ def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
             cells.append(f"**{table.number(row, row.value)}** {table.interval(row)}{remark}")
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def has_paper(shown: Iterable[Line]) -> bool:
+    """True if any line has a published value beside it."""
+    return any(line.paper_row is not None for line in shown)
 
 
 def legend(run_names: Sequence[str]) -> str:
@@ -244,9 +280,7 @@ def difference_text(line: Line, index: int) -> str:
     difference, symbol = line.difference(index), SYMBOLS[line.verdict(index)]
     if difference is None:
         return symbol
-    factor, digits = {"fraction": (100, 1), "rank": (1, 1), "score": (1, 3)}[line.rows[index].unit]
-    number = f"{factor * difference:+.{digits}f}".replace("-", "−")
-    return f"{number} {symbol}".strip()
+    return f"{table.signed(line.rows[index], difference)} {symbol}".strip()
 
 
 def _plain_cell(line: Line, index: int) -> str:
@@ -263,6 +297,11 @@ def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
     return summary.flatten(parts) | {"cases": json.dumps(count)}
+
+
+def same_cases(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """True if two results are of the same cases."""
+    return _cases(first) == _cases(second)
 
 
 def _is_comparable(

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.report import compare, compare_plot, page, plot, summary, table
+from vlc_jax.report import compare, compare_plot, forgetting, page, paired, plot, summary, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Run
 
 
-def write(runs: Sequence[Run], folder: Path) -> Path:
-    """Writes both pages and their figures into `folder`; returns the path of comparison.html."""
-    return page.render(folder, "comparison", make_context(runs))
+def write(runs: Sequence[Run], folder: Path, beside: Sequence[str] = ()) -> Path:
+    """Writes both pages and their figures into `folder`; returns the path of comparison.html.
+
+    beside: sentences about the published values beside those of the runs (`paper.add`).
+    """
+    return page.render(folder, "comparison", make_context(runs) | {"beside": beside})
 
 
 def make_context(runs: Sequence[Run]) -> dict[str, Any]:
@@ -20,6 +23,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
     results = compare.newest_results(runs)
     lines, groups = compare.lines(results), compare.by_group(results)
     all_lines = compare.lines(results, everything=True)
+    balance = forgetting.measure(results)
     overviews = [overview(run, newest) for run, newest in zip(runs, results, strict=True)]
     return {
         "names": names,
@@ -28,16 +32,22 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         "paths": [run.path for run in runs],
         "lines": lines,
         "groups": groups,
+        "paired": list(paired.cells(names, shown)) if (shown := paired.lines(runs)) else [],
+        "paired_legend": paired.legend(names),
+        "cases_command": page.cases_command(runs[:2]),
+        "balance": balance,
         "all_lines": all_lines,
         "tables": {
             "lines": compare.to_markdown(names, lines),
             "groups": compare.to_markdown(names, groups),
+            "paired": paired.to_markdown(names, shown),
         },
         "legend": compare.legend(names),
         "other_cases": compare.other_cases(results),
         "stale": compare.stale(names, results),
         "pictures": {
             "benchmarks": bars(names, compare.headlines(results)),
+            "forgetting": [forgetting.picture(names, balance)] if balance else [],
             "groups": group_bars(names, groups),
             "training": training_curves(names, runs),
         },
@@ -48,6 +58,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         "number": table.number,
         "interval": table.interval,
         "difference": compare.difference_text,
+        "has_paper": compare.has_paper,
     }
 
 
@@ -82,6 +93,7 @@ def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) 
     indices = range(len(names))
     symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
     title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
+    title += "; diamond: paper" if compare.has_paper(lines) else ""
     return compare_plot.grouped_bars(name, title, names, [line.rows for line in lines], symbols)
 
 

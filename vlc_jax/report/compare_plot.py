@@ -93,6 +93,7 @@ def grouped_bars(
 
     description = "; ".join(
         f"{row.benchmark} {row.label} {run} {table.percent(row.value)} percent"
+        + (f" (paper {table.percent(row.paper)})" if row.paper is not None else "")
         for rows in groups
         for run, row in zip(runs, rows, strict=True)
         if row is not None
@@ -109,6 +110,9 @@ def _bar(axes: Axes, y: float, height: float, index: int, row: table.Row, text: 
         axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
         end = row.high
     axes.plot([row.value], [y], marker, color=colour, markersize=3.6)
+    if row.paper is not None:
+        axes.plot([row.paper], [y], "D", color=THEME["ink"], markersize=4.6, fillstyle="none")
+        end = max(end, row.paper) if row.paper - end < 0.06 else end
     if (
         row.chance is not None and 0 <= row.chance - end < 0.06
     ):  # else the number would cover the tick of chance

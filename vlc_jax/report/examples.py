@@ -40,6 +40,14 @@ def show(examples: list[Example]) -> list[tuple[Example, list[ScoredImage]]]:
     return [(example, _show(example, min(scores), max(scores))) for example in examples]
 
 
+def group_label(example: Example) -> str:
+    """The group of a case, or its kinds of groups with their labels; "" without one."""
+    group = example.row.get("group")
+    if isinstance(group, dict):
+        return ", ".join(f"{kind} {label}" for kind, label in group.items() if label is not None)
+    return str(group) if group else ""
+
+
 def _by_image(example: Example) -> list[list[float]]:
     scores = example.row["scores"]
     return scores if isinstance(scores[0], list) else [scores]
@@ -47,6 +55,8 @@ def _by_image(example: Example) -> list[list[float]]:
 
 def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
     """Images with scored captions; image k's own caption is k, with a triplet's hard positives."""
+    if len(example.row["captions"]) == 1 and len(example.images) > 1:
+        return _show_images(example, low, high)
     images = []
     for k, (file, row) in enumerate(zip(example.images, _by_image(example), strict=False)):
         right = [k, *example.row.get("positives", ())]
@@ -57,8 +67,7 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
             Option(
                 caption=str(caption),
                 score=score,
-                # At least 4 %: a bar of length 0 looks like a missing score.
-                share=0.04 + 0.96 * (score - low) / (high - low) if high > low else 0.5,
+                share=_share(score, low, high),
                 is_correct=i in right,
                 is_chosen=i == chosen,
             )
@@ -66,3 +75,24 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
         ]
         images.append(ScoredImage(file, sorted(options, key=lambda o: -o.score), is_right))
     return images
+
+
+def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]:
+    """Images of one caption, the first of which is correct."""
+    caption, scores = str(example.row["captions"][0]), [row[0] for row in _by_image(example)]
+    chosen = max(range(1, len(scores)), key=lambda k: scores[k])
+    chosen = 0 if scores[0] > scores[chosen] else chosen  # a tie counts as an error
+    return [
+        ScoredImage(
+            file,
+            [Option(caption, scores[k], _share(scores[k], low, high), k == 0, k == chosen)],
+            # The correct image is right if it wins, a wrong one if it stays below it.
+            chosen == 0 if k == 0 else scores[k] < scores[0],
+        )
+        for k, file in enumerate(example.images)
+    ]
+
+
+def _share(score: float, low: float, high: float) -> float:
+    """Length of a bar; at least 4 %, since one of length 0 looks like a missing score."""
+    return 0.04 + 0.96 * (score - low) / (high - low) if high > low else 0.5

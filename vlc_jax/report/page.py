@@ -2,7 +2,9 @@
 
 import base64
 import functools
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,15 @@ import jinja2
 import markupsafe
 
 from vlc_jax import workdir_files
-from vlc_jax.report import examples, patch_maps, patch_maps_plot, plot, summary, table
+from vlc_jax.report import (
+    examples,
+    patch_maps,
+    patch_maps_plot,
+    plot,
+    score_histogram,
+    summary,
+    table,
+)
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 
 MAX_EVENTS = 40  # that the page lists; the rest are counted
@@ -40,9 +50,12 @@ CURVES = {  # metric -> title, options of plot.curve
 }
 
 
-def write(run: Run) -> Path:
-    """Writes both pages and the figures of a run; returns the path of report.html."""
-    return render(run.path, "report", make_context(run))
+def write(run: Run, beside: Sequence[str] = ()) -> Path:
+    """Writes both pages and the figures of a run; returns the path of report.html.
+
+    beside: sentences about the published values beside those of the run (`paper.add`).
+    """
+    return render(run.path, "report", make_context(run) | {"beside": list(beside)})
 
 
 def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
@@ -57,13 +70,13 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     css = (Path(__file__).parent / "report.css").read_text()
     context = context | {"css": css, "folder": folder}
     for page in (f"{name}.md", f"{name}.html"):
-        text = _environment().get_template(f"{page}.jinja").render(context)
+        text = environment().get_template(f"{page}.jinja").render(context)
         workdir_files.replace(folder / page, text)  # a browser never loads half a page
     return folder / f"{name}.html"
 
 
 @functools.cache  # it keeps the compiled templates, which take longer than the pages
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         # Captions, record ids and error messages come from data: HTML escapes all of them.
@@ -105,10 +118,14 @@ def make_context(run: Run) -> dict[str, Any]:
         "cards": cards(headlines),
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
+        "result_notes": table.notes(newest),
         "asked": summary.asked(newest),
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
         "number": table.number,
+        "group_label": examples.group_label,
         "interval": table.interval,
+        "has_paper": table.has_paper,
+        "paper_difference": table.paper_difference,
         "mixture_rows": (mixture := [row for rows in table.mixed(run.mixtures) for row in rows]),
         "mixture_markdown": table.to_markdown(mixture) if mixture else "",
         "mixed": run.mixed,
@@ -120,6 +137,7 @@ def make_context(run: Run) -> dict[str, Any]:
             "mixtures": mixture_curves(run),
             "maps": maps,
         },
+        "histograms": score_histogram.of_run(run),
         "examples": [
             (
                 evaluation.name,
@@ -127,6 +145,7 @@ def make_context(run: Run) -> dict[str, Any]:
             )
             for evaluation, cases, pictures in shown
         ],
+        "cases_command": cases_command([run]),
         "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
         "event_counts": Counter(str(row.get("event")) for row in run.events),
         "events": summary.notable(run.events),
@@ -139,6 +158,12 @@ def make_context(run: Run) -> dict[str, Any]:
         "commit": str(run.env.get("commit") or ""),
         "notes": run.notes,
     }
+
+
+def cases_command(runs: Sequence[Run]) -> str:
+    """The command that writes the browser of single cases of these runs."""
+    workdirs = shlex.join(str(run.path) for run in runs)
+    return f"python -m vlc_jax.report {workdirs} --cases"
 
 
 def cards(headlines: list[table.Row]) -> list[table.Row]:

@@ -1,6 +1,6 @@
-"""Figures of a report, each as PNG (for Markdown) and as inline SVG (for HTML).
+"""Figures of a report as SVG: inline in HTML, a file of its own for Markdown.
 
-Every colour is one of THEME. In the SVG it becomes a CSS variable, so that one drawing follows the
+Every colour is one of THEME. In HTML it becomes a CSS variable, so that one drawing follows the
 page into dark mode. No pyplot: it keeps figures and settings in global state.
 """
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -21,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from vlc_jax import workdir_files
 from vlc_jax.report import table
 
-THEME = {  # CSS variable -> its value in light mode, which the PNGs use; report.css has the dark
+THEME = {  # CSS variable -> its value in light mode, which the files use; report.css has the dark
     "ink": "#1c2126",
     "muted": "#5d6873",
     "line": "#d9dee3",
@@ -51,22 +50,30 @@ RC = {
     "xtick.major.size": 3,
     "ytick.major.size": 0,
 }
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # HTML is not so strict
+PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
 MAX_POINTS = 1500  # of a curve; more are averaged in bins
 SMOOTH = 60  # points from which a running mean is drawn over the raw curve
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A rendered figure; description: its content as text, for screen readers."""
+    """A rendered figure; description: its content as text, for screen readers.
+
+    svg: for a page whose CSS has the variables of THEME.
+    """
 
     name: str
     title: str
     description: str
     svg: str
-    png: bytes
 
     def write(self, folder: Path) -> None:
-        workdir_files.without_link(folder / f"{self.name}.png").write_bytes(self.png)
+        """Writes NAME.svg, which needs no page: its colours on white paper."""
+        svg = NOT_XML.sub("", self.svg).replace("<defs>", f"{PAPER}\n <defs>", 1)
+        for variable, colour in THEME.items():
+            svg = svg.replace(f"var(--{variable})", colour)
+        workdir_files.without_link(folder / f"{self.name}.svg").write_text(svg, "utf-8")
 
 
 def draw(
@@ -95,9 +102,12 @@ def draw(
                 )
             )
         axes.set_facecolor("none")
-        axes.set_title(plain(title))
+        # y: else Matplotlib measures all labels for it, thrice, a quarter of the drawing; all that
+        # could meet the title is the power of ten of an axis, which therefore goes to the right
+        axes.set_title(plain(title), y=1.0)
+        axes.yaxis.set_offset_position("right")
         paint(axes)
-        return _rendered(name, title, description, figure, dpi=160)
+        return _rendered(name, title, description, figure)
 
 
 def panel(
@@ -114,25 +124,19 @@ def panel(
         axes.set_axis_off()
         paint(axes)
         axes.set(xlim=(0, size[0]), ylim=(size[1], 0))
-        return _rendered(name, title, description, figure, dpi=100)
+        return _rendered(name, title, description, figure)
 
 
-def _rendered(name: str, title: str, description: str, figure: Figure, dpi: int) -> Picture:
-    png, svg = io.BytesIO(), io.StringIO()
-    # the canvases' own writers, since savefig draws everything once more, to measure it
-    figure.set(dpi=dpi, facecolor="white")
-    FigureCanvasAgg(figure).print_png(png)
-    figure.set(dpi=100, facecolor="none")
-    figure.set_layout_engine("none")  # no second layout: both files show the same
+def _rendered(name: str, title: str, description: str, figure: Figure) -> Picture:
+    svg = io.StringIO()
+    # the canvas's own writer, since savefig draws everything once more, to measure it
     FigureCanvasSVG(figure).print_svg(svg)
-    return Picture(
-        name, title, description, _themed(svg.getvalue(), name, description), png.getvalue()
-    )
+    return Picture(name, title, description, _themed(svg.getvalue(), name, description))
 
 
 def plain(text: str) -> str:
-    """Text with "$" escaped, which Matplotlib would read as mathematics."""
-    return text.replace("$", r"\$")
+    """Text with "$" escaped, which Matplotlib would read as mathematics; no control characters."""
+    return NOT_XML.sub("", text).replace("$", r"\$")
 
 
 def _themed(svg: str, name: str, description: str) -> str:
@@ -199,7 +203,7 @@ def curve(
             second.tick_params(right=False)
 
     description = f"{title} from {y[0]:.4g} at step {x[0]:.0f} to {y[-1]:.4g} at step {x[-1]:.0f}."
-    margins = (0.65, 0.5, 0.15 if right is None else 0.65, 0.5)  # the top has room for "1e6", too
+    margins = (0.65, 0.5, 0.15 if right is None else 0.65, 0.5)  # the title in one line
     return draw(name, title, description, (4.6, 2.7), paint, margins)
 
 
@@ -231,7 +235,8 @@ def along(
         f"{positions[0]}, {table.percent(values[-1])} at {axis} {positions[-1]}, "
         f"chance {table.percent(newest.chance)}."
     )
-    return draw(name, f"{newest.benchmark}\n{metric}", description, (3.2, 2.5), paint)
+    margins = (0.65, 0.5, 0.15, 0.7)  # a title of two lines
+    return draw(name, f"{newest.benchmark}\n{metric}", description, (3.2, 2.5), paint, margins)
 
 
 def bars(name: str, rows: Sequence[table.Row]) -> Picture:

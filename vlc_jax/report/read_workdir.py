@@ -149,16 +149,6 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def image_file(case_id: str, index: int) -> str:
-    """File name of an image of a case, under evals/<benchmark>/images."""
-    return f"{case_id.replace('/', '_')}_{index}.png"
-
-
-def maps_file(case_id: str) -> str:
-    """File name of the patch maps of a case, under evals/<benchmark>/maps."""
-    return f"{case_id.replace('/', '_')}.npz"
-
-
 def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
     folder = run.path / "evals"
     for one in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -197,30 +187,33 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
         case, files = str(row.get("id")), []
         # not Path.is_file, which raises for names that no file can have
-        while os.path.isfile(file := images / image_file(case, len(files))):
-            if problem := _problem(run.path, file):
+        while os.path.isfile(file := images / workdir_files.image_file(case, len(files))):
+            if problem := unreadable(run.path, file):
                 run.notes.append(f"{file.relative_to(run.path)} {problem}")
                 break
             files.append(file)
-        if files and _has_scores(row):
-            maps = folder / "maps" / maps_file(case)
-            is_shown = os.path.isfile(maps) and not _problem(run.path, maps)
+        if files and has_scores(row):
+            maps = folder / "maps" / workdir_files.maps_file(case)
+            is_shown = os.path.isfile(maps) and not unreadable(run.path, maps)
             yield Example(row, tuple(files), maps if is_shown else None)
         remaining -= len(files)
         if not remaining:  # scores.jsonl has all cases, of which few keep their images
             return
 
 
-def _has_scores(row: dict[str, Any]) -> bool:
+def has_scores(row: dict[str, Any]) -> bool:
     """True if captions and scores fit: one number per caption, or one such list per image, image k
-    being that of caption k; and if the further correct captions are some of them."""
+    being that of caption k, or all of a single caption; and if the further correct captions are
+    some of them."""
     captions, scores, positives = (row.get(key) for key in ("captions", "scores", "positives"))
     if not (isinstance(captions, list) and isinstance(scores, list) and captions and scores):
         return False
     rows = scores if isinstance(scores[0], list) else [scores]
     indices = positives if isinstance(positives, list) else []
     is_index = all(isinstance(k, int) and 0 <= k < len(captions) for k in indices)
-    if len(rows) > len(captions) or not is_index or not isinstance(positives, list | None):
+    if not is_index or not isinstance(positives, list | None):
+        return False
+    if len(captions) > 1 and len(rows) > len(captions):
         return False
     return all(
         isinstance(row, list)
@@ -243,7 +236,7 @@ def _outcome(run: Run) -> None:
 def _object(run: Run, name: str) -> dict[str, Any]:
     """JSON object of a file; {} and a note if it is missing or no JSON object."""
     file = run.path / name
-    problem = _problem(run.path, file)
+    problem = unreadable(run.path, file)
     if problem is None:
         try:
             value = _shown(workdir_files.parse_json(file.read_text("utf-8")))
@@ -256,10 +249,16 @@ def _object(run: Run, name: str) -> dict[str, Any]:
     return {}
 
 
+def score_rows(run: Run, file: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a scores.jsonl, whose path is relative to the workdir; none if it is not there."""
+    if (run.path / file).exists():
+        yield from _lines(run, run.path / file)
+
+
 def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
     """JSON objects of a JSONL file; other lines (such as one cut short) are counted in a note."""
     name, bad = file.relative_to(run.path), 0
-    if problem := _problem(run.path, file):
+    if problem := unreadable(run.path, file):
         run.notes.append(f"{name} {problem}")
         return
     try:
@@ -279,7 +278,7 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
         run.notes.append(f"{name}: {bad} lines are no JSON object and were left out")
 
 
-def _problem(path: Path, file: Path) -> str | None:
+def unreadable(path: Path, file: Path) -> str | None:
     """Why a file of the workdir at `path` is not read; None if it is."""
     if not file.exists():
         return "is missing"

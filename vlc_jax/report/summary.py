@@ -34,8 +34,19 @@ def status(run: Run) -> dict[str, str]:
     if run.config_problem:
         text = f"Not finished, {where}.{when} {run.config_problem}: repair or remove that file."
         return {"kind": "failed", "word": "Damaged", "text": text}
+    if run.evaluations and not run.metrics and not _has_started(run):
+        found, asked = len(run.evaluations), run.config.get("evals")
+        of = f" of {len(asked)}" if isinstance(asked, dict) and len(asked) > found else ""
+        word = "Evaluating" if of else "Evaluated"
+        text = f"{found}{of} benchmarks evaluated, nothing trained here.{when}"
+        return {"kind": "open" if of else "done", "word": word, "text": text}
     text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
     return {"kind": "open", "word": "Running", "text": text}
+
+
+def _has_started(run: Run) -> bool:
+    """True if training began; it need not have logged a step yet."""
+    return any(row.get("event") == "start" for row in run.events)
 
 
 def overview(run: Run) -> list[tuple[str, str]]:

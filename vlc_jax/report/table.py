@@ -10,7 +10,17 @@ import rich.box
 import rich.table
 import rich.text
 
-PROTOCOLS = ("retrieval", "zeroshot", "choice", "triplet", "pairs")  # in the order of a table
+PROTOCOLS = (
+    "retrieval",
+    "zeroshot",
+    "linear_probe",
+    "choice",
+    "triplet",
+    "pairs",
+    "conditions",
+    "superposition",
+    "binding",
+)  # in the order of a table
 LABELS = {  # metric -> its label; others are shown as they are, underscores as spaces
     "accuracy_macro": "mean of groups",
     "accuracy_top5": "top-5 accuracy",
@@ -18,7 +28,10 @@ LABELS = {  # metric -> its label; others are shown as they are, underscores as 
     "original_accuracy": "original",
     "brittleness": "brittleness ↓",  # the only one that is better when small
     "mean_per_class_recall": "class recall",
+    "image_individual_accuracy": "individual, of captions",
     "pair_accuracy": "pair",
+    "relaxed_pair": "relaxed pair",
+    "text_accuracy": "text only",
     "individual_accuracy": "individual",
     **{f"image_to_text_r{k}": f"image→text R@{k}" for k in (1, 5, 10)},
     **{f"text_to_image_r{k}": f"text→image R@{k}" for k in (1, 5, 10)},
@@ -42,11 +55,17 @@ class Row:
     ties: float | None
     unit: str
     step: int
+    paper: float | None = None  # the published value (`paper.add`)
 
     @property
     def label(self) -> str:
         name, _, group = self.metric.partition("/")
-        label = LABELS[name] if name in LABELS else name.replace("_", " ")
+        stem = name.removesuffix("_macro")
+        label = LABELS[stem] if stem in LABELS else stem.replace("_", " ")
+        if name in LABELS:
+            label = LABELS[name]
+        elif name != stem:
+            label += ", mean of groups"
         return f"{label}: {group}" if group else label
 
     @property
@@ -71,14 +90,16 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     """Rows of results (contents of evals/<name>/<step>.json), in the order of PROTOCOLS.
 
     everything: all metrics, groups too; else those that a result lists as its `summary`, headline
-    first (without a summary: all metrics of no group). A metric without a number gives no row.
+    first (without a summary: all metrics of no group), and those with a published value. A metric
+    without a number gives no row.
     """
     table = []
     for result in sorted(results, key=lambda result: protocol_order(result.get("protocol"))):
         metrics = result["metrics"]
         names = list(metrics)
         if not everything:
-            names = _summary(result) or [name for name in names if "/" not in name]
+            shown = _summary(result) or [name for name in names if "/" not in name]
+            names = [*shown, *(n for n in names if n not in shown and _has_paper(metrics[n]))]
         for name in names:
             row = _row(result, name, metrics.get(name))
             if row is not None:
@@ -86,14 +107,30 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     return table
 
 
+def notes(results: Iterable[dict[str, Any]]) -> list[str]:
+    """Notes on results: cases that are missing, ties that do not count as errors."""
+    found = []
+    for result in results:
+        details, said = result.get("details"), result.get("notes")
+        texts = [str(note) for note in said] if isinstance(said, list) else []
+        tie = details.get("tie", "strict") if isinstance(details, dict) else "strict"
+        if tie != "strict":
+            texts.append(f"ties do not count as errors but by the policy {tie!r}")
+        found += [f"{result.get('benchmark')}: {text}" for text in texts]
+    return found
+
+
 def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
     """Headline metric of each benchmark, with the metrics that belong beside it.
 
-    These are R@1 in the other direction and the other two metrics of triplets.
+    These are R@1 in the other direction, the other two metrics of triplets, and metrics with a
+    published value.
     """
     headlines: dict[tuple[str, str], Row] = {}
     for row in rows(results):
-        headlines.setdefault((row.benchmark, row.metric if row.metric in BESIDE else ""), row)
+        is_compared = row.paper is not None and (row.benchmark, "") in headlines
+        key = row.metric if row.metric in BESIDE or is_compared else ""
+        headlines.setdefault((row.benchmark, key), row)
     return list(headlines.values())
 
 
@@ -115,7 +152,9 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("benchmark", no_wrap=True)
     table.add_column("metric", no_wrap=True)
-    for name in ("value", "95 %", "chance", "n", "ties"):
+    with_paper = has_paper(rows)
+    paper = ("paper", "− paper") if with_paper else ()
+    for name in ("value", "95 %", *paper, "chance", "n", "ties"):
         table.add_column(name, justify="right", no_wrap=True)
     style = {"above": "", "at": "yellow", "below": "red", "": ""}
     previous = None
@@ -126,6 +165,7 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
             rich.text.Text(row.label),
             number(row, row.value),
             interval(row),
+            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",
             "–" if row.count is None else f"{row.count}",
             percent(row.ties),
@@ -139,9 +179,11 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """Table in Markdown."""
+    with_paper = has_paper(rows)
+    paper = " paper | − paper |" if with_paper else ""
     lines = [
-        "| benchmark | metric | value | 95 % interval | chance | count | ties |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        f"| benchmark | metric | value | 95 % interval |{paper} chance | count | ties |",
+        f"|---|---|---:|---:|{'---:|---:|' if with_paper else ''}---:|---:|---:|",
     ]
     for row in rows:
         cells = (
@@ -149,6 +191,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
             markdown_cell(row.label),
             f"**{number(row, row.value)}**",
             interval(row),
+            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",
             "–" if row.count is None else f"{row.count:,}",
             percent(row.ties),
@@ -165,7 +208,7 @@ def protocol_order(protocol: Any) -> int:
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
-    "▼ worse than chance. Ties count as errors."
+    "▼ worse than chance. Ties count as errors, unless a note says otherwise."
 )
 
 
@@ -174,6 +217,22 @@ def number(row: Row, value: float | None) -> str:
     if row.unit == "fraction":
         return percent(value)
     return "–" if value is None else f"{value:.{1 if row.unit == 'rank' else 3}f}"
+
+
+def has_paper(rows: Iterable[Row]) -> bool:
+    """True if any row has a published value beside it."""
+    return any(row.paper is not None for row in rows)
+
+
+def paper_difference(row: Row) -> str:
+    """Value minus published value in the row's unit, with its sign; "–" without one."""
+    return "–" if row.paper is None else signed(row, row.value - row.paper)
+
+
+def signed(row: Row, difference: float) -> str:
+    """Text of a difference in the row's unit: percentage points, ranks or scores."""
+    factor, digits = {"fraction": (100, 1), "rank": (1, 1), "score": (1, 3)}[row.unit]
+    return f"{factor * difference:+.{digits}f}".replace("-", "−")
 
 
 def percent(value: float | None) -> str:
@@ -201,7 +260,8 @@ def _summary(result: dict[str, Any]) -> list[str]:
 def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
     if not isinstance(metric, dict):
         return None
-    numbers = {key: _number(metric.get(key)) for key in ("value", "low", "high", "chance", "ties")}
+    keys = ("value", "low", "high", "chance", "ties", "paper")
+    numbers = {key: _number(metric.get(key)) for key in keys}
     if numbers["value"] is None:
         return None
     count = _number(metric.get("count"))
@@ -214,6 +274,10 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         step=result["step"],
         **numbers,
     )
+
+
+def _has_paper(metric: Any) -> bool:
+    return isinstance(metric, dict) and "paper" in metric
 
 
 def _number(value: Any) -> float | None:

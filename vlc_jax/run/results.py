@@ -14,7 +14,7 @@ from vlc_jax import workdir_files
 
 
 class Question(NamedTuple):
-    """What was asked of a benchmark.
+    """A question to a benchmark.
 
     name: in config.evals.   reader: a key of input_pipeline.benchmarks.READERS.
     options: all that the config says.   data: `Benchmark.version`.

@@ -130,7 +130,7 @@ class Workdir:
             if fields is None:
                 refused = [d for d, name in names.items() if not _is_below(name, RESUMABLE)]
             else:
-                refused = differences = [d for d, name in names.items() if _is_below(name, fields)]
+                refused = differences = differing_fields(saved, config, fields)
             if refused and not allow_change:
                 raise UsageError(
                     f"workdir {self.path} holds a run with another config:\n  "
@@ -215,7 +215,7 @@ class Workdir:
 LOUD = frozenset(
     {
         *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
-        *("hard_images_missing", "save_retry"),
+        *("evaluation_left", "hard_images_missing", "save_retry"),
     }
 )
 
@@ -242,6 +242,13 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif _plain(before) != _plain(after):
             lines.append(f"{prefix}{key}: {before} -> {after}")
     return lines
+
+
+def differing_fields(
+    old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[str]
+) -> list[str]:
+    """Those lines of `config_diff` that are of these fields."""
+    return [line for line in config_diff(old, new) if _is_below(line.split(":")[0], fields)]
 
 
 class SavedConfig(ConfigDict):

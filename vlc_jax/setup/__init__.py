@@ -38,17 +38,24 @@ class EvaluationSetup(NamedTuple):
     """The benchmarks of a run, and how images and texts reach the model.
 
     every: steps between evaluations; None: after the last step only.
+    seconds: after which an evaluation inside training begins no further benchmark; None: never.
     batch_size: images or texts per forward pass, over all devices.
+    cache: folder of pooled features for later runs; None: none are kept.
     examples: cases per benchmark whose images are kept for the report.
     preview: cases per benchmark that are decoded before training.
+    inputs: "image" and "text" -> what decides the model's input beside transform and tokenizer, for
+      what is kept of features.
     """
 
     benchmarks: Mapping[str, BenchmarkSetup]
     transform: data.Transform
     every: int | None
+    seconds: float | None
     batch_size: int
+    cache: str | None
     examples: int
     preview: int
+    inputs: Mapping[str, Mapping[str, Any]]
     interpolation: Interpolation
 
 
@@ -207,9 +214,15 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
         benchmarks=data.benchmarks(config),
         transform=data.image_transform(config, is_training=False),
         every=config.eval.every,
+        seconds=config.eval.get("seconds"),  # of a config.json that is older, None
+        cache=config.eval.get("cache"),
         batch_size=config.eval.batch_size,
         examples=config.eval.examples,
         preview=config.input.preview,
+        inputs={
+            "image": {"normalisation": config.input.normalisation},
+            "text": {"text": config.text.to_dict()},
+        },
         interpolation=Interpolation(other, validate.interpolation_shares(config)),
     )
 

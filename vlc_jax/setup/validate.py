@@ -114,6 +114,9 @@ def check_ranges(config: ConfigDict) -> None:
             # negated, since NaN is in no range
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
+    seconds = config.eval.get("seconds")  # absent from a config.json that is older
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
 
 
 def check_local(config: ConfigDict) -> None:

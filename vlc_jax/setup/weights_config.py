@@ -94,7 +94,7 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, is_eva02
 
 
 def _apply(config: ConfigDict, metadata: dict[str, Any]) -> None:
-    """What the files beside the weights say of activation, epsilon and pixels."""
+    """Activation, epsilon and pixels as the files beside the weights have them."""
     for field in ("activation", "epsilon"):
         values = {part: metadata.get(f"{part}_{field}") for part in ("image", "text")}
         for part, value in values.items():

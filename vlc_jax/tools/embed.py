@@ -51,7 +51,7 @@ Rows = tuple[np.ndarray, dict[int, str]]
 
 
 class Input(NamedTuple):
-    """What is embedded: names of images, or texts, and the hash of all that decides what they are.
+    """Items to embed: names of images, or texts, and the hash of all that decides what they are.
 
     embed: (model, batch size, first item) -> the rows of each batch from that item on.
     """

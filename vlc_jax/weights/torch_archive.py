@@ -88,7 +88,7 @@ class _Storage(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """What a name in a pickle stands for. A tuple, as a pickle may give a state to all it names:
+    """The meaning of a name in a pickle. A tuple, as a pickle may give a state to all it names:
     that of a dtype or a function would change the one of the whole process."""
 
     value: Any

@@ -1,0 +1,148 @@
+"""Published evaluation sets, and those of the scenes, in one run.
+
+  python -m vlc_jax.main --mode eval --workdir runs/suite \\
+    --config configs/eval/all.py:weights=FILE,tokenizer=FILE,root=DIR,sets=vg_relation+sugarcrepe
+
+Arguments: root (the folder of all sets; python -m input_pipeline.benchmarks --root DIR prints which
+are there, how to get the others, and the argument `sets`); sets (names joined by +; "all" is every
+published set, "scenes" all of the embedded world, scenes_geometry its diagnostics; coco_shuffled,
+flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
+the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
+tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
+tie (strict, first_index or half); tagger (parts of speech for the order sets). A killed evaluation
+goes on where it was; results that are there are kept.
+"""
+
+import difflib
+from types import SimpleNamespace
+
+from ml_collections import ConfigDict
+
+from configs import default, records
+from configs.common import arguments, pretrained, scenes
+
+SETS = (
+    "vg_relation",
+    "vg_attribution",
+    "coco_order",
+    "flickr30k_order",
+    "bivlc",
+    "bla",
+    "clevr_bind",
+    "coco_counterfactuals",
+    "cola",
+    "colorfoil",
+    "colorswap",
+    "crepe_systematicity",
+    "crepe_productivity",
+    "eqben",
+    "half_truths",
+    "replace",
+    "swap",
+    "imagecode",
+    "coco_retrieval",
+    "flickr30k_retrieval",
+    "mmvp",
+    "mmvp_vlm",
+    "naturalbench_retrieval",
+    "ncd_squares",
+    "negbench",
+    "negbench_retrieval",
+    "coco_spatial_one",
+    "coco_spatial_two",
+    "gqa_spatial_one",
+    "gqa_spatial_two",
+    "spec",
+    "sugarcrepe",
+    "sugarcrepe_pp",
+    "svo_probes",
+    "valse",
+    "vismin",
+    "vl_checklist",
+    "whatsup_a",
+    "whatsup_b",
+    "whatsup_a_two_way",
+    "whatsup_b_two_way",
+    "winoground",
+)
+ORDERS = ("coco_order", "flickr30k_order")  # whose shuffles need parts of speech
+TEXT_SHUFFLES = (
+    "shuffle_nouns_and_adjectives",
+    "shuffle_all_but_nouns_and_adjectives",
+    "shuffle_within_trigrams",
+    "shuffle_trigrams",
+    "shuffle_words",
+)
+IMAGE_SHUFFLES = ("rows_4", "cols_4", "patches_9")
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(
+        argument,
+        **pretrained.ARGUMENTS,
+        family="clip",
+        variant="B/32",
+        size=224,
+        run="",
+        root="",
+        sets="",
+        count=0,
+        tie="strict",
+        tagger="spacy:en_core_web_sm",
+    )
+    if not args.sets:
+        raise ValueError(
+            "sets=... says which: names joined by +, scenes, or all; "
+            "python -m input_pipeline.benchmarks --root DIR prints those that are there"
+        )
+    config = default.get_config()
+    with config.unlocked():
+        if args.run:
+            records.start_from(config, args.run)
+        else:
+            pretrained.use_family(config, args)
+        config.evals = ConfigDict(_evals(args, config.text.scenes.world))
+    return config
+
+
+def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
+    count = {"count": args.count} if args.count else {}
+    shared = {"root": args.root, **count}
+    evals: dict[str, dict] = {}
+    for name in args.sets.split("+"):
+        if name == "all":
+            evals |= {each: _options(each, shared, args) for each in SETS}
+        elif name == "scenes":
+            sizes = count | ({"candidates": args.count} if args.count else {})
+            evals |= scenes.evaluations("test", world=world, **sizes)
+        elif name == "scenes_geometry":
+            evals |= scenes.geometry("test", world=world, **count)
+        elif name == "scenes_shuffled":
+            options = {"split": "test", "world": world, "tagger": f"scenes:{world}", **count}
+            evals |= _shuffled("scenes_retrieval", options)
+        elif name.endswith("_shuffled") and (reader := f"{name[:-9]}_retrieval") in SETS:
+            evals |= _shuffled(reader, shared | {"tagger": args.tagger})
+        elif name in SETS:
+            evals[name] = _options(name, shared, args)
+        else:
+            close = difflib.get_close_matches(name, SETS, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(
+                f"there is no set {name!r}; {hint}sets are some of {', '.join(SETS)}, "
+                "coco_shuffled, flickr30k_shuffled, scenes, scenes_shuffled, scenes_geometry, all"
+            )
+    return {name: {**options, "tie": args.tie} for name, options in evals.items()}
+
+
+def _options(name: str, shared: dict, args: SimpleNamespace) -> dict:
+    return shared | ({"tagger": args.tagger} if name in ORDERS else {})
+
+
+def _shuffled(reader: str, options: dict) -> dict[str, dict]:
+    """Retrieval under every shuffle."""
+    kinds = {"text": TEXT_SHUFFLES, "image": IMAGE_SHUFFLES}
+    return {
+        f"{reader}_{shuffle}": {"reader": reader, f"{kind}_shuffle": shuffle, **options}
+        for kind, shuffles in kinds.items()
+        for shuffle in shuffles
+    }

@@ -1,0 +1,91 @@
+"""BLA: sentences in active and passive voice, coordinated, or with relative clauses, two of them
+right for an image and two wrong.
+
+Chen et al., "The BLA Benchmark: Investigating Basic Language Abilities of Pre-Trained Multimodal
+Models" (EMNLP 2023), github.com/shin-ee-chen/BLA. Of its files that of relative clauses was seen;
+the other two are as the authors' and other evaluations read them, and no counts are known. The
+cases here are pairs of a right and a wrong sentence, as in github.com/kargibora/CS-CLIP, strict;
+the authors rank all four.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+from input_pipeline.record import DataError
+
+SUBSETS = ("active_passive", "coordination", "relative_clause")
+PAIRS = (("True1", "False1"), ("True2", "False2"))
+ORIGIN = Origin(
+    protocol="choice",
+    folder="BLA_Benchmark/annotations",
+    files=tuple(f"{subset}_captions.json" for subset in SUBSETS),
+    images="BLA_Benchmark/images",
+    source="github.com/shin-ee-chen/BLA (BLA_benchmark.zip, which its README names)",
+    licence="MIT",
+    overlap="Visual Genome, of which half are images of COCO",
+)
+
+
+def bla(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = SUBSETS,
+    first_group: bool = False,
+) -> Benchmark:
+    """Two cases of two captions for each group of four sentences.
+
+    accuracy_macro, the headline: the mean over subsets. accuracy/subset=coordination and the like.
+    four_accuracy: both cases of a group are right; four_accuracy_macro: the mean over subsets.
+    count: of cases of all.
+    first_group: of several groups of an image only the first, as the authors' CLIP script has it.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    cases = (case for subset in subsets for case in _subset(files, subset, first_group))
+    averages = {"macro": Average(("subset",))}
+    summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
+    return files.benchmark("bla", cases, count, averages, together=("four",), summary=summary)
+
+
+def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[Case]:
+    name = f"{subset}_captions.json"
+    for number, row in enumerate(files.objects(name, "image_id", "caption_group")):
+        image = f"{row['image_id']}.jpg"
+        groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
+        for place, group in enumerate(groups[:1] if first_group else groups):
+            four = f"{subset}_{case_id(number, image, place)}"
+            for pair, (right, wrong) in enumerate(PAIRS, 1):
+                yield Case(
+                    f"{four}_{pair}",
+                    (files.image(image),),
+                    (group[right], group[wrong]),
+                    {"subset": subset, "four": four},
+                    {"record": image},
+                )
+
+
+def _groups(place: str, groups: Any) -> list[dict[str, str]]:
+    sentences = [sentence for pair in PAIRS for sentence in pair]
+    if not isinstance(groups, list) or not all(
+        isinstance(group, dict) and isinstance(group.get(sentence), str)
+        for group in groups
+        for sentence in sentences
+    ):
+        raise DataError(
+            f"{place} needs a list of groups with the texts {sentences} in 'caption_group'; got "
+            f"{groups!r:.80}"
+        )
+    return groups
+
+
+READERS = {"bla": (bla, ORIGIN)}

@@ -1,0 +1,72 @@
+"""CLEVR-bind: a rendered scene of two objects, its description and four wrong ones.
+
+Lewis et al., "Does CLIP Bind Concepts? Probing Compositionality in Large Image Models" (EACL
+Findings 2024), github.com/marthaflinderslewis/clip-binding, the set two-object as there and in "Is
+CLIP Ideal? No. Can We Fix It? Yes!" (ICCV 2025), github.com/Raphoo/DCSM_Ideal_CLIP. Its code was
+read; its files were not to be had, so no counts are known. An argmax there credits ties
+("first_index" here).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+
+SUBSETS = ("train", "val", "gen")  # gen: pairs of a colour and a shape that train has not
+WRONG = tuple(f"neg_{n}" for n in range(4))
+PROMPT = "An image of a {}"  # of the ICCV paper; the texts are short, "red cube"
+ORIGIN = Origin(
+    protocol="choice",
+    folder="clevr_bind/two_object",
+    files=tuple(f"{subset}.csv" for subset in SUBSETS),
+    images="clevr_bind/two_object/images",
+    source="github.com/marthaflinderslewis/clip-binding",
+    licence="BSD 3-Clause (the code)",
+)
+
+
+def clevr_bind(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = SUBSETS,
+    prompt: str = PROMPT,
+) -> Benchmark:
+    """Cases of five captions, in three subsets, on the first of which the first paper trains.
+
+    accuracy/subset=gen and the like, as the papers' tables; accuracy_macro, the headline: their
+      mean.
+    prompt: of each text, in which {} stands for it. "a photo of{}" is that of the first paper's
+      code, which forgot a space.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    if prompt.count("{}") != 1:
+        raise ValueError(f"prompt needs one {{}}, which stands for the text; got {prompt!r}")
+    cases = (case for subset in subsets for case in _subset(files, subset, prompt))
+    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
+    averages = {"macro": Average(("subset",))}
+    return files.benchmark("clevr_bind", cases, count, averages, summary=summary)
+
+
+def _subset(files: PublishedFiles, subset: str, prompt: str) -> Iterator[Case]:
+    for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
+        image = f"{subset}/{row['file_name']}"
+        texts = (row["pos"], *(row[column] for column in WRONG))
+        yield Case(
+            f"{subset}_{case_id(number, row['file_name'])}",
+            (files.image(image),),
+            tuple(prompt.format(text) for text in texts),
+            {"subset": subset},
+            {"record": image},
+        )
+
+
+READERS = {"clevr_bind": (clevr_bind, ORIGIN)}

@@ -1,0 +1,54 @@
+"""COCO-Counterfactuals: captions of COCO with a noun exchanged, and images made from both.
+
+Le et al., "COCO-Counterfactuals: Automatically constructed counterfactual examples for image-text
+pairs" (NeurIPS 2023), read as github.com/linzhiqiu/t2v_metrics does, which adds ".jpg" to names.
+"""
+
+from pathlib import Path
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+
+_FILE = "cococounterfactuals.jsonl"
+ORIGIN = Origin(
+    protocol="pairs",
+    folder="coco_counterfactuals",
+    files=(_FILE,),
+    images="coco_counterfactuals/images",
+    source=(
+        "github.com/linzhiqiu/t2v_metrics (datasets/) and images.zip of "
+        "huggingface.co/datasets/Intel/COCO-Counterfactuals"
+    ),
+    licence="CC BY 4.0",
+    cases=17_410,
+)
+
+
+def coco_counterfactuals(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """17,410 cases: "A woman is cutting into a cake ...", "A baker is cutting into a cake ...".
+
+    group_score, the headline, text_score and image_score. All images are made by a model; cases of
+    one COCO caption count as one in the intervals.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    fields = ("image_0", "image_1"), ("caption_0", "caption_1")
+    rows = files.json_lines(_FILE, "id", *fields[0], *fields[1])
+    cases = (
+        Case(
+            case_id(number, row["id"]),
+            tuple(files.image(f"{row[field]}.jpg") for field in fields[0]),
+            tuple(row[field] for field in fields[1]),
+            meta={"record": str(row["id"]).partition("_")[0]},
+        )
+        for number, row in enumerate(rows)
+    )
+    summary = ("group_score", "text_score", "image_score")
+    return files.benchmark("coco_counterfactuals", cases, count, summary=summary)
+
+
+READERS = {"coco_counterfactuals": (coco_counterfactuals, ORIGIN)}

@@ -1,0 +1,52 @@
+"""COLA, multi-object matching: two images and two captions with the same attributes and objects.
+
+Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurIPS 2023), read as
+github.com/arijitray1993/COLA does. Images are Visual Genome's; the file has their addresses.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from input_pipeline.benchmarks import visual_genome
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+
+_FILE = "COLA_multiobjects_matching_benchmark.json"
+ORIGIN = Origin(
+    protocol="pairs",
+    folder="cola",
+    files=(_FILE,),
+    images="vg",
+    source="github.com/arijitray1993/COLA (data/) and visualgenome.org (VG_100K, VG_100K_2)",
+    licence="MIT",
+    cases=210,
+    overlap="Visual Genome, of which half are images of COCO",
+)
+
+
+def cola(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
+
+    image_score, the headline, is the paper's: both captions find their image. text_score and
+    group_score beside it.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
+    cases = (_case(files, number, row) for number, row in enumerate(rows))
+    summary = ("image_score", "text_score", "group_score")
+    return files.benchmark("cola", cases, count, summary=summary)
+
+
+def _case(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
+    # addresses of a server that has the images flat: only their names count
+    names = [PurePosixPath(str(row[field])).name for field in ("image_0", "image_1")]
+    pictures = tuple(visual_genome.image(files, name) for name in names)
+    return Case(case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))
+
+
+READERS = {"cola": (cola, ORIGIN)}

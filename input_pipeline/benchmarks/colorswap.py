@@ -1,0 +1,75 @@
+"""ColorSwap: two images and two captions with the same words, whose colours change places.
+
+Burapacheep et al., "ColorSwap: A Color and Word Order Dataset for Multimodal Evaluation" (ACL
+Findings 2024), the test split as Winoground: the authors' test.json and images, or the Parquet
+files of huggingface.co/datasets/stanfordnlp/colorswap, which need an account there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    packed_image,
+)
+from input_pipeline.record import ImageLike
+
+PACKED = "test-*.parquet"
+ORIGIN = Origin(
+    protocol="pairs",
+    folder="colorswap",
+    files=("test.json",),
+    images="colorswap",
+    source=(
+        "github.com/Top34051/colorswap (test.json and images/) or "
+        f"huggingface.co/datasets/stanfordnlp/colorswap (data/{PACKED})"
+    ),
+    licence="MIT",
+    cases=300,
+)
+_FIELDS = ("caption_1", "caption_2", "image_source", "caption_source")
+
+
+def colorswap(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """300 cases of two images and two captions.
+
+    group_score, the headline, text_score and image_score as in Winoground;
+    group_score/image_source=midjourney, group_score/caption_source=human and the like: of parts.
+    Where test.json is absent, test-*.parquet is read, which has the images inside.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    summary = ("group_score", "text_score", "image_score")
+    return files.benchmark("colorswap", _cases(files), count, summary=summary)
+
+
+def _cases(files: PublishedFiles) -> Iterator[Case]:
+    for number, (row, pictures) in enumerate(_rows(files)):
+        yield Case(
+            case_id(number, row["caption_1"]),
+            pictures,
+            (row["caption_1"], row["caption_2"]),
+            {kind: row[kind] for kind in ("image_source", "caption_source")},
+        )
+
+
+def _rows(
+    files: PublishedFiles,
+) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
+    if not files.has("test.json") and files.has(PACKED):
+        for place in files.packed(PACKED, *_FIELDS):
+            yield place[2], (packed_image(place, "image_1"), packed_image(place, "image_2"))
+        return
+    for row in files.objects("test.json", *_FIELDS, "image_1", "image_2"):
+        yield row, (files.image(row["image_1"]), files.image(row["image_2"]))
+
+
+READERS = {"colorswap": (colorswap, ORIGIN)}

@@ -1,0 +1,89 @@
+"""EqBen-mini: two images that differ little, of videos and of engines, and a caption of each.
+
+Wang et al., "Equivariant Similarity for Vision-Language Foundation Models" (ICCV 2023),
+github.com/Wangt-CN/EqBen; its small subset, read as the code of github.com/linzhiqiu/t2v_metrics
+does. The files were not to be had, so no number of cases is known. The full set (250,000 cases, 100
+GB) and its tenth have other annotation files, which are not read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from input_pipeline.record import DataError
+
+FILE = "all_select.json"
+FAMILIES = {  # first folder of an image, the subset -> family, the groups of results there
+    "eqbenag": "eqbenag",  # Action Genome, videos
+    "eqbengebc": "eqbeng",  # GEBC, videos
+    "eqbenyoucook2": "eqbeny",  # YouCook2, videos
+    "eqbenkubric_attr": "eqbenk",  # Kubric, an engine for scenes of objects
+    "eqbenkubric_cnt": "eqbenk",
+    "eqbenkubric_loc": "eqbenk",
+    "eqbensd": "eqbensd",  # Stable Diffusion
+}
+ORIGIN = Origin(
+    protocol="pairs",
+    folder="eqben_vllm",
+    files=(FILE,),
+    images="eqben_vllm/images",
+    source="github.com/linzhiqiu/t2v_metrics (dataset.py names the archive eqben_vllm.zip)",
+    licence="none in its README; images: those of Action Genome, GEBC and YouCook2",
+    overlap="Action Genome, GEBC, YouCook2",
+)
+_IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
+
+
+def eqben(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """Pairs of images with a caption each.
+
+    group_score, the headline: all four comparisons of a case are right. text_score and image_score
+      beside it. Groups, of each metric: subset=eqbenkubric_cnt and the like, the folder of the
+      images; family=eqbenk and the like, as t2v_metrics prints them: Kubric's three are one.
+    Frames of YouCook2 are NumPy files of pixels, with their channels in OpenCV's order.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    summary = ("group_score", "text_score", "image_score")
+    return files.benchmark("eqben", _cases(files), count, summary=summary)
+
+
+def _cases(files: PublishedFiles) -> Iterator[Case]:
+    for number, row in enumerate(files.objects(FILE, *_IMAGES, *_CAPTIONS)):
+        paths = [files.image(row[field]) for field in _IMAGES]
+        subset = row["image0"].split("/")[0]
+        if subset not in FAMILIES:
+            raise DataError(
+                f"{files.folder / FILE}: case {number}: images begin with one of "
+                f"{', '.join(FAMILIES)}; got {row['image0']!r:.80}"
+            )
+        yield Case(
+            case_id(number, Path(row["image0"]).with_suffix("")),
+            tuple(_pixels(path) if path.suffix == ".npy" else path for path in paths),
+            tuple(row[field] for field in _CAPTIONS),
+            {"subset": subset, "family": FAMILIES[subset]},
+        )
+
+
+def _pixels(path: Path) -> np.ndarray | Path:
+    """RGB pixels of a NumPy file of BGR pixels; the path itself if it is not there, which is seen
+    when it is decoded."""
+    if not path.is_file():
+        return path
+    try:
+        pixels = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path} is no NumPy file of pixels: {error}") from error
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
+        raise DataError(f"{path} has no uint8 pixels (height, width, 3)")
+    return np.ascontiguousarray(pixels[:, :, ::-1])
+
+
+READERS = {"eqben": (eqben, ORIGIN)}

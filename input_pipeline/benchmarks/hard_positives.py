@@ -1,0 +1,174 @@
+"""REPLACE and SWAP: an image with a caption c, a hard negative n and a hard positive p.
+
+Kamath et al., "The Hard Positive Truth about Vision-Language Compositionality" (ECCV 2024), read as
+github.com/amitakamath/hard_positives does: the same list twice, data/ with c and swapped_data/ with
+p in the place of the true caption, joined by position. All comparisons there are strict.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks import aro
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    amended,
+    case_id,
+)
+from input_pipeline.record import Crop, DataError
+
+FOLDERS = ("data", "swapped_data")  # of captions, of hard positives
+_SOURCE = "github.com/amitakamath/hard_positives"
+REPLACE = Origin(
+    protocol="triplet",
+    folder="hard_positives",
+    files=tuple(
+        f"{folder}/vl_checklist_{subset}.json"
+        for folder in FOLDERS
+        for subset in ("attributes", "relations")
+    ),
+    images="vg",
+    source=f"{_SOURCE} and homes.cs.washington.edu/~ranjay/visualgenome (VG_100K, VG_100K_2)",
+    licence="none stated; images CC BY 4.0",
+    cases={"attributes": 10_575, "relations": 16_868},
+    overlap="Visual Genome, of which half are images of COCO",
+)
+_SWAP_FILE = "visual_genome_attribution.json"
+SWAP = Origin(
+    protocol="triplet",
+    folder="hard_positives",
+    files=tuple(f"{folder}/{_SWAP_FILE}" for folder in FOLDERS),
+    images=aro.ATTRIBUTION.images,
+    source=f"{_SOURCE}; or {_SWAP_FILE} alone in ROOT/aro, from {aro.ATTRIBUTION.source}",
+    licence="none stated; ARO is MIT",
+    cases=aro.ATTRIBUTION.cases,
+    overlap=aro.ATTRIBUTION.overlap,
+)
+
+
+def replace(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    drop_equal: bool = False,
+) -> Benchmark:
+    """27,443 cases on whole images: "walking elephant", "jumping elephant", "strolling elephant".
+
+    augmented_accuracy_macro, the headline, and the other metrics that end in _macro are what the
+    paper prints: unweighted means of the subsets attributes and relations. Those without are over
+    all cases.
+
+    count: of cases of each subset.
+    drop_equal: leaves out cases whose negative is equal to c or p. No model can be right there: in
+      15 published relations, all of "holding", n is c, and in one attribute n is p. A note says how
+      many there are either way.
+    """
+    files = PublishedFiles(REPLACE, root, folder, images)
+    cases = [case for subset in REPLACE.cases for case in _subset(files, subset)]
+    kept = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
+    summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
+    averages = {"macro": Average(("subset",))}
+    benchmark = files.benchmark("replace", kept, count, averages, summary=summary)
+    equal = len(cases) - len(kept) or sum(map(_is_unanswerable, benchmark.cases))
+    what = "are left out" if drop_equal else "cannot be answered"
+    note = f"{equal} cases whose negative is equal to a correct caption {what}"
+    return amended(benchmark, *[note] if equal else [])
+
+
+def swap(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """28,748 cases of ARO's VG-Attribution, on the part of an image in a box: "the paved road and
+    the white house", "the white road and the paved house", "the white house and the paved road".
+
+    augmented_accuracy, the headline, is over all cases, as the paper has it.
+
+    Where swapped_data has no such file, p is rebuilt from c by changing the places of its two
+    parts, and a note says so; the authors' own file was not to be had for a comparison.
+    """
+    files = PublishedFiles(SWAP, root, folder, images)
+    original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
+    of_aro = Path(root) / aro.ATTRIBUTION.folder / _SWAP_FILE
+    box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+    if files.has(swapped):
+        rows, notes = _joined(files, original, swapped, *box), []
+    else:
+        name = str(of_aro) if of_aro.is_file() and not files.has(original) else original
+        rows = _rebuilt(files, name, *box)
+        notes = [f"hard positives were rebuilt from the captions of {name}"]
+    cases = (_boxed(files, number, row) for number, row in rows)
+    return amended(files.benchmark("swap", cases, count), *notes)
+
+
+def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+    names = (f"{folder}/vl_checklist_{subset}.json" for folder in FOLDERS)
+    for number, row in _joined(files, *names):
+        image = row["image_path"].removeprefix("data/")  # of the authors' repository
+        yield Case(
+            f"{subset}_{case_id(number, image)}",
+            (files.image(image),),
+            (row["true_caption"], row["false_caption"]),
+            {"subset": subset},
+            {"positive": row["positive"], "record": image},
+        )
+
+
+def _boxed(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
+    x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
+    image = row["image_path"]
+    return Case(
+        case_id(number, image),
+        (Crop(files.image(image), (x, y, x + width, y + height)),),
+        (row["true_caption"], row["false_caption"]),
+        meta={"positive": row["positive"], "record": image},
+    )
+
+
+def _joined(
+    files: PublishedFiles, original: str, swapped: str, *fields: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(position, row with its "positive") of two lists with the same images and negatives."""
+    shared = ("image_path", "false_caption")
+    first, second = (
+        files.objects(name, "true_caption", *shared, *fields) for name in (original, swapped)
+    )
+    if len(first) != len(second):
+        raise DataError(
+            f"{files.folder}: {original} has {len(first):,} cases and {swapped} {len(second):,}; "
+            f"they belong together row by row"
+        )
+    for number, (row, other) in enumerate(zip(first, second, strict=True)):
+        for field in shared:
+            if row[field] != other[field]:
+                raise DataError(
+                    f"{files.folder}: case {number} has {field} {row[field]!r} in {original} and "
+                    f"{other[field]!r} in {swapped}; the files belong together row by row"
+                )
+        yield number, row | {"positive": other["true_caption"]}
+
+
+def _rebuilt(
+    files: PublishedFiles, name: str, *fields: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = files.objects(name, "image_path", "true_caption", "false_caption", *fields)
+    for number, row in enumerate(rows):
+        first, conjunction, second = row["true_caption"].partition(" and the ")
+        if not conjunction:
+            raise DataError(
+                f"{files.folder / name}: case {number} is not of the form 'the A and the B'; got "
+                f"{row['true_caption']!r}"
+            )
+        yield number, row | {"positive": f"the {second} and {first}"}
+
+
+def _is_unanswerable(case: Case) -> bool:
+    return case.captions[1] in (case.captions[0], case.meta["positive"])
+
+
+READERS = {"replace": (replace, REPLACE), "swap": (swap, SWAP)}

@@ -1,0 +1,72 @@
+"""Image-text retrieval on Karpathy's test splits of COCO and Flickr30k, also shuffled.
+
+Captions are taken as they are, as CLIP_benchmark does; `prepare=True` takes ARO's form of them.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.aro import (
+    COCO_ORDER,
+    FLICKR30K_ORDER,
+    karpathy_rows,
+    prepare_caption,
+)
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
+from input_pipeline.benchmarks.shuffled import shuffled
+
+COCO = dataclasses.replace(COCO_ORDER, protocol="retrieval", cases=5_000)
+FLICKR30K = dataclasses.replace(FLICKR30K_ORDER, protocol="retrieval", cases=1_000)
+CAPTIONS = {"coco_retrieval": 25_010, "flickr30k_retrieval": 5_000}
+
+
+def coco_retrieval(root: str | Path = "", **options: Any) -> Benchmark:
+    """5,000 images of COCO with 25,010 captions. options: as `flickr30k_retrieval`."""
+    return _retrieval("coco_retrieval", COCO, root, **options)
+
+
+def flickr30k_retrieval(root: str | Path = "", **options: Any) -> Benchmark:
+    """1,000 images of Flickr30k with 5,000 captions.
+
+    options:
+      count: of images. folder, images: where annotations and images are, if elsewhere.
+      prepare: captions in ARO's form (`aro.prepare_caption`); shuffled ones always are.
+      text_shuffle, image_shuffle, shuffle_seed, tagger: as `shuffled` takes them.
+    """
+    return _retrieval("flickr30k_retrieval", FLICKR30K, root, **options)
+
+
+def _retrieval(
+    name: str,
+    origin: Origin,
+    root: str | Path,
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    prepare: bool = False,
+    text_shuffle: str | None = None,
+    **shuffle: Any,
+) -> Benchmark:
+    files = PublishedFiles(origin, root, folder, images)
+    is_prepared = prepare or text_shuffle is not None  # ARO shuffles what it has prepared
+
+    def cases() -> Iterator[Case]:
+        for number, (image, captions) in enumerate(karpathy_rows(files, origin.files[0])):
+            texts = map(prepare_caption, captions) if is_prepared else captions
+            yield Case(case_id(number, image), (files.image(image),), tuple(texts))
+
+    benchmark = files.benchmark(name, cases(), count)
+    number = sum(len(case.captions) for case in benchmark.cases)
+    if count is None and number != CAPTIONS[name]:
+        note = f"{number:,} captions; published are {CAPTIONS[name]:,}"
+        benchmark = amended(benchmark, note)
+    return shuffled(benchmark, text_shuffle, **shuffle)
+
+
+READERS = {
+    "coco_retrieval": (coco_retrieval, COCO),
+    "flickr30k_retrieval": (flickr30k_retrieval, FLICKR30K),
+}

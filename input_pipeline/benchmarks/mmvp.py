@@ -1,0 +1,200 @@
+"""MMVP and MMVP-VLM: pairs of images that CLIP finds alike, each with a statement of its own.
+
+Tong et al., "Eyes wide shut? Exploring the visual shortcomings of multimodal LLMs" (CVPR 2024),
+github.com/tsb0601/MMVP. Its code for CLIP asks which of two images fits a statement, and both
+statements of a pair must find theirs: `image_score` here. A tie goes to its second image, so that
+one of two tied statements is right and the pair is not.
+
+MMVP's own file has questions with two answers each, MMVP-VLM's has statements. The other two, of
+github.com/lst627/CLIP-Embeds (additional_questions), are Questions-clip.csv with statements for
+MMVP and Questions-llava.csv with questions for MMVP-VLM.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
+from input_pipeline.record import DataError
+
+MMVP = Origin(
+    protocol="pairs",
+    folder="mmvp",
+    files=("Questions-clip.csv",),
+    images="mmvp",
+    source="huggingface.co/datasets/MMVP/MMVP (folder MMVP Images, and Questions.csv with "
+    "questions) and github.com/lst627/CLIP-Embeds (additional_questions)",
+    licence="MIT; that of the statements is not stated",
+    cases=150,
+    overlap="ImageNet and LAION-Aesthetics",
+)
+MMVP_VLM = Origin(
+    protocol="pairs",
+    folder="mmvp_vlm",
+    files=("Questions.csv",),
+    images="mmvp_vlm",
+    source="huggingface.co/datasets/MMVP/MMVP_VLM (Questions.csv, folder MLLM_VLM Images)",
+    licence="MIT",
+    cases=135,
+    overlap="ImageNet and LAION-Aesthetics",
+)
+CATEGORIES = (  # of 15 pairs each, by position, as the authors' code has them
+    "Orientation and Direction",
+    "Presence of Specific Features",
+    "State and Condition",
+    "Quantity and Count",
+    "Positional and Relational Context",
+    "Color and Appearance",
+    "Structural Characteristics",
+    "Texts",
+    "Viewpoint and Perspective",
+)
+PAIRS_OF_CATEGORY = 15
+TEXTS = {"statements": "a photo of {}", "questions": "{}"}  # what captions are -> their prompt
+_SUMMARY = ("image_score", "image_individual_accuracy", "pair_accuracy", "group_score")
+# Folders as they are spelled in the archives and in code that reads them.
+_MMVP_IMAGES = ("MMVP Images", "MMVP_Images")
+_MMVP_VLM_IMAGES = ("MLLM_VLM Images", "MLLM_VLM_Images", "MMVP_VLM Images", "MMVP_VLM_Images")
+# Disputed in issues 14 and 30 of the authors' repository.
+_SWAPPED = (279, 280)  # the one sits and the other stands, but the other way round
+_LEFT_OUT = (99, 100)  # both elephants have long tusks
+
+
+def mmvp(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    texts: str = "statements",
+    prompt: str | None = None,
+    label_fixes: bool = False,
+) -> Benchmark:
+    """150 pairs: "a butterfly with wings open", "a butterfly with wings closed".
+
+    image_score, the headline: both statements find their image. pair_accuracy: both images find
+    their statement.
+
+    count: of pairs.
+    texts: statements (Questions-clip.csv), or questions with their answer (Questions.csv): "Are
+      the wings open or closed? Open".
+    prompt: holds {} for the text; by default "a photo of {}" for statements, as the authors have
+      it, and nothing else for questions.
+    label_fixes: two disputed labels: texts 279 and 280 change places, and the pair of 99 and 100,
+      whose texts say that the same is long and short, is left out.
+    """
+    files = PublishedFiles(MMVP, root, folder, images)
+    prompt = _prompt(texts, prompt)
+    name = "Questions-clip.csv" if texts == "statements" else "Questions.csv"
+    rows = _rows(files, name, texts)
+    place = files.image_folder(*_MMVP_IMAGES)
+    cases = [
+        Case(
+            case_id(n, a, b),
+            (files.image(f"{place}/{a}.jpg"), files.image(f"{place}/{b}.jpg")),
+            (prompt.format(first), prompt.format(second)),
+        )
+        for n, ((a, first), (b, second)) in enumerate(rows)
+        if not (label_fixes and a in _LEFT_OUT)
+    ]
+    if label_fixes:
+        cases = [_swapped(case) if case.id.endswith("279_280") else case for case in cases]
+    benchmark = files.benchmark("mmvp", cases, count, summary=_SUMMARY)
+    if not label_fixes:
+        return amended(benchmark, version=prompt)
+    note = f"label fixes: texts {_SWAPPED} have changed places, pair {_LEFT_OUT} is left out"
+    return amended(benchmark, note, version=f"{prompt}/label_fixes")
+
+
+def mmvp_vlm(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    texts: str = "statements",
+    prompt: str | None = None,
+) -> Benchmark:
+    """135 pairs in nine categories of visual patterns.
+
+    image_score, the headline: both statements find their image; as all categories have 15 pairs,
+    it is the mean over categories that the paper prints. image_score/category=NAME: of one.
+
+    texts, prompt: as of `mmvp`; questions are those of Questions-llava.csv, beside Questions.csv,
+      which says where the images are.
+    """
+    files = PublishedFiles(MMVP_VLM, root, folder, images)
+    prompt = _prompt(texts, prompt)
+    statements = _rows(files, "Questions.csv", "statements")
+    types = [row["Type"] for row in files.table("Questions.csv", "Type")][::2]  # as their code
+    rows = statements if texts == "statements" else _rows(files, "Questions-llava.csv", texts)
+    place = files.image_folder(*_MMVP_VLM_IMAGES)
+    if len(rows) != len(types):
+        raise DataError(
+            f"{files.folder}: Questions-llava.csv has {len(rows)} pairs and Questions.csv "
+            f"{len(types)}; they belong together row by row"
+        )
+
+    def cases() -> Iterator[Case]:
+        for n, (((a, first), (b, second)), kind) in enumerate(zip(rows, types, strict=True)):
+            category = CATEGORIES[min(n // PAIRS_OF_CATEGORY, len(CATEGORIES) - 1)]
+            yield Case(
+                case_id(n, a, b),
+                tuple(files.image(f"{place}/{kind}/{number}.jpg") for number in (a, b)),
+                (prompt.format(first), prompt.format(second)),
+                {"category": category},
+            )
+
+    benchmark = files.benchmark("mmvp_vlm", cases(), count, summary=_SUMMARY)
+    return amended(benchmark, version=prompt)
+
+
+Row = tuple[int, str]  # number, which names the image, and text
+
+
+def _rows(files: PublishedFiles, name: str, texts: str) -> list[tuple[Row, Row]]:
+    """Pairs of rows of a file of statements or questions."""
+    fields = ("Statement",) if texts == "statements" else ("Question", "Options", "Correct Answer")
+    found: list[Row] = []
+    for row in files.table(name, *fields):
+        place, number = f"{files.folder / name}: case {len(found)}", next(iter(row.values()))
+        if len(found) % 2:
+            is_expected = number == str(found[-1][0] + 1)
+        else:
+            is_expected = number.isdigit() and int(number) % 2 == 1
+        if not is_expected:
+            raise DataError(
+                f"{place}: pairs have consecutive numbers, the first of them odd; got {number!r}"
+            )
+        text = row["Statement"].strip() if texts == "statements" else _answered(place, row)
+        found.append((int(number), text))
+    if len(found) % 2:
+        raise DataError(f"{files.folder / name} has {len(found)} rows, which make no pairs")
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _answered(place: str, row: dict[str, Any]) -> str:
+    """A question with the text of its answer, of options like "(a) Open (b) Closed"."""
+    options = re.fullmatch(r"\s*\(a\)\s*(.+?)\s*\(b\)\s*(.+?)\s*", row["Options"])
+    answers = ("(a)", "(b)")
+    if options is None or row["Correct Answer"].strip() not in answers:
+        raise DataError(
+            f"{place} has no options '(a) ... (b) ...' of which one is correct; got "
+            f"{row['Options']!r} and {row['Correct Answer']!r}"
+        )
+    return f"{row['Question'].strip()} {options[1 + answers.index(row['Correct Answer'].strip())]}"
+
+
+def _prompt(texts: str, prompt: str | None) -> str:
+    if texts not in TEXTS:
+        raise ValueError(f"texts are one of {list(TEXTS)}; got {texts!r}")
+    if prompt is not None and prompt.count("{}") != 1:
+        raise ValueError(f"a prompt holds one {{}} for the text; got {prompt!r}")
+    return TEXTS[texts] if prompt is None else prompt
+
+
+def _swapped(case: Case) -> Case:
+    return Case(case.id, case.images, case.captions[::-1], case.group, case.meta)
+
+
+READERS = {"mmvp": (mmvp, MMVP), "mmvp_vlm": (mmvp_vlm, MMVP_VLM)}

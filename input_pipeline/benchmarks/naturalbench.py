@@ -1,0 +1,45 @@
+"""NaturalBench-Retrieval: two images and two captions that models mix up.
+
+Li et al., "NaturalBench: Evaluating vision-language models on natural adversarial samples" (NeurIPS
+2024), read as naturalbench_retrieval.py of github.com/Baiqi-Li/NaturalBench does: metadata.json,
+images below images/; comparisons are strict. The file was not to be had.
+"""
+
+from pathlib import Path
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+
+ORIGIN = Origin(
+    protocol="pairs",
+    folder="NaturalBench-Retrieval",
+    files=("metadata.json",),
+    images="NaturalBench-Retrieval/images",
+    source="huggingface.co/datasets/BaiqiL/NaturalBench (NaturalBench-Retrieval.zip)",
+    licence="Apache 2.0",
+    overlap="Flickr30k, DOCCI and XM3600",
+)
+
+
+def naturalbench_retrieval(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """Pairs of images and captions; text_score, the headline, image_score and group_score."""
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    fields = ("index", "image_0", "image_1", "caption_0", "caption_1")
+    cases = (
+        Case(
+            case_id(number, row["index"]),
+            (files.image(row["image_0"]), files.image(row["image_1"])),
+            (row["caption_0"], row["caption_1"]),
+        )
+        for number, row in enumerate(files.objects("metadata.json", *fields))
+    )
+    summary = ("text_score", "image_score", "group_score")
+    return files.benchmark("naturalbench_retrieval", cases, count, summary=summary)
+
+
+READERS = {"naturalbench_retrieval": (naturalbench_retrieval, ORIGIN)}

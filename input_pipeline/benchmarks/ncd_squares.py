@@ -1,0 +1,81 @@
+"""NCD squares: two fruits or vegetables side by side, and which has which colour.
+
+The composite set that Kang et al., "Is CLIP Ideal? No. Can We Fix It? Yes!" (ICCV 2025), made of
+the Natural Color Dataset, read as github.com/Raphoo/DCSM_Ideal_CLIP does; its images were not to be
+had, so no counts are known. All there is to a case is the name of its image,
+COLOUR_OBJECT_COLOUR_OBJECT.png. An argmax there credits ties ("first_index" here).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+from input_pipeline.record import DataError
+
+_TEXT = "A picture of a {} {} and a {} {}"
+SUBSETS = ("ncd_subset1", "ncd_subset2")  # the first object first, the second object first
+ORIGIN = Origin(
+    protocol="choice",
+    folder="NCD_colorful_composite_squares",
+    files=("*.png", "*.jpg", "*.jpeg"),
+    images="NCD_colorful_composite_squares",
+    source="github.com/Raphoo/DCSM_Ideal_CLIP (a folder on Google Drive that its README names)",
+    licence="MIT (the code)",
+)
+
+
+def ncd_squares(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = SUBSETS,
+) -> Benchmark:
+    """Two cases an image, of two captions: "A picture of a red apple and a blue corn" and "A
+    picture of a blue apple and a red corn", then with the second object first.
+
+    accuracy/subset=ncd_subset1, accuracy/subset=ncd_subset2: as in the paper; accuracy_macro, the
+      headline: their mean.
+    Images called MIRROR are left out, as there.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    cases = (case for subset in subsets for case in _subset(files, subset))
+    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
+    averages = {"macro": Average(("subset",))}
+    return files.benchmark("ncd_squares", cases, count, averages, summary=summary)
+
+
+def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+    patterns = [pattern for pattern in ORIGIN.files if files.has(pattern)] or [ORIGIN.files[0]]
+    paths = sorted(path for pattern in patterns for path in files.paths(pattern))
+    for number, path in enumerate(path for path in paths if "MIRROR" not in path.name):
+        match path.stem.split("_"):
+            case [colour, thing, other_colour, other, *_]:
+                pass
+            case _:
+                raise DataError(
+                    f"{path} is not called COLOUR_OBJECT_COLOUR_OBJECT{path.suffix}; is it an "
+                    f"image of this set?"
+                )
+        if subset == SUBSETS[1]:
+            colour, thing, other_colour, other = other_colour, other, colour, thing
+        yield Case(
+            f"{subset}_{case_id(number, path.name)}",
+            (files.image(path.name),),
+            (
+                _TEXT.format(colour, thing, other_colour, other),
+                _TEXT.format(other_colour, thing, colour, other),
+            ),
+            {"subset": subset},
+            {"record": path.name},
+        )
+
+
+READERS = {"ncd_squares": (ncd_squares, ORIGIN)}

@@ -1,0 +1,146 @@
+"""NegBench: captions that say what is in an image, what is not, or both.
+
+Alhamoud et al., "Vision-Language Models Do Not Understand Negation" (CVPR 2025): the tables of
+github.com/m1k2zoo/negbench (datasets.md names their place) for COCO and VOC 2007, columns as its
+code reads them; the tables themselves were not to be had, so no counts are known. Left out:
+HardNeg, whose synthetic images were never released, videos and CheXpert. An argmax there credits
+ties ("first_index" here), for caption 0 is the correct one of every question.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+from input_pipeline.record import DataError
+from input_pipeline.sources import cells
+
+IMAGES = {  # subset -> folder; the tables' own paths are those of the authors' machine
+    "coco": "coco/val2017",
+    "voc2007": "VOCdevkit/VOC2007/JPEGImages",  # as VOCtest_06-Nov-2007.tar unpacks
+}
+FILES = {
+    "coco": "COCO_val_mcq_llama3.1_rephrased.csv",
+    "voc2007": "VOC2007_mcq_llama3.1_rephrased.csv",
+}
+RETRIEVAL_FILES = {  # negated
+    False: "COCO_val_retrieval.csv",
+    True: "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
+}
+OPTIONS = 4
+CHOICE = Origin(
+    protocol="choice",
+    folder="negbench/images",
+    files=tuple(FILES.values()),
+    images=".",
+    source=(
+        "github.com/m1k2zoo/negbench (datasets.md), cocodataset.org (coco/val2017) and "
+        "host.robots.ox.ac.uk/pascal/VOC (VOCdevkit)"
+    ),
+    licence="none given",
+    overlap="COCO val2017",
+)
+RETRIEVAL = dataclasses.replace(
+    CHOICE,
+    protocol="retrieval",
+    files=tuple(RETRIEVAL_FILES.values()),
+    images="coco/val2017",
+)
+
+
+def negbench(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = tuple(FILES),
+) -> Benchmark:
+    """Questions with four captions of an image, one of them correct.
+
+    accuracy/subset=coco, accuracy/subset=voc2007: as the paper's tables; accuracy_macro, the
+      headline: their mean. accuracy/template=negative (positive, hybrid): by what the correct
+      caption says: that something is absent, is there, or one of each.
+    count: of cases of all.
+    """
+    files = PublishedFiles(CHOICE, root, folder, images)
+    check_subsets(subsets, FILES)
+    cases = (case for subset in subsets for case in _questions(files, subset))
+    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
+    return files.benchmark(
+        "negbench", cases, count, {"macro": Average(("subset",))}, summary=summary
+    )
+
+
+def negbench_retrieval(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    negated: bool = True,
+) -> Benchmark:
+    """Images of COCO val2017 with about five captions each, which say that something is absent.
+
+    text_to_image_r5, the headline: the paper's R-Neg@5; negated=False: its R@5, of the captions as
+    they were.
+    """
+    files = PublishedFiles(RETRIEVAL, root, folder, images)
+    name = RETRIEVAL_FILES[negated]
+
+    def cases() -> Iterator[Case]:
+        for number, row in enumerate(files.table(name, "filepath", "captions")):
+            place = f"{files.folder / name}: case {number}"
+            captions = cells.read(row, "captions", place)
+            if not isinstance(captions, list) or not all(isinstance(c, str) for c in captions):
+                raise DataError(
+                    f"{place} needs a list of texts in 'captions'; got {row['captions']!r:.80}"
+                )
+            image = _file_name(row["filepath"])
+            yield Case(
+                case_id(number, image),
+                (files.image(image),),
+                tuple(captions),
+                None,
+                {"record": image},
+            )
+
+    summary = ("text_to_image_r5", "text_to_image_r1", "image_to_text_r5", "image_to_text_r1")
+    return files.benchmark("negbench_retrieval", cases(), count, summary=summary)
+
+
+def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:
+    name = FILES[subset]
+    columns = [f"caption_{n}" for n in range(OPTIONS)]
+    rows = files.table(name, "image_path", *columns, "correct_answer", "correct_answer_template")
+    for number, row in enumerate(rows):
+        captions = [row[column] for column in columns]
+        correct = row["correct_answer"]
+        if correct not in map(str, range(OPTIONS)):
+            raise DataError(
+                f"{files.folder / name}: case {number}: correct_answer is 0 to {OPTIONS - 1}; got "
+                f"{correct!r}"
+            )
+        captions.insert(0, captions.pop(int(correct)))
+        image = f"{IMAGES[subset]}/{_file_name(row['image_path'])}"
+        yield Case(
+            f"{subset}_{case_id(number, _file_name(image))}",
+            (files.image(image),),
+            tuple(captions),
+            {"subset": subset, "template": row["correct_answer_template"]},
+            {"record": image},
+        )
+
+
+def _file_name(path: str) -> str:
+    return PurePosixPath(path.replace("\\", "/")).name
+
+
+READERS = {
+    "negbench": (negbench, CHOICE),
+    "negbench_retrieval": (negbench_retrieval, RETRIEVAL),
+}

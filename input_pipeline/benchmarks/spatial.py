@@ -1,0 +1,143 @@
+"""COCO-spatial and GQA-spatial: an image, a caption and the same with the opposite preposition.
+
+Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
+github.com/amitakamath/whatsup_vlms does, where they are called COCO_QA and VG_QA; in other code
+cocoone, cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax gives ties to the
+correct caption: `tie="first_index"` here. Captions are taken as they are.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks import visual_genome
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from input_pipeline.record import DataError
+
+_SOURCE = "github.com/amitakamath/whatsup_vlms (Google Drive)"
+COCO_ONE = Origin(
+    protocol="choice",
+    folder="whatsup",
+    files=("coco_qa_one_obj.json",),
+    images="coco/val2017",
+    source=f"{_SOURCE} and cocodataset.org (val2017)",
+    licence="MIT",
+    cases=2_247,
+    overlap="COCO val2017",
+)
+COCO_TWO = dataclasses.replace(COCO_ONE, files=("coco_qa_two_obj.json",), cases=440)
+GQA_ONE = Origin(
+    protocol="choice",
+    folder="whatsup",
+    files=("vg_qa_one_obj.json",),
+    images="vg",
+    source=f"{_SOURCE}; images of Visual Genome (VG_100K, VG_100K_2) or the archive vg_images",
+    licence="MIT",
+    cases=1_160,
+    overlap="Visual Genome, of which half are images of COCO",
+)
+GQA_TWO = dataclasses.replace(GQA_ONE, files=("vg_qa_two_obj.json",), cases=291)
+SUBSETS = {
+    **dict.fromkeys(("left", "right"), "left_right"),
+    **dict.fromkeys(("top", "bottom"), "top_bottom"),
+    **dict.fromkeys(("above", "below"), "above_below"),
+    **dict.fromkeys(("front", "behind"), "front_behind"),
+}
+# Of two objects: phrase -> preposition, and what the authors' code takes all other captions for.
+_COCO_PHRASES = ({"left of": "left", "right of": "right", "above": "above"}, "below")
+_GQA_PHRASES = (
+    {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
+    "top",
+)
+
+
+def coco_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
+    """2,247 cases of two captions: "A photo of a dog on the left", "A photo of a dog on the right".
+
+    accuracy, the headline: over cases. accuracy/subset=left_right: of those whose preposition is
+    left or right; accuracy/preposition=left: of one of them.
+
+    options: count, of cases; folder, images: where annotations and images are, if elsewhere.
+    """
+    return _read("coco_spatial_one", COCO_ONE, _last_word, _coco_image, root, **options)
+
+
+def coco_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
+    """440 cases of two captions, "... a dog to the left of a cat"; else as `coco_spatial_one`."""
+    preposition = _phrase(*_COCO_PHRASES)
+    return _read("coco_spatial_two", COCO_TWO, preposition, _coco_image, root, **options)
+
+
+def gqa_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
+    """1,160 cases of two captions on images of Visual Genome; else as `coco_spatial_one`.
+
+    images: ROOT/vg with VG_100K and VG_100K_2, or a folder of images as of the authors' archive.
+    """
+    return _read("gqa_spatial_one", GQA_ONE, _last_word, _gqa_image, root, **options)
+
+
+def gqa_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
+    """291 cases of two captions; left, right, front, behind, and all others as "top", as the
+    authors have them; else as `gqa_spatial_one`."""
+    return _read("gqa_spatial_two", GQA_TWO, _phrase(*_GQA_PHRASES), _gqa_image, root, **options)
+
+
+def _read(
+    name: str,
+    origin: Origin,
+    preposition_of: Callable[[str], str],
+    image_of: Callable[[PublishedFiles, Any], Path],
+    root: str | Path,
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    files = PublishedFiles(origin, root, folder, images)
+    (annotations,) = origin.files
+
+    def cases() -> Iterator[Case]:
+        for number, row in enumerate(files.lists(annotations, "image id", "correct", "wrong")):
+            preposition = preposition_of(row["correct"])
+            if preposition not in SUBSETS:
+                raise DataError(
+                    f"{files.folder / annotations}: case {number} does not end in one of "
+                    f"{list(SUBSETS)}; got {row['correct']!r}"
+                )
+            yield Case(
+                case_id(number, row["image id"]),
+                (image_of(files, row["image id"]),),
+                (row["correct"], row["wrong"]),
+                {"subset": SUBSETS[preposition], "preposition": preposition},
+                {"record": str(row["image id"])},
+            )
+
+    summary = ("accuracy", "accuracy/subset=left_right")
+    return files.benchmark(name, cases(), count, summary=summary)
+
+
+def _last_word(caption: str) -> str:
+    return caption.rstrip(" .").rpartition(" ")[2]
+
+
+def _phrase(phrases: dict[str, str], other: str) -> Callable[[str], str]:
+    return lambda caption: next(
+        (preposition for phrase, preposition in phrases.items() if phrase in caption), other
+    )
+
+
+def _coco_image(files: PublishedFiles, image_id: Any) -> Path:
+    return files.image(f"{str(image_id).zfill(12)}.jpg")
+
+
+def _gqa_image(files: PublishedFiles, image_id: Any) -> Path:
+    return visual_genome.image(files, f"{image_id}.jpg")
+
+
+READERS = {
+    "coco_spatial_one": (coco_spatial_one, COCO_ONE),
+    "coco_spatial_two": (coco_spatial_two, COCO_TWO),
+    "gqa_spatial_one": (gqa_spatial_one, GQA_ONE),
+    "gqa_spatial_two": (gqa_spatial_two, GQA_TWO),
+}

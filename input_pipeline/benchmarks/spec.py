@@ -1,0 +1,98 @@
+"""SPEC: generated images that differ in one size, position, existence or count, and their captions.
+
+Peng et al., "Synthesize, Diagnose, and Optimize: Towards Fine-Grained Vision-Language
+Understanding" (CVPR 2024), read as github.com/wjpoom/SPEC does; its files were not to be had, so no
+counts are known. Each case is asked in both directions, captions of an image and images of a
+caption. The correct option stands anywhere there, so that an argmax credits some of the ties.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_options,
+    check_subsets,
+)
+from input_pipeline.record import DataError
+
+SUBSETS = (
+    "absolute_size",
+    "relative_size",
+    "absolute_spatial",
+    "relative_spatial",
+    "existence",
+    "count",
+)
+FILES = {"image_to_text": "image2text.json", "text_to_image": "text2image.json"}
+ORIGIN = Origin(
+    protocol="choice",
+    folder="spec",
+    files=tuple(f"*/{name}" for name in FILES.values()),
+    images="spec",
+    source="huggingface.co/datasets/wjpoom/SPEC (data.zip, unpacked)",
+    licence="Apache 2.0",
+)
+
+
+def spec(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = SUBSETS,
+    directions: tuple[str, ...] = tuple(FILES),
+) -> Benchmark:
+    """Cases of an image and captions, and of a caption and images.
+
+    accuracy_image_to_text, the headline, and accuracy_text_to_image: the means over subsets, as the
+      authors' program prints them. accuracy/image_to_text=count and the like: of a subset.
+    count: of cases of all.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    check_options("directions", directions, FILES)
+    cases = (
+        case
+        for direction in directions
+        for subset in subsets
+        for case in _cases(files, subset, direction)
+    )
+    averages = {direction: Average((direction,)) for direction in directions}
+    summary = tuple(f"accuracy_{direction}" for direction in directions)
+    return files.benchmark("spec", cases, count, averages, summary=summary)
+
+
+def _cases(files: PublishedFiles, subset: str, direction: str) -> Iterator[Case]:
+    name = f"{subset}/{FILES[direction]}"
+    for number, row in enumerate(files.objects(name, "query", "keys", "label")):
+        query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
+        of_captions = direction == "image_to_text"
+        pictures, captions = ((query,), keys) if of_captions else (keys, (query,))
+        pictures = tuple(f"{subset}/{picture}" for picture in pictures)
+        yield Case(
+            f"{subset}_{direction}_{case_id(number, query if of_captions else keys[0])}",
+            tuple(map(files.image, pictures)),
+            captions,
+            {"direction": direction, direction: subset},
+            {"record": pictures[0]},
+        )
+
+
+def _correct_first(place: str, row: dict[str, Any]) -> tuple[str, ...]:
+    """The options of a row, the correct one first."""
+    keys, label = row["keys"], row["label"]
+    texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+    if not texts or len(keys) < 2 or label not in range(len(keys)):
+        raise DataError(
+            f"{place} needs two or more texts in 'keys' and in 'label' which of them is correct; "
+            f"got {keys!r:.80} and {label!r}"
+        )
+    return (keys[label], *keys[:label], *keys[label + 1 :])
+
+
+READERS = {"spec": (spec, ORIGIN)}

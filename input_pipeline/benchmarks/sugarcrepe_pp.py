@@ -1,0 +1,74 @@
+"""SugarCrepe++: an image with two captions that say the same in other words, and a hard negative.
+
+Dumpala et al., "SUGARCREPE++ Dataset: Vision-Language Model Sensitivity to Semantic and Lexical
+Alterations" (NeurIPS 2024), the files of huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) or
+github.com/Sri-Harsha/scpp (data/), which are the same; all comparisons strict, as there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+
+SUBSETS = {  # subset -> published number of cases: those of SugarCrepe that are not additions
+    "replace_att": 788,
+    "replace_obj": 1652,
+    "replace_rel": 1406,
+    "swap_att": 666,
+    "swap_obj": 245,
+}
+ORIGIN = Origin(
+    protocol="triplet",
+    folder="sugarcrepe_pp",
+    files=tuple(f"{subset}.json" for subset in SUBSETS),
+    images="coco/val2017",
+    source="huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) and cocodataset.org (val2017)",
+    licence="CC BY 4.0",
+    cases=SUBSETS,
+    overlap="COCO val2017",
+)
+
+
+def sugarcrepe_pp(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = tuple(SUBSETS),
+) -> Benchmark:
+    """4,757 cases of a caption, a negative, and a second caption in meta["positive"].
+
+    augmented_accuracy_macro, the headline: the mean over subsets of the paper's image-to-text task
+      (ITT), which both captions must win. augmented_accuracy: over cases.
+    text_accuracy_macro, text_accuracy: likewise its text-only task (TOT).
+    original_accuracy: of the first caption alone, as SugarCrepe asks.
+    count: of cases of each subset.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    cases = (case for subset in subsets for case in _subset(files, subset))
+    metrics = ("augmented_accuracy", "text_accuracy")
+    summary = (*(f"{metric}_macro" for metric in metrics), *metrics, "original_accuracy")
+    averages = {"macro": Average(("subset",))}
+    return files.benchmark("sugarcrepe_pp", cases, count, averages, summary=summary)
+
+
+def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+    fields = ("filename", "caption", "caption2", "negative_caption")
+    for number, row in enumerate(files.objects(f"{subset}.json", *fields)):
+        yield Case(
+            f"{subset}_{case_id(number, row['filename'])}",
+            (files.image(row["filename"]),),
+            (row["caption"], row["negative_caption"]),
+            {"subset": subset, "edit": subset.split("_")[0]},
+            {"record": row["filename"], "positive": row["caption2"]},
+        )
+
+
+READERS = {"sugarcrepe_pp": (sugarcrepe_pp, ORIGIN)}

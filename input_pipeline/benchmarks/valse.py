@@ -1,0 +1,128 @@
+"""VALSE: an image, its caption and a foil that differs in one linguistic phenomenon.
+
+Parcalabescu et al., "VALSE: A Task-Independent Benchmark for Vision and Language Models Centered on
+Linguistic Phenomena" (ACL 2022), github.com/Heidelberg-NLP/VALSE (data/); `accuracy` is the paper's
+pairwise ranking accuracy, a strict comparison.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from input_pipeline.benchmarks.case import Average, Benchmark, Case
+from input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_subsets,
+)
+from input_pipeline.record import DataError
+
+SUBSETS = {  # "piece" of the set -> number of cases that the annotators found valid
+    "existence": 505,
+    "plurals": 851,
+    "counting-hard": 868,  # "balanced" in the paper's tables
+    "counting-small-quant": 900,
+    "counting-adversarial": 691,
+    "relations": 535,
+    "action-replacement": 648,
+    "actant-swap": 949,
+    "coreference-standard": 708,
+    "coreference-hard": 104,  # "clean" in the paper's tables
+    "foil-it": 943,
+}
+VOTES = 2  # of three annotators, for the caption and against the foil
+# The start of an image's name, or the data set it comes from -> folder.
+_BY_NAME = {
+    "COCO_train2014_": "coco/train2014",
+    "COCO_val2014_": "coco/val2014",
+    "VisualDialog_val2018_": "visdial/VisualDialog_val2018",
+}
+_BY_DATASET = {
+    "coco2017": "coco/val2017",
+    "coco_2017": "coco/val2017",
+    "SWiG": "swig",
+    "visual7w": "visual7w/images",
+}
+ORIGIN = Origin(
+    protocol="choice",
+    folder="valse",
+    files=tuple(f"{subset}.json" for subset in SUBSETS),
+    images=".",
+    source=(
+        "github.com/Heidelberg-NLP/VALSE (data/); images of coco/train2014, coco/val2014, "
+        "coco/val2017, swig, visual7w/images and visdial/VisualDialog_val2018 from the sets' sites"
+    ),
+    licence="MIT",
+    cases=SUBSETS,
+    overlap="COCO train2014, val2014 and val2017; Visual7W, whose images are COCO's",
+)
+
+
+def valse(
+    root: str | Path = "",
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+    subsets: tuple[str, ...] = tuple(SUBSETS),
+    validated: bool = True,
+) -> Benchmark:
+    """7,702 cases of two captions.
+
+    accuracy_macro, the headline: the mean over the eleven pieces, as the paper's average.
+    accuracy_phenomena: the mean over phenomena (the three pieces of counting are one).
+    accuracy: over cases.
+    count: of cases of each piece.
+    validated: only cases for which two of three annotators chose the caption and not the foil, the
+      published set; False: all 8,782, in 24 of which both captions are the same.
+    """
+    files = PublishedFiles(ORIGIN, root, folder, images)
+    check_subsets(subsets, SUBSETS)
+    cases = (case for subset in subsets for case in _piece(files, subset, validated))
+    averages = {"macro": Average(("subset",)), "phenomena": Average(("phenomenon",))}
+    summary = ("accuracy_macro", "accuracy_phenomena", "accuracy")
+    return files.benchmark("valse", cases, count, averages, summary=summary)
+
+
+def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case]:
+    name = f"{subset}.json"
+    document = files.json(name)
+    if not isinstance(document, dict):
+        raise DataError(f"{files.folder / name} is no object of cases; {ORIGIN.how_to_get}")
+    fields = ("dataset", "image_file", "caption", "foil", "linguistic_phenomena", "mturk")
+    rows = files.check(name, list(document.values()), fields)
+    for number, (key, row) in enumerate(zip(document, rows, strict=True)):
+        if validated and _votes(files.folder / name, key, row) < VOTES:
+            continue
+        image = _image(files.folder / name, key, row)
+        yield Case(
+            f"{subset}_{case_id(number, key)}",
+            (files.image(image),),
+            (row["caption"], row["foil"]),
+            {"subset": subset, "phenomenon": row["linguistic_phenomena"]},
+            {"record": image},
+        )
+
+
+def _votes(file: Path, key: str, row: dict[str, Any]) -> int:
+    """Annotators who chose the caption and not the foil."""
+    match row["mturk"]:
+        case {"caption": int(votes)}:
+            return votes
+    raise DataError(f"{file}: case {key!r} has no number of votes, mturk: caption")
+
+
+def _image(file: Path, key: str, row: dict[str, Any]) -> str:
+    name = row["image_file"]
+    for start, folder in _BY_NAME.items():
+        if name.startswith(start):
+            return f"{folder}/{name}"
+    if row["dataset"] not in _BY_DATASET:
+        raise DataError(
+            f"{file}: case {key!r} is of the data set {row['dataset']!r}; known are "
+            f"{list(_BY_DATASET)}, and images that begin with {list(_BY_NAME)}"
+        )
+    return f"{_BY_DATASET[row['dataset']]}/{name}"
+
+
+READERS = {"valse": (valse, ORIGIN)}

@@ -1,0 +1,188 @@
+"""What'sUp: two objects photographed in four arrangements; which caption has the preposition?
+
+Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
+github.com/amitakamath/whatsup_vlms does: set A (Controlled_Images; left, right, on, under) and
+set B (Controlled_CLEVR, which has nothing to do with CLEVR; left, right, front, behind). Object,
+preposition and object are parts of an image's name. Its argmax gives ties to the correct caption,
+the first: `tie="first_index"` here. The two-way forms are those of "On Erroneous Agreements of CLIP
+Image Embeddings" (2024), which compares strictly. Captions are taken as they are.
+"""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from input_pipeline.benchmarks.case import Benchmark, Case
+from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
+from input_pipeline.record import DataError
+
+A = Origin(
+    protocol="choice",
+    folder="whatsup",
+    files=("controlled_images_dataset.json",),
+    images="whatsup",
+    source="github.com/amitakamath/whatsup_vlms (Google Drive; folder controlled_images)",
+    licence="MIT",
+    cases=412,
+)
+B = dataclasses.replace(
+    A,
+    files=("controlled_clevr_dataset.json",),
+    source="github.com/amitakamath/whatsup_vlms (Google Drive; folder controlled_clevr)",
+    cases=408,
+)
+PREPOSITIONS = {  # in names of images -> in captions
+    "left": "left",
+    "right": "right",
+    "on": "on",
+    "under": "under",
+    "in-front": "front",
+    "behind": "behind",
+}
+SUBSETS = {
+    "left_right": ("left", "right"),
+    "on_under": ("on", "under"),
+    "front_behind": ("front", "behind"),
+}
+OPPOSITES = {a: b for pair in SUBSETS.values() for a, b in (pair, pair[::-1])}
+SIZES = {"pair": 2, "set": 4}  # cases
+# Names whose images have changed places in the published archive (issue 4 of its repository).
+LABEL_FIXES = {
+    "pillow_left_of_chair.jpeg": "pillow_right_of_chair.jpeg",
+    "pillow_right_of_chair.jpeg": "pillow_left_of_chair.jpeg",
+}
+
+
+def whatsup_a(root: str | Path = "", label_fixes: bool = False, **options: Any) -> Benchmark:
+    """412 cases of four captions, 103 sets of "a mug on a plate" and three more arrangements.
+
+    accuracy, the headline: over cases. pair_accuracy: both of left and right, or of on and under,
+    of the same objects are right. set_accuracy: all four are. Pairs and sets with a missing case,
+    as `count` may leave them, are not counted.
+
+    label_fixes: two images, of a pillow left and right of a chair, change places: the published
+      ones show the opposite of their names.
+    options: count, of cases; folder, images: where annotations and images are, if elsewhere.
+    """
+    return _read("whatsup_a", A, root, (), label_fixes, **options)
+
+
+def whatsup_b(root: str | Path = "", **options: Any) -> Benchmark:
+    """408 cases of four captions, 102 sets; metrics and options as of `whatsup_a`, without label
+    fixes."""
+    return _read("whatsup_b", B, root, (), False, **options)
+
+
+def whatsup_a_two_way(
+    root: str | Path = "", label_fixes: bool = False, **options: Any
+) -> Benchmark:
+    """The 412 cases of `whatsup_a` with two captions each: the correct one, and that with the
+    opposite preposition.
+
+    accuracy/subset=left_right, accuracy/subset=on_under, and pair_accuracy of the same subsets, are
+    what the paper prints; accuracy and pair_accuracy are over both subsets.
+    """
+    subsets = ("left_right", "on_under")
+    return _read("whatsup_a_two_way", A, root, subsets, label_fixes, **options)
+
+
+def whatsup_b_two_way(root: str | Path = "", **options: Any) -> Benchmark:
+    """As `whatsup_a_two_way`, of set B: subsets left_right and front_behind."""
+    return _read("whatsup_b_two_way", B, root, ("left_right", "front_behind"), False, **options)
+
+
+def _read(
+    name: str,
+    origin: Origin,
+    root: str | Path,
+    two_way: tuple[str, ...],
+    label_fixes: bool,
+    count: int | None = None,
+    folder: str | Path | None = None,
+    images: str | Path | None = None,
+) -> Benchmark:
+    """two_way: the subsets of its two-way form; empty: four-way."""
+    files = PublishedFiles(origin, root, folder, images)
+    fixes = LABEL_FIXES if label_fixes else {}
+    together = ("pair",) if two_way else ("pair", "set")
+    parts = [
+        f"{metric}/subset={subset}"
+        for subset in two_way
+        for metric in ("accuracy", "pair_accuracy")
+    ]
+    benchmark = files.benchmark(
+        name,
+        _cases(files, origin.files[0], bool(two_way), fixes),
+        count,
+        together=together,
+        summary=("accuracy", *(f"{kind}_accuracy" for kind in together), *parts),
+    )
+    benchmark = dataclasses.replace(benchmark, cases=_without_parts(benchmark.cases, together))
+    if not label_fixes:
+        return benchmark
+    return amended(benchmark, f"label fixes: images of {', '.join(fixes)}", version="label_fixes")
+
+
+def _cases(
+    files: PublishedFiles, annotations: str, two_way: bool, fixes: dict[str, str]
+) -> Iterator[Case]:
+    for number, row in enumerate(files.objects(annotations, "image_path", "caption_options")):
+        place = f"{files.folder / annotations}: case {number}"
+        path = PurePosixPath(row["image_path"].removeprefix("data/"))  # of their repository
+        parts = path.stem.split("_")  # beer-bottle, left, of, armchair
+        if len(parts) < 3 or parts[1] not in PREPOSITIONS:
+            raise DataError(
+                f"{place} is of no image OBJECT_PREPOSITION_..._OBJECT with one of "
+                f"{list(PREPOSITIONS)}; got {path.name!r}"
+            )
+        preposition, objects = PREPOSITIONS[parts[1]], f"{parts[0]}_{parts[-1]}"
+        captions = row["caption_options"]
+        if not isinstance(captions, list) or len(captions) != 4:
+            raise DataError(f"{place} has no four captions; got {captions!r:.80}")
+        if two_way:
+            wanted = {preposition, OPPOSITES[preposition]}
+            captions = [caption for caption in captions if wanted & set(_words(caption))]
+        if len(captions) != (2 if two_way else 4) or preposition not in _words(captions[0]):
+            raise DataError(
+                f"{place}, {path.name}: the first caption must say {preposition!r} and one of the "
+                f"others {OPPOSITES[preposition]!r}; got {row['caption_options']}"
+            )
+        (subset,) = (name for name, pair in SUBSETS.items() if preposition in pair)
+        labels = {"subset": subset, "preposition": preposition, "pair": f"{objects}_{subset}"}
+        yield Case(
+            case_id(number, path.stem),
+            (files.image(str(path.with_name(fixes.get(path.name, path.name)))),),
+            tuple(captions),
+            labels if two_way else labels | {"set": objects},
+        )
+
+
+def _words(caption: str) -> list[str]:
+    return re.findall(r"[a-z]+", caption.lower())
+
+
+def _without_parts(cases: tuple[Case, ...], kinds: tuple[str, ...]) -> tuple[Case, ...]:
+    """Cases of incomplete pairs and sets lose the label, so that these are not counted."""
+    sizes = {kind: Counter(case.group[kind] for case in cases) for kind in kinds}
+    return tuple(
+        dataclasses.replace(
+            case,
+            group={
+                kind: label
+                for kind, label in case.group.items()
+                if kind not in kinds or sizes[kind][label] == SIZES[kind]
+            },
+        )
+        for case in cases
+    )
+
+
+READERS = {
+    "whatsup_a": (whatsup_a, A),
+    "whatsup_b": (whatsup_b, B),
+    "whatsup_a_two_way": (whatsup_a_two_way, A),
+    "whatsup_b_two_way": (whatsup_b_two_way, B),
+}

@@ -1,0 +1,70 @@
+"""A folder of images per class, as ImageNet and torchvision's ImageFolder have them."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from input_pipeline.record import DataError, Record
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+
+
+class ClassFoldersSource:
+    """PATH/SPLIT/CLASS/image.jpg, or PATH/CLASS/image.jpg for split "all".
+
+    classes: the names of the folders, sorted; `meta["label"]` is the number of an image's class.
+    templates: captions, with the name (underscores as spaces) in place of {}.
+    Raises ValueError for a folder without such folders, DataError for a class without images.
+    """
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        path: str | Path,
+        templates: Sequence[str] = ("a photo of a {}",),
+    ) -> None:
+        folder = Path(path) if split == "all" else Path(path) / split
+        if not folder.is_dir():
+            there = sorted(each.name for each in Path(path).glob("*") if each.is_dir())
+            raise ValueError(
+                f"there is no folder {folder}; folders of {path}: {', '.join(there[:8]) or 'none'}"
+                " (split='all' takes these as classes)"
+            )
+        self.classes = tuple(sorted(each.name for each in folder.iterdir() if each.is_dir()))
+        if len(self.classes) < 2:
+            raise ValueError(f"{folder} has {len(self.classes)} folders of classes; at least two")
+        self.templates, self._folder = tuple(templates), folder
+        self._files = [
+            (label, name)
+            for label, class_name in enumerate(self.classes)
+            for name in _images(folder / class_name)
+        ]
+        names = "\n".join(f"{label}/{name}" for label, name in self._files)
+        content = hashlib.sha256("\n".join([*self.classes, names, *self.templates]).encode())
+        self.fingerprint = f"class_folders/{split}/{content.hexdigest()[:16]}"
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> Record:
+        label, file = self._files[index]
+        name = self.classes[label]
+        return Record(
+            id=f"{name}/{file}",
+            image=self._folder / name / file,
+            captions=[template.format(name.replace("_", " ")) for template in self.templates],
+            group=name,
+            meta={"label": label},
+        )
+
+
+def _images(folder: Path) -> list[str]:
+    """Names of the images in a folder, sorted: the order does not depend on the file system."""
+    names = sorted(
+        each.name for each in os.scandir(folder) if each.name.lower().endswith(_SUFFIXES)
+    )
+    if not names:
+        raise DataError(f"{folder} has no images ({', '.join(_SUFFIXES)})")
+    return names

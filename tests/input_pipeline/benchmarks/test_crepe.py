@@ -1,0 +1,73 @@
+"""CREPE: crops, both folders of images, lists of negatives, parts of the sets, wrong rows."""
+
+import pytest
+
+from input_pipeline import image
+from input_pipeline.benchmarks import crepe
+from input_pipeline.record import DataError
+from tests.support.sets import crepe as miniature
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("sets")
+    miniature.write(root)
+    return root
+
+
+def test_a_case_is_a_region_its_caption_and_the_negatives(root):
+    case = crepe.crepe_systematicity(root, negatives=("comp",)).cases[0]
+    assert case.captions[0] == 'a "big" cup, on a table 7'
+    assert case.captions[1:] == ("a comp pan 0", "a comp pan 1", "a comp pan 2")
+    assert image.decode(case.images[0]).shape == (16, 20, 3)
+    assert case.images[0].box == (4, 6, 24, 22)
+
+
+def test_images_are_found_in_both_folders(root):
+    cases = crepe.crepe_productivity(root).cases
+    assert {case.images[0].image.parent.name for case in cases} == {"VG_100K", "VG_100K_2"}
+
+
+def test_productivity_has_recalls_and_a_mean_over_kinds(root):
+    benchmark = crepe.crepe_productivity(root)
+    result = evaluators.evaluate("crepe_productivity", benchmark, random_scorer())
+    assert {"recall_at_3", "recall_at_5", "mean_rank", "median_rank"} <= set(result.metrics)
+    kinds = [
+        result.metrics[f"accuracy/subset={kind}"].value for kind in crepe.PRODUCTIVITY_NEGATIVES
+    ]
+    assert result.metrics["accuracy_macro"].value == pytest.approx(sum(kinds) / 3)
+    assert result.metrics["accuracy"].chance == pytest.approx(1 / 6)
+    assert "swap: 18 cases; published are 7,405" in benchmark.notes
+    part = crepe.crepe_productivity(root, negatives=("swap",), complexities=(4, 12))
+    assert {case.group["file"] for case in part.cases} == {"swap_4", "swap_12"}
+
+
+def test_systematicity_belongs_to_one_training_set(root):
+    other = crepe.crepe_systematicity(root, training="cc12m")
+    assert len(other.cases) == 2 * 3 * 2
+    assert other.version.split("/")[1] == "12"
+    atom, comp = (crepe.crepe_systematicity(root, negatives=(kind,)) for kind in ("atom", "comp"))
+    assert atom.version != comp.version  # of the same files, and as many
+    with pytest.raises(ValueError, match="training are some of"):
+        crepe.crepe_systematicity(root, training="coco")
+    with pytest.raises(ValueError, match="negatives are some of"):
+        crepe.crepe_systematicity(root, negatives=("swap",))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("7,a cup,1,2,3,4,[]", r"complexity_4\.csv: case 0 needs a list of texts in 'hard_negs'"),
+        ("7,a cup,1,2,3,4,a pan", r"complexity_4\.csv: case 0 needs a list of texts"),
+        ("7,a cup,1,2,nan,4,['a pan']", r"complexity_4\.csv: case 0: x, y, width, height are num"),
+        ("7,a cup,1,2,3", r"complexity_4\.csv: case 0 has no 'height'"),
+    ],
+)
+def test_a_wrong_row_is_named(tmp_path, row, message):
+    file = tmp_path / crepe.PRODUCTIVITY.folder / "swap/prod_vg_hard_negs_swap_complexity_4.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"image_id,caption,x,y,width,height,hard_negs\n{row}\n")
+    with pytest.raises(DataError, match=message):
+        crepe.crepe_productivity(tmp_path, negatives=("swap",), complexities=(4,))

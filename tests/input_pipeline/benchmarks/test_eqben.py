@@ -1,0 +1,76 @@
+"""EqBen-mini: subsets and their families, frames of OpenCV's channel order."""
+
+import json
+
+import numpy as np
+import pytest
+
+from input_pipeline import image
+from input_pipeline.benchmarks.eqben import eqben
+from input_pipeline.record import DataError
+from tests.support.sets import eqben as files
+from tests.support.sets.files import write_json
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+
+@pytest.fixture
+def root(tmp_path):
+    files.write(tmp_path)
+    return tmp_path
+
+
+def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(root):
+    benchmark = eqben(root)
+    case = benchmark.cases[0]
+    assert case.captions == ("1 cups on a table", "2 cups on a table")
+    assert [path.name for path in case.images] == ["frame_0.png", "frame_1.png"]
+    metrics = evaluators.evaluate("eqben", benchmark, random_scorer()).metrics
+    assert benchmark.summary[0] == "group_score"
+    assert metrics["group_score"].chance == pytest.approx(1 / 6)
+
+
+def test_the_subset_is_the_first_folder_and_those_of_kubric_are_one_family(root):
+    metrics = evaluators.evaluate("eqben", eqben(root), random_scorer()).metrics
+    prefix = "group_score/family="
+    families = {n.removeprefix(prefix): e.count for n, e in metrics.items() if n.startswith(prefix)}
+    assert families == {"eqbenag": 1, "eqbeng": 1, "eqbeny": 1, "eqbenk": 3, "eqbensd": 1}
+    assert metrics["group_score/subset=eqbenkubric_cnt"].count == 1
+
+
+def test_frames_in_numpy_files_become_rgb(root):
+    (case,) = [case for case in eqben(root).cases if case.group["subset"] == "eqbenyoucook2"]
+    for k, each in enumerate(case.images):
+        np.testing.assert_array_equal(image.decode(each), files.RGB + k)
+
+
+def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing(root):
+    path = root / "eqben_vllm" / "images" / "eqbenyoucook2" / "video_1" / "frame_1.npy"
+    for content, message in ((path.read_bytes()[:90], "is no NumPy file"), (b"", "is no NumPy")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"frame_1.npy {message}"):
+            eqben(root)
+    np.save(path, np.zeros((4, 5, 3)))
+    with pytest.raises(DataError, match=r"frame_1.npy has no uint8 pixels"):
+        eqben(root)
+    path.unlink()
+    with pytest.raises(DataError, match=r"frame_1.npy does not exist"):
+        [image.decode(each) for case in eqben(root).cases for each in case.images]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"image0": "coco/1.png"},
+            "case 7: images begin with one of .*; got 'coco/1.png'",
+        ),
+        ({"caption1": None}, "case 7 has no 'caption1'"),
+    ],
+)
+def test_wrong_content_names_file_and_case(root, change, message):
+    path = root / "eqben_vllm" / "all_select.json"
+    rows = json.loads(path.read_text())
+    write_json(path, [*rows, rows[0] | change])
+    with pytest.raises(DataError, match=f"all_select.json: {message}"):
+        eqben(root)

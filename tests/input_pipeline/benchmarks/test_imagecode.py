@@ -1,0 +1,79 @@
+"""ImageCoDe: the correct image first, order of frames, static images and videos."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from input_pipeline.benchmarks.imagecode import imagecode
+from input_pipeline.record import DataError
+from tests.support.sets import imagecode as files
+from tests.support.sets.files import write_json
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+DATA = os.environ.get("VLC_BENCHMARK_DATA")
+
+
+@pytest.fixture
+def root(tmp_path):
+    files.write(tmp_path)
+    return tmp_path
+
+
+def test_the_described_image_is_first_and_the_others_of_the_set_follow_in_order(root):
+    cases = imagecode(root).cases
+    names = [[path.stem for path in case.images] for case in cases]
+    rest = [f"img{number}" for number in range(10)]
+    assert names[0] == ["img3", *rest[:3], *rest[4:]]
+    assert names[1] == rest
+    assert {path.parent.name for path in cases[0].images} == {"open-images-7_00a1"}
+
+
+def test_an_index_is_the_place_of_a_frame_and_not_its_number(root):
+    frames = [path.stem for path in imagecode(root).cases[2].images]
+    assert frames == ["img18", *[f"img{number}" for number in files.FRAMES[:-1]]]
+
+
+def test_descriptions_lose_blanks_and_are_grouped_by_static_and_video(root):
+    benchmark = imagecode(root)
+    assert [case.captions for case in benchmark.cases] == [
+        ("A cup, seen from above.",),
+        ("Two cups near the edge.",),
+        ("The man turns to the left",),
+    ]
+    metrics = evaluators.evaluate("imagecode", benchmark, random_scorer()).metrics
+    assert metrics["accuracy"].chance == pytest.approx(1 / 10)
+    assert (metrics["accuracy/static"].count, metrics["accuracy/video"].count) == (2, 1)
+
+
+def test_a_set_that_lacks_an_image_is_refused_and_one_without_folder_is_seen_to_be_missing(root):
+    folder = root / "imagecode" / "image-sets" / "open-images-7_00a1"
+    (folder / "img4.jpg").unlink()  # all later images would change their index
+    with pytest.raises(DataError, match=r"open-images-7_00a1 needs 10 images"):
+        imagecode(root)
+    folder.rename(root / "elsewhere")
+    assert not any(path.exists() for path in imagecode(root).cases[0].images)
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "message"),
+    [
+        ({"10": "a cup"}, "set 'other' needs an object, index of an image from 0 to 9"),
+        (["a cup"], "set 'other' needs an object"),
+        ({"1": 5}, "set 'other', image 1 has no text; got 5"),
+    ],
+)
+def test_wrong_content_names_file_and_set(root, descriptions, message):
+    write_json(root / "imagecode" / "valid_data.json", files.SETS | {"other": descriptions})
+    with pytest.raises(DataError, match=f"valid_data.json: {message}"):
+        imagecode(root)
+
+
+@pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
+def test_the_authors_file_has_the_published_number_of_descriptions():
+    benchmark = imagecode(Path(DATA))
+    assert Counter(case.group for case in benchmark.cases) == {"static": 430, "video": 1872}
+    assert len({case.meta["record"] for case in benchmark.cases}) == 1039
+    assert benchmark.notes == ()

@@ -1,0 +1,76 @@
+"""python -m input_pipeline.benchmarks"""
+
+from collections.abc import Mapping
+
+import pytest
+
+from configs.eval import all as suite
+from input_pipeline.benchmarks import PUBLISHED
+from input_pipeline.benchmarks.__main__ import main, state_of
+from tests.support import helpers, sets
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return sets.write_all(tmp_path_factory.mktemp("sets"))
+
+
+def test_the_config_of_all_sets_has_every_published_one():
+    assert set(suite.SETS) == set(PUBLISHED)
+
+
+def test_an_unknown_set_names_the_nearest_and_none_says_how_to_find_them():
+    with pytest.raises(ValueError, match=r"no set .sugarcrep.; did you mean .sugarcrepe.\?"):
+        suite.get_config("sets=vg_relation+sugarcrep")
+    with pytest.raises(ValueError, match=r"python -m input_pipeline\.benchmarks --root DIR"):
+        suite.get_config("root=sets")
+
+
+def test_the_docs_have_a_row_for_every_published_set():
+    page = (helpers.ROOT / "docs" / "benchmarks.md").read_text()
+    for name, (_, origin) in PUBLISHED.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        numbers = origin.cases
+        total = sum(numbers.values()) if isinstance(numbers, Mapping) else numbers
+        cases = "–" if total is None else f"{total:,}"
+        assert row.startswith(f"| `{name}` | `{origin.protocol}` | {cases} | `{origin.folder}` |")
+        assert origin.source in row
+
+
+def test_sets_that_are_there_are_counted_and_named_for_the_config(root, capsys):
+    tagger = f"precomputed:{root / 'tags.jsonl'}"
+    assert main(["--root", str(root), "--tagger", tagger]) == 0
+    printed = capsys.readouterr().out
+    named = printed.strip().splitlines()[-1].removeprefix("sets=")
+    assert set(named.split("+")) == set(PUBLISHED)
+    assert "vg_relation: 4 cases; published are 23,937" in printed
+    assert "vg_relation: its images are of Visual Genome" in printed
+
+
+def test_missing_files_and_missing_images_say_how_to_get_them(root, tmp_path, capsys):
+    (tmp_path / "sugar_crepe").symlink_to(root / "sugar_crepe")
+    assert main(["--root", str(tmp_path), "--sets", "sugarcrepe+vg_relation"]) == 1
+    printed = capsys.readouterr().out
+    assert "sugarcrepe: 2 of 2 images are missing; put add_att.json" in printed
+    assert "vg_relation: not there: there is no folder" in printed
+    assert printed.count("github.com/mertyg") == 1
+
+
+def test_images_that_training_has_are_counted(root, tmp_path, capsys):
+    table = tmp_path / "train.csv"
+    table.write_text("filepath,title\ncoco/val2017/000000000002.jpg,a cat\n")
+    arguments = ["--root", str(root), "--sets", "sugarcrepe", "--train", str(table)]
+    assert main(arguments) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "sugarcrepe" in line)
+    assert row.split()[-1] == "1"
+    genome = frozenset({"vg:0"})  # ARO's images are Visual Genome's, by their number
+    assert state_of("vg_relation", root, "", genome).leaked == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--root", "nowhere"], "there is no folder"), (["--root", ".", "--sets", "x"], "'x' is no")],
+)
+def test_wrong_requests_are_one_line(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""What holds for every reader of a published evaluation set; its own tests are in its file."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from input_pipeline import image
+from input_pipeline.benchmarks import PUBLISHED
+from input_pipeline.record import DataError
+from tests.support import sets
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+NAMES = list(PUBLISHED)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return sets.write_all(tmp_path_factory.mktemp("sets"))
+
+
+def read(name, at, **options):
+    return PUBLISHED[name][0](**{**sets.options(name, at), **options})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cases_are_whole_and_run_through_their_protocol(name, root):
+    benchmark = read(name, root)
+    assert benchmark.name == name
+    assert len({case.id for case in benchmark.cases}) == len(benchmark.cases) > 0
+    for case in benchmark.cases:
+        assert all(isinstance(caption, str) and caption for caption in case.captions)
+        for each in case.images:
+            assert image.decode(each).shape[2] == 3
+    result = evaluators.evaluate(name, benchmark, random_scorer())
+    row = evaluators.to_json(name, benchmark, result)
+    assert row["summary"], "no metric of the summary was computed"
+    assert set(benchmark.summary) <= set(row["metrics"])
+    assert row["metrics"][row["summary"][0]]["chance"] is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, root):
+    first, again, fewer = read(name, root), read(name, root), read(name, root, count=1)
+    assert first.version == again.version
+    assert [case.id for case in first.cases] == [case.id for case in again.cases]
+    assert 1 <= len(fewer.cases) <= len(first.cases)
+    if len(fewer.cases) < len(first.cases):
+        assert fewer.version != first.version
+    assert not any("published" in note for note in fewer.notes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file_says_where_it_comes_from_and_where_to_put_it(name, root, tmp_path):
+    origin = PUBLISHED[name][1]
+    with pytest.raises(DataError, match="there is no folder") as caught:
+        read(name, root, root=tmp_path / "empty")
+    for fact in (origin.source, origin.licence, f"ROOT/{origin.folder}"):
+        assert fact in str(caught.value)
+    (tmp_path / origin.folder).mkdir(parents=True)
+    with pytest.raises(DataError, match="there is no") as caught:
+        read(name, root, root=tmp_path)
+    assert origin.source in str(caught.value)
+    with pytest.raises(ValueError, match="`root` is needed"):
+        read(name, root, root="")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("damage", ["empty", "cut", "other"])
+def test_damaged_files_are_refused_by_name(name, root, tmp_path, damage):
+    origin = PUBLISHED[name][1]
+    copy = tmp_path / "copy"
+    shutil.copytree(root / origin.folder, copy / origin.folder)
+    names = [path for pattern in origin.files for path in (copy / origin.folder).glob(pattern)]
+    assert names, f"the set in miniature has none of {origin.files}"
+    if all(path.suffix in (".png", ".jpg", ".jpeg") for path in names):
+        return  # images whose names are all there is to know; they are read later
+    for path in names:
+        content = path.read_bytes()
+        harmed = {"empty": b"", "cut": content[: len(content) // 2], "other": b"[1, 2]"}[damage]
+        path.write_bytes(harmed)
+    options = {key: value for key, value in sets.options(name, root).items() if key != "root"}
+    if damage == "cut" and all(path.suffix in (".csv", ".tsv") for path in names):
+        return  # a table that ends early has fewer rows, which the count then says
+    with pytest.raises(DataError, match="|".join(path.name for path in names)):
+        PUBLISHED[name][0](root=copy, **options)
+
+
+def test_an_unknown_option_is_no_option_of_a_reader(root):
+    with pytest.raises(TypeError, match="rot"):
+        PUBLISHED["sugarcrepe"][0](rot=root)
+
+
+def test_pixels_of_a_crop_are_those_of_the_box(root):
+    case = read("vg_relation", root).cases[0]
+    whole = image.decode(case.images[0].image)
+    left, top, right, bottom = case.images[0].box
+    np.testing.assert_array_equal(image.decode(case.images[0]), whole[top:bottom, left:right])

@@ -1,0 +1,66 @@
+"""COCO-spatial and GQA-spatial: prepositions, the left/right subset, images by id."""
+
+import json
+import shutil
+
+import pytest
+
+from input_pipeline.benchmarks import PUBLISHED, spatial
+from input_pipeline.record import DataError
+from tests.support.sets import spatial as files
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+
+@pytest.fixture
+def root(tmp_path):
+    files.write(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "prepositions"),
+    [
+        ("coco_spatial_one", ["left", "right", "top", "bottom"]),
+        ("coco_spatial_two", ["left", "above", "below"]),
+        ("gqa_spatial_one", ["left", "right", "top", "bottom"]),
+        ("gqa_spatial_two", ["right", "front", "top"]),
+    ],
+)
+def test_cases_are_grouped_by_preposition_and_left_right_is_a_subset(name, prepositions, root):
+    benchmark = PUBLISHED[name][0](root)
+    assert [case.group["preposition"] for case in benchmark.cases] == prepositions
+    metrics = evaluators.evaluate(name, benchmark, random_scorer()).metrics
+    horizontal = sum(p in ("left", "right") for p in prepositions)
+    assert metrics["accuracy/subset=left_right"].count == horizontal
+    assert metrics["accuracy"].chance == 1 / 2
+
+
+def test_images_of_coco_have_twelve_digits(root):
+    names = [case.images[0].name for case in spatial.coco_spatial_one(root).cases]
+    assert names[0] == "000000000139.jpg"
+
+
+def test_images_of_visual_genome_are_found_in_either_folder_or_in_the_authors_archive(root):
+    both = [case.images[0] for case in spatial.gqa_spatial_one(root).cases]
+    assert [path.parent.name for path in both] == ["VG_100K", "VG_100K_2"] * 2
+    archive = root / "whatsup" / "vg_images"
+    archive.mkdir()
+    for path in both:
+        shutil.copy(path, archive)
+    flat = spatial.gqa_spatial_one(root, images="whatsup/vg_images").cases
+    assert [case.images[0] for case in flat] == [archive / path.name for path in both]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct, wrong"),
+        ([7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
+    ],
+)
+def test_wrong_content_names_file_and_case(root, row, message):
+    path = root / "whatsup" / "coco_qa_one_obj.json"
+    path.write_text(json.dumps([json.loads(path.read_text())[0], row]))
+    with pytest.raises(DataError, match=f"coco_qa_one_obj.json: {message}"):
+        spatial.coco_spatial_one(root)

@@ -1,0 +1,113 @@
+"""What'sUp: pairs and sets, the two-way form, swapped images, names that say nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+from input_pipeline.benchmarks import PUBLISHED, whatsup
+from input_pipeline.record import DataError
+from tests.support.sets import whatsup as files
+from vlc_jax import evaluators
+from vlc_jax.evaluators import Scorer
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+
+@pytest.fixture
+def root(tmp_path):
+    files.write(tmp_path)
+    return tmp_path
+
+
+def scorer_that_misses(*names):
+    """Gives the correct caption of an image the highest score, except for images of these names."""
+
+    def image_rows(images):
+        return np.array([[path.stem not in names] for path in images], np.float32)
+
+    def text_rows(texts):
+        return np.arange(len(texts), 0, -1, dtype=np.float32)[:, None]
+
+    def options(images, texts):
+        scores = np.zeros((len(images.pooled), len(texts.pooled) // len(images.pooled)))
+        scores[:, 0] = 2 * images.pooled[:, 0] - 1
+        return scores
+
+    return Scorer(
+        lambda images: ImageFeatures(image_rows(images)),
+        lambda texts: TextFeatures(text_rows(texts)),
+        lambda images, texts: images.pooled @ texts.pooled.T,
+        options,
+    )
+
+
+def test_one_miss_costs_a_pair_and_a_set(root):
+    benchmark = whatsup.whatsup_a(root)
+    scorer = scorer_that_misses("tea-pot_left_of_side-table")
+    metrics = evaluators.evaluate("whatsup_a", benchmark, scorer).metrics
+    assert metrics["accuracy"].value == 7 / 8
+    assert metrics["pair_accuracy"].value == 3 / 4
+    assert metrics["pair_accuracy/subset=on_under"].value == 1
+    assert metrics["set_accuracy"].value == 1 / 2
+    chances = [metrics[f"{kind}accuracy"].chance for kind in ("", "pair_", "set_")]
+    assert chances == [1 / 4, 1 / 16, 1 / 256]
+
+
+@pytest.mark.parametrize("name", ["whatsup_a_two_way", "whatsup_b_two_way"])
+def test_two_way_keeps_the_caption_with_the_opposite_preposition(name, root):
+    four_way = PUBLISHED[name.removesuffix("_two_way")][0](root).cases
+    two_way = PUBLISHED[name][0](root)
+    for case, whole in zip(two_way.cases, four_way, strict=True):
+        assert case.images == whole.images
+        assert case.captions[0] == whole.captions[0]
+        opposite = whatsup.OPPOSITES[case.group["preposition"]]
+        assert [c for c in whole.captions if opposite in c.split()] == [case.captions[1]]
+    metrics = evaluators.evaluate(name, two_way, scorer_that_misses()).metrics
+    assert metrics["accuracy"].chance == 1 / 2
+    assert metrics["pair_accuracy"].chance == 1 / 4
+    assert "set_accuracy" not in metrics
+
+
+@pytest.mark.parametrize("name", ["whatsup_a", "whatsup_a_two_way"])
+def test_label_fixes_swap_the_two_images_and_are_part_of_the_version(name, root):
+    reader = PUBLISHED[name][0]
+    plain, fixed = reader(root), reader(root, label_fixes=True)
+    changed = {
+        case.images[0].name: other.images[0].name
+        for case, other in zip(plain.cases, fixed.cases, strict=True)
+        if case != other
+    }
+    assert changed == whatsup.LABEL_FIXES
+    assert [case.captions for case in plain.cases] == [case.captions for case in fixed.cases]
+    assert plain.version != fixed.version
+    assert any("pillow" in note for note in fixed.notes)
+
+
+def test_set_b_has_no_label_fixes(root):
+    with pytest.raises(TypeError, match="label_fixes"):
+        whatsup.whatsup_b(root, label_fixes=True)
+
+
+def test_incomplete_pairs_and_sets_are_not_counted(root):
+    benchmark = whatsup.whatsup_b(root, count=3)  # left, right, front of one set
+    metrics = evaluators.evaluate("whatsup_b", benchmark, scorer_that_misses()).metrics
+    assert metrics["accuracy"].count == 3
+    assert metrics["pair_accuracy"].count == 1
+    assert "set_accuracy" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image_path": "data/mug_beside_plate.jpeg"}, "case 1 is of no image .*mug_beside_plate"),
+        ({"caption_options": ["a", "b"]}, "case 1 has no four captions"),
+        ({"caption_options": ["on", "under", "left", "near"]}, "case 1, .*must say 'right'"),
+    ],
+)
+def test_wrong_content_names_file_and_case(root, change, message):
+    path = root / "whatsup" / "controlled_images_dataset.json"
+    rows = json.loads(path.read_text())
+    rows[1] |= change
+    path.write_text(json.dumps(rows))
+    with pytest.raises(DataError, match=f"controlled_images_dataset.json: {message}"):
+        whatsup.whatsup_a(root)

@@ -1,0 +1,60 @@
+"""Winoground: three forms of the same cases, and groups of tags."""
+
+import numpy as np
+import pytest
+
+from input_pipeline import image
+from input_pipeline.benchmarks.winoground import winoground
+from input_pipeline.record import DataError
+from tests.support.sets import winoground as files
+from tests.support.sets.random_scorer import random_scorer
+from vlc_jax import evaluators
+
+
+@pytest.fixture
+def root(tmp_path):
+    files.write(tmp_path)
+    return tmp_path
+
+
+def test_all_forms_are_the_same_cases(root):
+    official = winoground(root).cases
+    for name, write in (("t2v", files.write_t2v), ("packed", files.write_packed)):
+        write(root / name)
+        other = winoground(root, folder=name, images=name).cases
+        for case, same in zip(official, other, strict=True):
+            assert (case.id, case.captions) == (same.id, same.captions)
+            assert case.group.items() <= same.group.items()
+            for picture, its in zip(case.images, same.images, strict=True):
+                np.testing.assert_array_equal(image.decode(picture), image.decode(its))
+
+
+def test_a_case_is_in_a_group_for_each_kind_of_tag_that_it_has(root):
+    files.write_t2v(root / "t2v")
+    benchmark = winoground(root, folder="t2v", images="t2v")
+    metrics = evaluators.evaluate("winoground", benchmark, random_scorer()).metrics
+    counts = {
+        name.removeprefix("pair_accuracy/"): estimate.count
+        for name, estimate in metrics.items()
+        if name.startswith("pair_accuracy/")
+    }
+    assert counts == dict.fromkeys(
+        [
+            *("tag=Noun", "tag=Scope", "secondary_tag=Series", "collapsed_tag=Object"),
+            *("collapsed_tag=Relation", "main_predicates=1", "main_predicates=2"),
+            *("UnusualImage=yes", "UnusualText=yes", "NoTag=yes"),
+        ],
+        1,
+    )
+
+
+def test_images_may_be_beside_the_annotations(root):
+    (root / "winoground" / "images").rename(root / "winoground" / "data" / "images")
+    assert all(path.is_file() for case in winoground(root).cases for path in case.images)
+
+
+def test_a_row_without_a_caption_names_file_and_case(root):
+    path = root / "winoground" / "data" / "examples.jsonl"
+    path.write_text(path.read_text() + '{"id": 2, "image_0": "a", "image_1": "b"}')
+    with pytest.raises(DataError, match=r"examples.jsonl: case 2 has no 'caption_0'"):
+        winoground(root)

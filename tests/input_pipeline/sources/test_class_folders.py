@@ -1,0 +1,53 @@
+import pytest
+
+from input_pipeline import make_source
+from input_pipeline.benchmarks import READERS
+from input_pipeline.record import DataError
+from tests.support.sets.files import picture, write_json
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split, number in (("train", 3), ("val", 2)):
+        for name in ("n02_dog", "n01_cat"):
+            for n in range(number):
+                picture(tmp_path / split / name / f"{n}.JPEG")
+    return tmp_path
+
+
+def test_classes_are_the_sorted_folders_and_images_their_files(folder):
+    source = make_source("class_folders", "val", path=folder)
+    assert source.classes == ("n01_cat", "n02_dog")
+    assert [source[n].id for n in range(len(source))] == [
+        "n01_cat/0.JPEG",
+        "n01_cat/1.JPEG",
+        "n02_dog/0.JPEG",
+        "n02_dog/1.JPEG",
+    ]
+    assert source[3].meta == {"label": 1}
+    assert source[3].captions == ["a photo of a n02 dog"]
+    assert len(make_source("class_folders", "all", path=folder / "train")) == 6
+
+
+def test_zero_shot_prompts_come_from_clip_benchmarks_files(folder):
+    write_json(folder / "names.json", {"pets": ["tabby", "poodle"], "other": []})
+    write_json(folder / "templates.json", {"pets": ["a {c}.", "the {c}."]})
+    options = {"source": "class_folders", "split": "val", "path": folder}
+    benchmark = READERS["zeroshot"](
+        **options,
+        class_names=f"{folder}/names.json:pets",
+        templates=f"{folder}/templates.json:pets",
+    )
+    assert benchmark.prompts == ["a tabby.", "the tabby.", "a poodle.", "the poodle."]
+    with pytest.raises(ValueError, match=r"names.json has no 'cars'; it has pets, other"):
+        READERS["zeroshot"](**options, class_names=f"{folder}/names.json:cars")
+
+
+def test_folders_without_classes_or_images_are_refused(folder):
+    with pytest.raises(ValueError, match=r"there is no folder .*/test; .*: train, val"):
+        make_source("class_folders", "test", path=folder)
+    with pytest.raises(ValueError, match="has 0 folders of classes"):
+        make_source("class_folders", "all", path=folder / "train" / "n01_cat")
+    (folder / "val" / "empty").mkdir()
+    with pytest.raises(DataError, match="empty has no images"):
+        make_source("class_folders", "val", path=folder)

@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from vlc_jax.report import examples, table
+from vlc_jax.report.read_workdir import Example
+
+
+def test_images_of_one_caption_show_which_of_them_was_chosen():
+    row = {"id": "a", "captions": ["a cat"], "scores": [[0.3], [0.5], [0.3]], "correct": False}
+    files = tuple(Path(f"{k}.png") for k in range(3))
+    ((_, shown),) = examples.show([Example(row, files)])
+    assert [image.file for image in shown] == list(files)
+    assert [image.is_right for image in shown] == [False, False, False]  # the third one ties
+    (options,) = zip(*(image.options for image in shown), strict=True)
+    assert [option.is_correct for option in options] == [True, False, False]
+    assert [option.is_chosen for option in options] == [False, True, False]
+    row |= {"scores": [[0.6], [0.5], [0.3]], "correct": True}
+    ((_, shown),) = examples.show([Example(row, files)])
+    assert [image.is_right for image in shown] == [True, True, True]
+
+
+def test_notes_are_those_of_the_benchmark_and_of_its_ties():
+    results = [
+        {"benchmark": "a", "notes": ["3 cases; published are 4"], "details": {"tie": "half"}},
+        {"benchmark": "b", "notes": [], "details": {"tie": "strict"}},
+        {"benchmark": "c", "notes": "no list", "details": None},
+    ]
+    assert table.notes(results) == [
+        "a: 3 cases; published are 4",
+        "a: ties do not count as errors but by the policy 'half'",
+    ]

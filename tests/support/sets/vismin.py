@@ -1,0 +1,28 @@
+"""VisMin's files."""
+
+from pathlib import Path
+
+from input_pipeline.benchmarks.vismin import SOLUTION, SWAPPED
+from tests.support.sets.files import picture_bytes, write_parquet, write_table
+
+CATEGORIES = ("object", "attribute", "relation", "counting")
+
+
+def write(root: Path) -> None:
+    rows, solution = [], []
+    for category in CATEGORIES:
+        for n, (rule, swapped) in enumerate(SWAPPED.items()):
+            texts = [f"{category} {n}: a cup", f"{category} {n}: a pan"]  # of image 0 and 1
+            texts = texts[::-1] if swapped else texts
+            images = {
+                f"image_{k}": {"bytes": picture_bytes(f"{category}{n}{k}"), "path": None}
+                for k in (0, 1)
+            }
+            rows.append(
+                {"id": n, "text_0": texts[0], "text_1": texts[1], "category": category, **images}
+            )
+            # Numbers begin anew with each category, in the authors' table too.
+            solution.append({"idx": n, "Text": rule, "Image": "", "category": category})
+    write_parquet(root / "vismin" / "0000.parquet", rows[:5])
+    write_parquet(root / "vismin" / "0001.parquet", rows[5:])
+    write_table(root / "vismin" / SOLUTION, solution)

@@ -1,0 +1,376 @@
+"""Features of evaluation: each distinct image and text once, the same bits whatever the batches."""
+
+import errno
+import logging
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline.benchmarks import READERS, Benchmark, Case
+from tests.support import tiny
+from vlc_jax import encode, evaluators, feature_cache
+from vlc_jax.encode import BatchEncoder, EvaluationEncoder, short_lengths, text_lengths
+from vlc_jax.encode_once import OnceEncoder
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators.scorer import take
+from vlc_jax.setup import resolve
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Setup of the tiny model on eight devices, and its untrained parameters."""
+    setup = resolve(tiny.get_config(), "eval")
+    return setup, {"params": setup.parameters.init(), "batch_stats": {}}
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """The items that were encoded, in their order."""
+    items, batches = [], BatchEncoder.batches
+
+    def counted(encoder, variables, asked):
+        items.extend(asked)
+        return batches(encoder, variables, asked)
+
+    monkeypatch.setattr(BatchEncoder, "batches", counted)
+    return items
+
+
+@pytest.fixture
+def towers(monkeypatch):
+    """Towers that compile nothing: features are random numbers, seeded by an item and a parameter.
+    Gives the items that were encoded, in their order.
+    """
+    items = []
+
+    def batches(encoder, variables, asked):
+        scale = float(variables["params"]["logit_scale"])
+        for start in range(0, len(asked), 8):
+            encoder._before_batch()
+            part = asked[start : start + 8]
+            items.extend(part)
+            seeds = [hash((scale, x if isinstance(x, str) else x.tobytes())) for x in part]
+            rows = [np.random.default_rng(abs(seed)).random(6, np.float32) for seed in seeds]
+            kind = TextFeatures if isinstance(part[0], str) else ImageFeatures
+            tokens = np.stack(rows)[:, None] if encoder.has_tokens else None
+            yield range(start, start + len(part)), kind(np.stack(rows), tokens)
+
+    monkeypatch.setattr(BatchEncoder, "batches", batches)
+    monkeypatch.setattr(BatchEncoder, "has_tokens", False, raising=False)
+    return items
+
+
+def on_one_device(setup):
+    names, types = setup.mesh.axis_names, setup.mesh.axis_types
+    return setup._replace(mesh=jax.make_mesh((1, 1), names, types, devices=jax.devices()[:1]))
+
+
+def with_evaluation(setup, **changes):
+    return setup._replace(evaluation=setup.evaluation._replace(**changes))
+
+
+@pytest.mark.slow
+def test_an_image_and_a_text_of_two_benchmarks_are_encoded_once(run, encoded, tmp_path):
+    setup, variables = run
+    pixels = np.random.default_rng(0).integers(0, 255, (3, 50, 60, 3), np.uint8)
+    for name, picture in zip("ab", pixels, strict=False):
+        Image.fromarray(picture).save(tmp_path / f"{name}.png")
+    copy = tmp_path / "copy_of_a.png"
+    copy.write_bytes((tmp_path / "a.png").read_bytes())
+    shown = [tmp_path / "a.png", pixels[2], tmp_path / "b.png"]
+    first = [
+        Case(str(i), (image,), ("a red circle", "a blue circle")) for i, image in enumerate(shown)
+    ]
+    second = [
+        Case("0", (copy,), ("a blue circle", "a green ring")),
+        Case("1", (copy.read_bytes(),), ("a red circle", "a green ring")),
+    ]
+    encoder = OnceEncoder(setup)
+    scorer, rows = encoder.scorer(variables), []
+    for name, cases in (("one", first), ("two", second)):
+        encoder.prepare(variables, Benchmark(name, cases, "v"))
+        rows += evaluators.choice.evaluate(Benchmark(name, cases, "v"), scorer).per_example
+    assert len(encoded) == 3 + 3
+    assert rows[0]["scores"][1] == rows[3]["scores"][0]  # the same image and text
+    np.testing.assert_allclose(rows[0]["scores"], plain_scores(run, first[0]), atol=1e-6)
+
+
+def plain_scores(run, case):
+    scorer = EvaluationEncoder(run[0]).scorer(run[1])
+    image, text = scorer.embed_images(list(case.images)), scorer.embed_texts(list(case.captions))
+    return scorer.score(image, text)[0]
+
+
+def results(setup, variables, order=None, names=("scenes_retrieval", "scenes_replace")):
+    """Name -> scores by the id of a case, and the images' features by their content."""
+    encoder, found = OnceEncoder(setup), {}
+    scorer = encoder.scorer(variables)
+    for name in names:
+        whole = READERS[name](split="validation", count=37)
+        cases = list(whole.cases) if order is None else [whole.cases[i] for i in order(whole.cases)]
+        benchmark = Benchmark(name, cases, "v", whole.classes, whole.templates)
+        encoder.prepare(variables, benchmark)
+        rows = evaluators.evaluate(name, benchmark, scorer).per_example
+        found[name] = {row["id"]: sorted(np.ravel(row["scores"])) for row in rows}
+        features = scorer.embed_images([case.images[0] for case in cases]).pooled
+        ids = [case.id for case in cases]
+        found[f"{name} features"] = dict(zip(ids, map(bytes, features), strict=True))
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(run):
+    return results(*run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["batch_size", "devices", "order", "other_benchmarks"])
+def test_scores_are_the_same_bits_whatever_the_batches_devices_and_order(run, expected, change):
+    setup, variables = run
+    if change == "batch_size":
+        found = results(with_evaluation(setup, batch_size=5), variables)
+    elif change == "devices":
+        found = results(on_one_device(setup), variables)
+    elif change == "order":
+        shuffle = np.random.default_rng(1).permutation
+        found = results(setup, variables, lambda cases: shuffle(len(cases)))
+    else:
+        found = results(setup, variables, names=("scenes_whatsup", "scenes_replace"))
+        expected = {name: x for name, x in expected.items() if "replace" in name}
+        found = {name: found[name] for name in expected}
+    assert found == expected
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_a_score_is_the_same_bits_whatever_is_scored_with_it(run, devices):
+    setup, variables = run
+    setup = on_one_device(setup) if devices == 1 else setup
+    scorer, rng = OnceEncoder(setup).scorer(variables), np.random.default_rng(0)
+    image = ImageFeatures(rng.standard_normal((530, 96), np.float32))
+    text = TextFeatures(rng.standard_normal((530, 96), np.float32))
+    scores = scorer.score(image, text)
+    np.testing.assert_allclose(scores, image.pooled @ text.pooled.T, atol=1e-4)
+    for images, texts in ((1, 530), (3, 2), (37, 41)):
+        part = scorer.score(take(image, slice(images)), take(text, slice(texts)))
+        assert (part == scores[:images, :texts]).all()
+    for images, texts in ((1, 530), (3, 1), (37, 2), (106, 5), (530, 1)):
+        rows = np.arange(images * texts)
+        options = scorer.score_options(take(image, slice(images)), take(text, rows))
+        alone = [
+            scorer.score_options(take(image, rows[i // texts :][:1]), take(text, rows[i:][:1]))
+            for i in range(min(5, len(rows)))
+        ]
+        assert (options.ravel()[:5] == np.ravel(alone)).all()
+        np.testing.assert_allclose(options.ravel(), scores[rows // texts, rows], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_cut_texts_have_the_features_of_full_ones(monkeypatch):
+    """With CLIP's context length, and tokens of bytes."""
+    config = tiny.get_config()
+    with config.unlocked():
+        config.text.tokenizer, config.text.context_length = "bytes", 77
+        config.model.vocab_size = 300
+    setup = on_one_device(resolve(config, "eval"))
+    variables = {"params": setup.parameters.init(), "batch_stats": {}}
+    lengths, tower = set(), encode.sharding.put_batch
+    monkeypatch.setattr(
+        encode.sharding,
+        "put_batch",
+        lambda mesh, rows: lengths.add(rows["text"].shape[1]) or tower(mesh, rows),
+    )
+    texts = ["", "a cat", *("a" * n for n in (14, 15, 16)), "a dog and a cat", "b" * 60, "c" * 99]
+    cut = EvaluationEncoder(setup, batch_size=8, cuts_texts=True).texts(variables, texts)
+    assert lengths == {16, 32, 77}
+    full = EvaluationEncoder(setup, batch_size=8).texts(variables, texts)
+    np.testing.assert_allclose(cut.pooled, full.pooled, rtol=0, atol=1e-6)
+    assert len(np.unique(full.pooled.round(4), axis=0)) == len(texts)
+
+
+def test_only_lengths_that_save_a_quarter_are_compiled():
+    assert text_lengths(77) == (16, 32, 48, 77)
+    assert text_lengths(64) == (16, 32, 48, 64)
+    assert text_lengths(22) == (16, 22)
+    assert text_lengths(20) == (20,)
+
+
+def test_a_text_is_as_long_as_its_first_end_token_asks_for():
+    rows = np.full((4, 77), 9)  # of which the third has no end token
+    rows[0, [15, 30]], rows[1, 16], rows[3, 0] = 0, 0, 0
+    assert short_lengths({"text": rows}, 0, (16, 32, 77)) == [16, 32, 77, 16]
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "expected"),
+    [
+        ({}, "clip", True),
+        ({}, "pacl", True),  # which pools texts
+        ({"is_causal": False}, "clip", False),
+        ({"pooling": "last"}, "clip", False),
+        ({}, "dcsm", False),
+        ({}, "sparc", False),
+    ],
+)
+def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected):
+    config = tiny.get_config()
+    with config.unlocked():
+        config.model.name, config.model.text = model, {"depth": 1, **text}
+        config.model.head = {"num_functional_words": 0} if model == "dcsm" else {}
+    assert encode.takes_shorter_texts(resolve(config, "eval")) == expected
+
+
+def row(number, size=25):
+    return (np.full(size, number, np.float32), None)
+
+
+def test_memory_forgets_what_was_not_asked_for_longest():
+    memory = feature_cache.FeatureMemory(limit=250)
+    memory.put(b"a", row(1))
+    memory.put(b"b", row(2))
+    assert memory.get(b"a")[0][0] == 1
+    memory.put(b"c", row(3))
+    assert memory.get(b"b") is None
+    assert [memory.get(key)[0][0] for key in (b"a", b"c")] == [1, 3]
+    memory.clear()
+    assert memory.get(b"a") is None
+
+
+def pictures(count):
+    return list(np.random.default_rng(0).integers(0, 255, (count, 4, 4, 3), np.uint8))
+
+
+def test_features_with_tokens_stay_below_the_limit_and_are_complete(towers, monkeypatch):
+    config = tiny.get_config()
+    with config.unlocked():
+        config.model.name = "pacl"
+    monkeypatch.setattr(BatchEncoder, "has_tokens", True)
+    monkeypatch.setattr("vlc_jax.encode_once.MEMORY", 10 * 2 * 6 * 4)  # of ten images
+    variables = {"params": {"image": {}, "text": {}, "logit_scale": 1.0}}
+    scorer, images = OnceEncoder(resolve(config, "eval")).scorer(variables), pictures(40)
+    found = scorer.embed_images(images)  # more than fit
+    assert (found.tokens[:, 0] == found.pooled).all()
+    assert len(np.unique(found.pooled, axis=0)) == 40
+    scorer.embed_images(images[-10:])
+    assert len(towers) == 40
+    assert (scorer.embed_images(images[:1]).tokens == found.tokens[:1]).all()
+    assert len(towers) == 41
+
+
+def test_a_tower_whose_parameters_changed_encodes_anew_and_the_other_does_not(run, towers):
+    setup, variables = run
+    encoder, texts, images = OnceEncoder(setup), ["a red circle", "a blue ring"], pictures(3)
+    params = variables["params"]
+    trained = {**params, "text": jax.tree.map(lambda x: x * 1.1, params["text"])}
+    for params_now in (params, trained):
+        scorer = encoder.scorer({**variables, "params": params_now})
+        scorer.embed_texts(texts)
+        scorer.embed_images(images)
+    assert len(towers) == 2 * 2 + 3
+
+
+@pytest.fixture
+def cached(run, tmp_path):
+    """(setup with a cache, variables, folder)."""
+    return with_evaluation(run[0], cache=str(tmp_path / "cache")), run[1], tmp_path / "cache"
+
+
+def features(setup, variables, count=40):
+    scorer = OnceEncoder(setup).scorer(variables)
+    image = scorer.embed_images(pictures(count))
+    text = scorer.embed_texts(["a red circle", "a ring"])
+    return image.pooled.tobytes() + text.pooled.tobytes()
+
+
+def test_a_second_evaluation_reads_the_features_of_the_first(run, cached, towers):
+    setup, variables, folder = cached
+    without = features(*run)
+    first = features(setup, variables)
+    towers.clear()
+    assert features(setup, variables) == first == without
+    assert towers == []
+    kinds = sorted(path.name.split("-")[0] for path in folder.iterdir())
+    assert kinds == ["image", "text"]
+    features(setup, variables, count=41)
+    assert len(towers) == 1
+
+
+@pytest.mark.parametrize("change", ["weights", "pixels", "text"])
+def test_features_of_something_else_are_not_taken(cached, towers, change):
+    setup, variables, _ = cached
+    features(setup, variables)
+    towers.clear()
+    if change == "weights":
+        variables = {**variables, "params": jax.tree.map(lambda x: x * 1.1, variables["params"])}
+    elif change == "pixels":
+        transform = type(setup.evaluation.transform)(size=40, interpolation="bilinear")
+        setup = with_evaluation(setup, transform=transform)
+    else:
+        inputs = {**setup.evaluation.inputs, "text": {"context_length": 19}}
+        setup = with_evaluation(setup, inputs=inputs)
+    features(setup, variables)
+    assert len(towers) == {"weights": 42, "pixels": 40, "text": 2}[change]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
+def test_a_damaged_file_is_said_once_and_computed_again(cached, towers, caplog, damage):
+    setup, variables, folder = cached
+    expected = features(setup, variables)
+    (file,) = folder.glob("image-*/*.npz")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    np.savez(other := folder / "other.npz", keys=np.zeros(3))
+    wrong = {"cut": content[:-500], "flipped": content, "empty": b"", "other": other.read_bytes()}
+    file.write_bytes(wrong[damage])
+    towers.clear()
+    with caplog.at_level(logging.WARNING):
+        assert features(setup, variables) == expected
+        assert len(towers) == 40
+        assert features(setup, variables) == expected
+    assert [f"{file} is damaged" in record.message for record in caplog.records] == [True]
+    assert len(towers) == 40
+
+
+def test_a_stopped_evaluation_goes_on_from_its_features(cached, towers):
+    setup, variables, folder = cached
+    calls = []
+
+    def stop():
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        OnceEncoder(setup, stop).scorer(variables).embed_images(pictures(40))
+    towers.clear()
+    OnceEncoder(setup).scorer(variables).embed_images(pictures(40))
+    assert [image.tobytes() for image in towers] == [x.tobytes() for x in pictures(40)[24:]]
+    assert not list(folder.rglob("*.writing"))
+
+
+def test_features_are_written_while_others_are_computed(cached, towers, monkeypatch):
+    setup, variables, folder = cached
+    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
+    seen = []
+    encoder = OnceEncoder(setup, lambda: seen.append(len(list(folder.glob("image-*/*.npz")))))
+    encoder.scorer(variables).embed_images(pictures(24))
+    assert seen == [0, 1, 2]
+
+
+def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_encoded(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"config\.eval\.cache: cannot write to .*file/cache"):
+        OnceEncoder(with_evaluation(run[0], cache=str(tmp_path / "file/cache")))
+
+
+def test_a_full_disk_leaves_no_half_a_file(cached, towers, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    setup, variables, folder = cached
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        features(setup, variables)
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["facts.json"]

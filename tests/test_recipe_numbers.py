@@ -1,0 +1,95 @@
+"""Numbers that a recipe promises to reproduce are those of the published values."""
+
+import importlib
+import re
+
+import pytest
+
+from vlc_jax import published
+
+L14, SIGLIP, EVA = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384", "EVA-CLIP"
+NEGATIVES, FINETUNED = "left/right negatives", "finetuning"
+B32 = "CLIP ViT-B/32"
+MODELS = {  # config -> models whose values its docstring has
+    "coco.clip_ft": ("CLIP-FT", B32),
+    "coco.clip_coco": ("CLIP-COCO", B32),
+    "coco.negclip": ("NegCLIP",),
+    "coco.crepe_swap": ("CREPE-swap",),
+    "coco.crepe_replace": ("CREPE-replace",),
+    "coco.crepe_negate": ("RN50 + CREPE-negate", "RN50"),
+    "coco.svlc": ("SVLC",),
+    "coco.svlc_pos": ("SVLC+Pos",),
+    "coco.dac": ("DAC-LLM", "DAC-SAM"),
+    "coco.hn": ("HN",),
+    "coco.hp_hn": ("HP+HN", *(f"HP+HN, weight {weight}" for weight in ("0", ".25", ".5", ".75"))),
+    "coco.hp_hn_swap_only": ("HP+HN, swap only",),
+    "coco.hp_hn_replace_only": ("HP+HN, replace only",),
+    "coco.fsc_clip": ("FSC-CLIP",),
+    "coco.labclip": ("LABCLIP ViT-B/32",),
+    "coco.leftright": (
+        *(f"{model} + {NEGATIVES}" for model in (L14, SIGLIP)),
+        *(f"{L14} + {FINETUNED}", f"{SIGLIP} + {NEGATIVES}, image tower unlocked"),
+    ),
+    "llava.clip_ft": (
+        *(L14, SIGLIP, EVA, f"{EVA} + {NEGATIVES}"),
+        *(f"{model} + {FINETUNED}" for model in (L14, SIGLIP, EVA)),
+    ),
+    "llava.pacl": (
+        *(L14, f"{L14} + PACL", f"{L14} + PACL + RoPE"),
+        f"{L14} + PACL + RoPE + stronger text encoder",
+    ),
+    "llava.sparc": (f"{L14} + SPARC + RoPE",),
+}
+# The sentences with published numbers, up to those about machines and times.
+PROMISE = re.compile(
+    r"([Mm]ust reproduce|The authors' numbers|No number of).*?"
+    r"(The authors (used|trained|took)|Not yet run|Here its|Hardware)"
+)
+NUMBER = re.compile(r"(?<![\w.:=(-])(?:\d+)?\.\d+(?![\w])")
+
+
+def promised(name):
+    text = " ".join(importlib.import_module(f"configs.{name}").__doc__.split())
+    return PROMISE.search(text)[0]
+
+
+def texts_of(model):
+    """Every value of a model in the two ways of writing: 61.6, and .62 for a fraction."""
+    texts = set()
+    for value in published.of_model(model):
+        if value.source != "vl_compo":
+            texts |= {f"{100 * value.number:.1f}", f"{value.number:.{value.decimals}f}"[1:]}
+    return texts
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_number_of_a_promise_is_a_published_value(name):
+    known = set().union(*map(texts_of, MODELS[name]))
+    if name == "coco.hp_hn":
+        known |= {"0.75", "0.5", "0.25"}  # weights
+    if name == "llava.pacl":
+        known |= {"50.0", "25.0"}  # chance
+    numbers = NUMBER.findall(promised(name))
+    assert len(numbers) > 1
+    assert [number for number in numbers if number not in known] == []
+
+
+TRIPLETS = [name for name in MODELS if "REPLACE" in promised(name)]
+
+
+@pytest.mark.parametrize("name", TRIPLETS)
+def test_triplets_stand_in_the_order_original_augmented_brittleness(name):
+    for model in MODELS[name]:
+        values = {
+            (value.benchmark, value.metric.removesuffix("_macro")): value.value
+            for value in published.of_model(model)
+            if value.source == "hard_positives"
+        }
+        metrics = ("original_accuracy", "augmented_accuracy", "brittleness")
+        for benchmark in ("replace", "swap"):
+            printed = " / ".join(f"{values[benchmark, metric]:.1f}" for metric in metrics)
+            assert printed in promised(name), model
+
+
+def test_no_recipe_with_published_numbers_is_forgotten():
+    assert len(TRIPLETS) == 10

@@ -1,0 +1,88 @@
+"""Binding: what a linear probe reads from image features and the cosine with captions does not.
+
+"a red circle and a blue square" against "a blue circle and a red square": "not in the embedding"
+apart from "not in the cosine" (linear decodability in the proof of "Is CLIP ideal?", ICCV 2025).
+"""
+
+import numpy as np
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import linear_probe, stats, ties
+from vlc_jax.evaluators.choice import score_cases
+from vlc_jax.evaluators.scorer import Scorer
+
+
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+) -> stats.EvalResult:
+    """Accuracy of a probe per group, on renderings that it was not fitted to, and of the scores.
+
+    probe_accuracy   a logistic regression of each group (a pair of objects) tells its two labels
+                     apart, fitted as in `linear_probe`; chance 1/2
+    score_accuracy   of the same images: the first caption has the higher score; chance 1/2
+    gain             the first minus the second, in [-1, 1]; chance 0
+
+    Intervals are over groups: renderings of the same objects are not independent. tie: see `ties`.
+
+    Raises:
+      UsageError: an unknown tie policy. DataError: a group without both labels in training.
+    """
+    ties.check(tie)
+    cases = benchmark.cases
+    names = [[str(case.group) for case in part] for part in _parts(benchmark)]
+    features = [linear_probe.features(part, scorer, chunk) for part in _parts(benchmark)]
+    stats.require_finite(np.concatenate([x for x, _ in features]), benchmark.name)
+    right, log_odds = np.zeros(len(cases)), np.zeros(len(cases))
+    for name in dict.fromkeys(names[2]):
+        chosen = [np.array([each == name for each in part], bool) for part in names]
+        (x, y), (x_val, y_val), (x_test, y_test) = (
+            (x[rows], y[rows]) for (x, y), rows in zip(features, chosen, strict=True)
+        )
+        if set(y) != {0, 1} or not len(y_val):
+            raise DataError(
+                f"group {name!r} of {benchmark.name!r} needs both labels in training and some "
+                f"validation; it has the labels {sorted(set(y.tolist()))} and {len(y_val)} cases"
+            )
+        probe = linear_probe.fit_best(x, y, x_val, y_val)[0]
+        log_odds[chosen[2]] = probe.decision_function(x_test) * (2 * y_test - 1)
+        right[chosen[2]] = probe.predict(x_test) == y_test
+    scores = np.concatenate(
+        [score_cases(cases[n : n + chunk], scorer) for n in range(0, len(cases), chunk)]
+    )
+    stats.require_finite(scores, benchmark.name)
+    standing = ties.standing(scores, np.zeros(len(cases), int))
+    by_score, clusters = standing.among_best(1, tie), np.array(names[2])
+    differences = [
+        float((right - by_score)[clusters == name].mean()) for name in dict.fromkeys(names[2])
+    ]
+    metrics = {
+        "probe_accuracy": stats.proportion(right, 1 / 2, None, clusters),
+        "score_accuracy": stats.proportion(by_score, 1 / 2, standing.tied(1), clusters),
+        "gain": stats.bootstrapped(np.array(differences), "mean", 0.0),
+    }
+    outcomes = (part.tolist() for part in (scores, by_score, right, log_odds, standing.tied(1)))
+    rows = [_row(*each) for each in zip(cases, *outcomes, strict=True)]
+    return stats.EvalResult(metrics, rows, {"tie": tie, "groups": len(differences)})
+
+
+def _row(
+    case: Case, scores: list[float], by_score: float, right: float, log_odds: float, tie: bool
+) -> dict[str, object]:
+    return {
+        "id": case.id,
+        "group": case.group,
+        "captions": list(case.captions),
+        "scores": scores,
+        "correct": bool(by_score == 1),
+        "probe_correct": bool(right),
+        "probe_log_odds": float(log_odds),
+        "tie": bool(tie),
+    }
+
+
+def _parts(benchmark: Benchmark) -> tuple:
+    parts = (benchmark.training, benchmark.validation, benchmark.cases)
+    if not all(parts):
+        raise DataError(f"a probe needs training, validation, cases; {benchmark.name!r} lacks some")
+    return parts

@@ -1,0 +1,177 @@
+"""Conditions of an ideal CLIP: inequalities between similarities of images and texts.
+
+The conditions 1.1 to 4.2 of "Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025). That two
+embeddings differ, "cos < 1", is true of any two pictures; here they have to differ by more than two
+renderings of one scene do in 95 of 100 cases (the noise floor).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
+from vlc_jax.evaluators.vectors import cosine_of_rows
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+FLOOR = 0.95  # quantile of the differences between two renderings of a scene
+Pair = Sequence[str]  # names of an image or text of the case: "i0", "t1"
+
+
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+) -> stats.EvalResult:
+    """Share of cases that satisfy their condition, of each condition, and how clearly.
+
+    satisfied          all conditions; satisfied/NAME: one of them
+    margin/NAME        smallest similarity that has to be larger minus the largest other one
+    difference/NAME    mean 1 - cos of two pictures that have to differ; `chance`: of two renderings
+    noise_ratio/NAME   the same in units of the noise floor, where that is not 0
+
+    Chance of an inequality is that of any order of the similarities, of a difference 1 - FLOOR.
+    An image and a text are compared by the model's own score, others by the cosine of their pooled
+    features. Cases say in `meta` which similarities: `above`, `below`, `is_apart`
+    (input_pipeline/benchmarks/scene_geometry.py). details: the noise floors.
+
+    tie: see `ties`; of inequalities. A difference has to be above the floor in any case.
+
+    Raises:
+      UsageError: an unknown tie policy. DataError: a benchmark without such cases.
+    """
+    ties.check(tie)
+    _check(benchmark)
+    cases = benchmark.cases
+    found = [
+        row
+        for start in range(0, len(cases), chunk)
+        for row in similarities(cases[start : start + chunk], scorer)
+    ]
+    stats.require_finite(np.concatenate([side for row in found for side in row]), benchmark.name)
+    lowest = np.array([above.min() for above, _ in found])
+    highest = np.array([below.max() for _, below in found])
+    names = np.array([str(case.group) for case in cases])
+    apart = np.array([case.meta["is_apart"] for case in cases])
+    floors = {
+        name: float(np.quantile(1 - highest[apart & (names == name)], FLOOR))
+        for name in dict.fromkeys(names[apart].tolist())
+    }
+    floor = np.array([floors.get(name, 0.0) for name in names])
+    right = np.where(apart, 1 - lowest > floor, [_credit(*row, tie) for row in found])
+    tied = np.where(apart, 1 - lowest == floor, lowest == highest)
+    chance = np.array([_chance(case) for case in cases])
+    decisions = groups.Decisions(names.tolist(), right, chance, tied, stats.images_of(cases))
+    metrics = groups.metrics("satisfied", decisions, benchmark)
+    del metrics["satisfied_macro"]  # the same number: conditions take turns
+    metrics |= _sizes(lowest, highest, names, floors)
+    rows = [
+        _row(case, above, below, bool(right[n] == 1), bool(tied[n]))
+        for n, (case, (above, below)) in enumerate(zip(cases, found, strict=True))
+    ]
+    return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floors, "quantile": FLOOR})
+
+
+def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
+    """For all `above` being larger than all `below`; those above are the first options."""
+    if above.min() != below.max() or tie == "strict":
+        return float(above.min() > below.max())
+    if tie == "first_index":
+        return 1.0
+    equal = int((above == above.min()).sum())
+    return 1 / math.comb(equal + int((below == above.min()).sum()), equal)
+
+
+def _sizes(
+    lowest: np.ndarray, highest: np.ndarray, names: np.ndarray, floors: dict[str, float]
+) -> dict[str, stats.Estimate]:
+    """Margins of inequalities, and differences beside those of renderings."""
+    metrics = {}
+    for name in dict.fromkeys(names.tolist()):
+        rows = names == name
+        if name not in floors:
+            metrics[f"margin/{name}"] = stats.mean((lowest - highest)[rows], unit="score")
+            continue
+        differences, noise = (1 - lowest)[rows], float((1 - highest)[rows].mean())
+        metrics[f"difference/{name}"] = stats.mean(differences, unit="score")._replace(chance=noise)
+        if floors[name] > 0:
+            metrics[f"noise_ratio/{name}"] = stats.mean(differences / floors[name], unit="score")
+    return metrics
+
+
+def similarities(cases: Sequence[Case], scorer: Scorer) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The similarities that each case has above, and those it has below."""
+    images = scorer.embed_images([image for case in cases for image in case.images])
+    texts = [text for case in cases for text in case.captions]
+    written = embed_texts_once(scorer, texts) if texts else None
+    rows, image, text = dict[tuple[str, str], list[tuple[int, int]]](), 0, 0
+    for case in cases:
+        start = {"i": image, "t": text}
+        for one, other in (*case.meta["above"], *case.meta["below"]):
+            pair = start[one[0]] + int(one[1:]), start[other[0]] + int(other[1:])
+            rows.setdefault((one[0], other[0]), []).append(pair)
+        image, text = image + len(case.images), text + len(case.captions)
+    values = {
+        kinds: iter(_values(kinds, np.array(pairs), images, written, scorer))
+        for kinds, pairs in rows.items()
+    }
+    return [
+        tuple(
+            np.array([next(values[one[0], other[0]]) for one, other in case.meta[side]])
+            for side in ("above", "below")
+        )
+        for case in cases
+    ]
+
+
+def _values(
+    kinds: tuple[str, str],
+    pairs: Int[np.ndarray, "cases 2"],
+    images: ImageFeatures,
+    texts: TextFeatures | None,
+    scorer: Scorer,
+) -> np.ndarray:
+    left, right = pairs.T
+    if kinds == ("i", "t"):
+        scores = scorer.score_options(take(images, left), take(texts, right))
+        return np.asarray(scores, np.float64)[:, 0]
+    return cosine_of_rows((images if kinds == ("i", "i") else texts).pooled, left, right)
+
+
+def _chance(case: Case) -> float:
+    """That the similarities above are all larger, in a random order: m! n! / (m + n)!."""
+    if case.meta["is_apart"]:
+        return 1 - FLOOR
+    above, below = len(case.meta["above"]), len(case.meta["below"])
+    return 1 / math.comb(above + below, above)
+
+
+def _check(benchmark: Benchmark) -> None:
+    if not benchmark.cases:
+        raise DataError(f"benchmark {benchmark.name!r} has no cases")
+    for case in benchmark.cases:
+        if not (case.group and case.meta.get("above") and case.meta.get("below")):
+            raise DataError(
+                f"a condition says which similarities are larger: case {case.id!r} of "
+                f"{benchmark.name!r} lacks a group, meta['above'] or meta['below']"
+            )
+
+
+def _row(
+    case: Case, above: np.ndarray, below: np.ndarray, right: bool, tie: bool
+) -> dict[str, Any]:
+    """The similarities in the order above, below, with what they are of."""
+    said = {f"t{n}": text for n, text in enumerate(case.captions)}
+    said |= {f"i{n}": f"image {n}" for n in range(len(case.images))}
+    pairs = (*case.meta["above"], *case.meta["below"])
+    return {
+        "id": case.id,
+        "group": case.group,
+        "captions": [f"{said[one]} · {said[other]}" for one, other in pairs],
+        "scores": [*above.tolist(), *below.tolist()],
+        "correct": right,
+        "tie": tie,
+    }

@@ -1,0 +1,123 @@
+"""Linear probe: what a linear map of the frozen image features tells apart.
+
+L2-normalised pooled features and multinomial logistic regression (scikit-learn, L-BFGS); C is
+chosen by accuracy on validation cases, and the probe fitted again with these. CLIP_benchmark trains
+its linear layer by AdamW instead and searches the weight decay: numbers are near, not equal.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.vectors import unit
+
+CS = tuple(10.0**exponent for exponent in range(-2, 5))  # of scikit-learn: inverse regularisation
+STEPS = 1000  # of L-BFGS, at most; enough for features of unit length at the largest C
+SHOWN = 5  # wrong classes kept per example, best first
+
+
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+) -> stats.EvalResult:
+    """Accuracy and mean per-class recall of the probe on `Benchmark.cases`; chance is 1/classes.
+
+    Recall is given per class too, as `recall/<class>`. details: the C that was chosen, and the
+    accuracy on validation of each. tie: see `ties`; `chunk` images are embedded at a time.
+
+    Raises:
+      UsageError: an unknown tie policy. DataError: no cases for training or validation, or a class
+        of the test that training lacks.
+    """
+    ties.check(tie)
+    parts = (benchmark.training, benchmark.validation, benchmark.cases)
+    _check(benchmark)
+    (x, y), (x_val, y_val), (x_test, y_test) = (features(p, scorer, chunk) for p in parts)
+    stats.require_finite(np.concatenate([x, x_val, x_test]), benchmark.name)
+    probe, best, accuracy = fit_best(x, y, x_val, y_val)
+    scores = np.full((len(x_test), len(benchmark.classes)), -np.inf)
+    scores[:, probe.classes_] = probe.predict_log_proba(x_test)
+    standing, number = ties.standing(scores, y_test), len(benchmark.classes)
+    right, tied = standing.among_best(1, tie), standing.tied(1)
+    names = [benchmark.classes[label] for label in y_test]
+    decisions = groups.Decisions(names, right, np.full(len(y_test), 1 / number), tied)
+    recall = groups.metrics("recall", decisions, benchmark)
+    metrics = {"accuracy": recall.pop("recall")}
+    metrics["mean_per_class_recall"] = recall.pop("recall_macro")
+    rows = [_row(benchmark, n, scores[n], bool(right[n] == 1)) for n in range(len(scores))]
+    details = {
+        "tie": tie,
+        "classes": number,
+        "training": len(y) + len(y_val),
+        "C": best,
+        "validation": {f"{c:g}": value for c, value in accuracy.items()},
+    }
+    return stats.EvalResult(metrics | recall, rows, details)
+
+
+def features(
+    cases: Sequence[Case], scorer: Scorer, chunk: int
+) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, "cases"]]:
+    """L2-normalised pooled features of each case's image, and its label."""
+    pooled = [
+        scorer.embed_images([case.images[0] for case in cases[start : start + chunk]]).pooled
+        for start in range(0, len(cases), chunk)
+    ]
+    labels = np.array([case.meta["label"] for case in cases])
+    return unit(np.concatenate(pooled)), labels
+
+
+def fit_best(
+    x: Float[np.ndarray, "cases embed"],
+    y: Int[np.ndarray, "cases"],
+    x_val: Float[np.ndarray, "examples embed"],
+    y_val: Int[np.ndarray, "examples"],
+) -> tuple[Any, float, dict[float, float]]:
+    """The logistic regression of training and validation cases, its C, and the accuracy on
+    validation of each C."""
+    accuracy = {c: float((_fit(x, y, c).predict(x_val) == y_val).mean()) for c in CS}
+    best = max(CS, key=lambda c: accuracy[c])  # the smallest of equal ones
+    return _fit(np.concatenate([x, x_val]), np.concatenate([y, y_val]), best), best, accuracy
+
+
+def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
+    from sklearn.exceptions import ConvergenceWarning  # here, because its import is slow
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # validation judges it all the same
+        return LogisticRegression(C=c, max_iter=STEPS).fit(x, y)
+
+
+def _check(benchmark: Benchmark) -> None:
+    for name in ("training", "validation", "cases"):
+        if not getattr(benchmark, name):
+            raise DataError(f"a linear probe needs {name}; {benchmark.name!r} has none")
+    learned = {case.meta["label"] for case in benchmark.training}
+    for case in benchmark.cases:
+        if case.meta["label"] not in learned:
+            raise DataError(
+                f"case {case.id!r} of {benchmark.name!r} is of class "
+                f"{benchmark.classes[case.meta['label']]!r}, which training lacks"
+            )
+
+
+def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: bool) -> dict[str, object]:
+    """Per-example row: the correct class first, then the best wrong ones, by log-probability."""
+    case = benchmark.cases[n]
+    label, order = case.meta["label"], np.argsort(-scores, kind="stable")
+    shown = [c for c in [label, *order[order != label][:SHOWN]] if np.isfinite(scores[c])]
+    return {
+        "id": case.id,
+        "group": benchmark.classes[label],
+        "captions": [benchmark.classes[c] for c in shown],
+        "scores": [float(scores[c]) for c in shown],
+        "correct": right,
+        "tie": bool((scores == scores[label]).sum() > 1),
+    }

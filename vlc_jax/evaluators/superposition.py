@@ -1,0 +1,131 @@
+"""Superposition: is the embedding of two objects the sum of those of either alone?
+
+The steps of the proof of "Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025) as measurements: the
+cone that embeddings lie in, the superposition of objects and its coefficients, and the collapse of
+attribute binding. Each stands beside the same number of another rendering of the scene.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import stats, ties
+from vlc_jax.evaluators.conditions import FLOOR
+from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.vectors import cosine, unit
+
+IMAGES = 6  # of a case: both, first, second, third, both again, both with colours exchanged
+
+
+def evaluate(
+    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 256
+) -> stats.EvalResult:
+    """Statistics of pooled image features of unit length: of two objects xy, each alone x, y, a
+    third one z, and another rendering xy'. `chance` of a cosine or residual is the same with z in
+    the place of y; CENTRED: after subtracting the mean over all images of x and y.
+
+    superposition         share of cases with xy nearer to x + y than to x + z; chance 1/2
+    binding_visible       share with 1 - cos(xy, exchanged) above the 95th percentile of
+                          1 - cos(xy, xy'): binding has not collapsed; chance .05
+    cone                  length of the mean of all x and y; chance: of random directions
+    sum_cosine            cos(xy, x + y); `_centred`
+    sum_residual          share of |xy|^2 outside the span of x and y; `_centred`
+    rendering_residual    the same outside the line of xy': the noise; `_centred`
+    first_coefficient     of x in the least squares fit of xy by x and y; `_centred`
+    second_coefficient    of y; `_centred`
+    exchanged_cosine      cos(xy, exchanged), its chance cos(xy, xy'): the noise; `_centred`
+
+    tie: see `ties`; of `superposition`.
+
+    Raises:
+      UsageError: an unknown tie policy. DataError: a case without six images.
+    """
+    ties.check(tie)
+    _check(benchmark)
+    parts = [
+        scorer.embed_images([i for case in benchmark.cases[n : n + chunk] for i in case.images])
+        for n in range(0, len(benchmark.cases), chunk)
+    ]
+    pooled = stats.require_finite(np.concatenate([p.pooled for p in parts]), benchmark.name)
+    features = unit(pooled).reshape(len(benchmark.cases), IMAGES, -1)
+    alone = features[:, 1:3].reshape(-1, features.shape[-1])
+    mean = alone.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    both, first, second, third = (features[:, k] for k in range(4))
+    nearness = [cosine(both, unit(first) + unit(other)) for other in (second, third)]
+    right = ties.credit(np.stack(nearness, axis=1), lambda s: s[:, 0] > s[:, 1], tie)
+    tied = nearness[0] == nearness[1]
+    exchanged, noise = (1 - cosine(both, features[:, k]) for k in (5, 4))
+    floor = float(np.quantile(noise, FLOOR))
+    metrics = {
+        "superposition": stats.proportion(right, 1 / 2, tied),
+        "binding_visible": stats.proportion(exchanged > floor, 1 - FLOOR),
+        # |mean| is the mean of the projections on it, which gives it an interval over scenes.
+        "cone": stats.mean(
+            features[:, 1:3].mean(axis=1) @ (mean / max(length, 1e-12)), "score"
+        )._replace(chance=float(len(alone) ** -0.5)),
+    }
+    metrics |= _statistics(features, "")
+    metrics |= _statistics(unit(features - mean), "_centred")
+    rows = [
+        _row(case, [float(near[n]) for near in nearness], bool(right[n] == 1), bool(tied[n]))
+        for n, case in enumerate(benchmark.cases)
+    ]
+    return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floor, "quantile": FLOOR})
+
+
+def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str, object]:
+    return {
+        "id": case.id,
+        "group": case.group,
+        "captions": ["the sum of the two alone", "the sum with a third object"],
+        "scores": scores,
+        "correct": correct,
+        "tie": tie,
+    }
+
+
+def _statistics(
+    features: Float[np.ndarray, "cases images embed"], suffix: str
+) -> dict[str, stats.Estimate]:
+    both, first, second, third, again, exchanged = np.moveaxis(features, 1, 0)
+    coefficients, residual = fit(both, first, second)
+    found = {
+        "sum_cosine": (cosine(both, first + second), cosine(both, first + third)),
+        "sum_residual": (residual, fit(both, first, third)[1]),
+        "rendering_residual": (1 - cosine(both, again) ** 2, None),
+        "first_coefficient": (coefficients[:, 0], None),
+        "second_coefficient": (coefficients[:, 1], None),
+        "exchanged_cosine": (cosine(both, exchanged), cosine(both, again)),
+    }
+    return {
+        f"{name}{suffix}": stats.mean(values, "score")._replace(
+            chance=None if other is None else float(other.mean())
+        )
+        for name, (values, other) in found.items()
+    }
+
+
+def fit(
+    target: Float[np.ndarray, "cases embed"],
+    first: Float[np.ndarray, "cases embed"],
+    second: Float[np.ndarray, "cases embed"],
+) -> tuple[Float[np.ndarray, "cases 2"], Float[np.ndarray, "cases"]]:
+    """Coefficients of the least squares fit target = a first + b second, and the share of
+    |target|^2 that it leaves."""
+    basis = np.stack([first, second], axis=-1)
+    coefficients = (np.linalg.pinv(basis) @ target[..., None])[..., 0]
+    left = target - (basis @ coefficients[..., None])[..., 0]
+    return coefficients, np.sum(left**2, axis=-1) / np.sum(target**2, axis=-1)
+
+
+def _check(benchmark: Benchmark) -> None:
+    if not benchmark.cases:
+        raise DataError(f"benchmark {benchmark.name!r} has no cases")
+    for case in benchmark.cases:
+        if len(case.images) != IMAGES:
+            raise DataError(
+                f"superposition needs {IMAGES} images per case; case {case.id!r} of "
+                f"{benchmark.name!r} has {len(case.images)}"
+            )

@@ -1,0 +1,207 @@
+"""Single cases of one run, or of two side by side, as the data of a page (cases.js shows them).
+
+The data are one JSON object, small enough for 50,000 cases: texts stand in one list, and a case is
+a list of numbers that point into it (`collect`).
+"""
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from vlc_jax import workdir_files
+from vlc_jax.report import compare, paired
+from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
+
+MAX_SIDE = 320  # pixels of an image in the page; larger ones are scaled down
+DIGITS = 5  # of a score: the page shows four places, and longer ones would double its size
+UNKNOWN = 2  # beside 0 and 1: a case without `correct`
+
+
+class NoCasesError(Exception):
+    """A benchmark that no run has, or runs without scores; the message names what there is."""
+
+
+def collect(runs: Sequence[Run], wanted: Sequence[str] = ()) -> dict[str, Any]:
+    """Cases of the newest evaluation of each benchmark, ready for JSON.
+
+    wanted: names of benchmarks; all without any. Of two runs only cases of the same question
+    (`compare.same_cases`) are put side by side; otherwise those of the first are shown, and a note
+    says so.
+
+    Returns: {
+      runs: their names,
+      benchmarks: [[name, what `correct` means, [lowest, highest score] of each run], ...],
+      groups, texts: strings,
+      cases: [[benchmark, id, name of the image, groups, further correct captions, of each run 0 or
+        [correct, tie, rank or 0, texts or 0 for those of the first run, scores]], ...],
+      images: {index of a case: [data URI, ...]} of those that a run has kept,
+      notes: sentences}
+
+    Raises NoCasesError.
+    """
+    results = compare.newest_results(runs)
+    known = list(dict.fromkeys(name for of_run in results for name in of_run))
+    for name in wanted:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise NoCasesError(f"no benchmark {name!r} has been evaluated; there are: {listed}")
+    data = _Data(compare.names([run.path for run in runs]))
+    for name in wanted or known:
+        asked = [of_run.get(name) for of_run in results]
+        if None not in asked and not compare.same_cases(asked[0], asked[-1]):
+            data.notes.append(f"{name}: not the same cases in both runs; {data.runs[0]} is shown")
+            asked[1] = None
+        data.add(name, [(run, result) for run, result in zip(runs, asked, strict=True)])
+    if not data.cases:
+        raise NoCasesError(
+            "no scores of single cases (evals/<benchmark>/<step>.scores.jsonl) that can be read "
+            f"below {', '.join(str(run.path) for run in runs)}; evaluate the run first"
+        )
+    data.notes += [note for run in runs for note in run.notes if ".scores.jsonl" in note]
+    return data.as_json()
+
+
+def to_script(data: dict[str, Any]) -> str:
+    """The data as text within a <script> of a page: no caption can close it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")  # "<" is in strings only
+
+
+class _Data:
+    """The result of `collect`, while it grows."""
+
+    def __init__(self, runs: list[str]):
+        self.runs = runs
+        self.benchmarks: list[list[Any]] = []
+        self.cases: list[list[Any]] = []
+        self.images: dict[int, list[str]] = {}
+        self.notes: list[str] = []
+        self._texts: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+
+    def add(self, name: str, asked: Sequence[tuple[Run, dict[str, Any] | None]]) -> None:
+        """A benchmark, with the run and the result of each side; None for a side without it."""
+        by_run = [self._rows(name, run, result) if result else {} for run, result in asked]
+        ranges = [_range(rows.values()) for rows in by_run]
+        result = next(result for _, result in asked if result)
+        decision = paired.DECISIONS.get(str(result.get("protocol")), "correct")
+        folders = [run for run, result in asked if result]
+        kept = {file for run in folders for file in _kept(run, name)}
+        for case in dict.fromkeys(case for rows in by_run for case in rows):
+            if workdir_files.image_file(case, 0) in kept:
+                self.images[len(self.cases)] = list(self._images(folders, name, case))
+            self.cases.append(self._case(case, [rows.get(case) for rows in by_run]))
+        self.benchmarks.append([name, decision, ranges])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "runs": self.runs,
+            "benchmarks": self.benchmarks,
+            "groups": list(self._groups),
+            "texts": list(self._texts),
+            "cases": self.cases,
+            "images": {index: uris for index, uris in self.images.items() if uris},
+            "notes": self.notes,
+        }
+
+    def _rows(self, name: str, run: Run, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Case -> its row of scores.jsonl."""
+        found, count = {}, 0
+        for row in score_rows(run, Path("evals") / name / f"{result['step']}.scores.jsonl"):
+            count += 1
+            if has_scores(row):
+                found[str(row.get("id", count))] = row
+        if len(found) < count:
+            where = self.runs[0] if len(self.runs) == 1 else run.path.name
+            self.notes.append(
+                f"{name}: {count - len(found):,} rows of {where} are left out: their captions and "
+                "scores do not fit, or another has the same id"
+            )
+        return found
+
+    def _case(self, case: str, rows: Sequence[dict[str, Any] | None]) -> list[Any]:
+        first = next(row for row in rows if row)
+        texts = self._captions(first)
+        shown = [len(self.benchmarks), case, str(first.get("image", case))]
+        shown += [self._groups_of(first), first.get("positives") or 0]
+        for row in rows:
+            captions = self._captions(row) if row else []
+            entry = row and [
+                int(correct) if isinstance(correct := row.get("correct"), bool) else UNKNOWN,
+                int(row.get("tie") is True),
+                row["rank"] if isinstance(row.get("rank"), int) else 0,
+                texts if row is first else captions if captions != texts else 0,
+                _rounded(row["scores"]),
+            ]
+            shown.append(entry or 0)
+        return shown
+
+    def _captions(self, row: dict[str, Any]) -> list[int]:
+        return [self._texts.setdefault(str(text), len(self._texts)) for text in row["captions"]]
+
+    def _groups_of(self, row: dict[str, Any]) -> list[int]:
+        """The groups of a case; of several kinds each with its kind."""
+        group = row.get("group")
+        if isinstance(group, dict):
+            labels = [f"{kind} {label}" for kind, label in group.items() if label is not None]
+        else:
+            labels = [str(group)] if group else []
+        return [self._groups.setdefault(label, len(self._groups)) for label in labels]
+
+    def _images(self, runs: Sequence[Run], name: str, case: str) -> Iterator[str]:
+        """Data URIs of the images of a case that the first run with any has kept."""
+        for run in runs:
+            folder, k = run.path / "evals" / name / "images", 0
+            while (file := folder / workdir_files.image_file(case, k)).exists():
+                uri, reason = _data_uri(run, file)
+                if reason:
+                    self.notes.append(f"{name}, {case}: an image {reason}")
+                    return
+                yield uri
+                k += 1
+            if k:
+                return
+
+
+def _kept(run: Run, name: str) -> list[str]:
+    folder = run.path / "evals" / name / "images"
+    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
+
+
+def _data_uri(run: Run, file: Path) -> tuple[str, str]:
+    """(an image for the page, ""), or ("", why there is none)."""
+    if reason := unreadable(run.path, file):
+        return "", reason
+    content, kind = file.read_bytes(), "png"
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if max(image.size) > MAX_SIDE:
+                image = image.convert("RGB")
+                image.thumbnail((MAX_SIDE, MAX_SIDE))
+                smaller = io.BytesIO()
+                image.save(smaller, "JPEG", quality=85)
+                content, kind = smaller.getvalue(), "jpeg"
+    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
+        return "", f"cannot be read: {error}"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}", ""
+
+
+def _range(rows: Iterable[dict[str, Any]]) -> list[float]:
+    """Lowest and highest score, the ends of the bars; zeros without any."""
+    scores = [score for row in rows for score in _flat(row["scores"])]
+    return [_rounded(min(scores)), _rounded(max(scores))] if scores else [0.0, 0.0]
+
+
+def _flat(scores: list[Any]) -> list[float | int]:
+    return [x for row in scores for x in row] if isinstance(scores[0], list) else scores
+
+
+def _rounded(scores: Any) -> Any:
+    if isinstance(scores, list):
+        return [_rounded(score) for score in scores]
+    return float(f"{scores:.{DIGITS}g}")

@@ -1,0 +1,30 @@
+"""Page of single cases: cases.html."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vlc_jax import workdir_files
+from vlc_jax.report import cases, page
+from vlc_jax.report.read_workdir import Run
+
+FOLDER = Path(__file__).parent
+
+
+def write(runs: Sequence[Run], folder: Path, wanted: Sequence[str] = ()) -> Path:
+    """Writes cases.html of one run or two into `folder`; returns its path.
+
+    Raises as `cases.collect`.
+    """
+    data = cases.collect(runs, wanted)
+    context = {
+        "names": data["runs"],
+        "paths": [run.path for run in runs],
+        "notes": data["notes"],
+        "css": "".join((FOLDER / name).read_text() for name in ("report.css", "cases.css")),
+        "script": (FOLDER / "cases.js").read_text(),
+        "data": cases.to_script(data),
+    }
+    text = page.environment().get_template("cases.html.jinja").render(context)
+    folder.mkdir(parents=True, exist_ok=True)
+    workdir_files.replace(folder / "cases.html", text)
+    return folder / "cases.html"

@@ -1,0 +1,218 @@
+"""Compositional gain against what is lost in zero-shot classification and retrieval, in one plot.
+
+Training on hard negatives buys accuracy on compositional benchmarks, often at the price of what the
+first model could do. A point is a run: across, the change of its mean over retrieval and zero-shot
+benchmarks; upwards, over compositional ones; both from the first run, in percentage points. Grey
+points are published models, from the same run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from vlc_jax import published
+from vlc_jax.report import compare, compare_plot, paper, plot
+from vlc_jax.report.compare import Line
+from vlc_jax.report.plot import THEME
+
+KEPT = ("retrieval", "zeroshot")  # protocols of the horizontal axis
+COMPOSITIONAL = ("choice", "triplet", "pairs")  # and of the upright one
+MARGIN = 10.0  # percentage points around the runs: published models lie in a far wider range
+Lines = dict[str, list[Line]]  # benchmark -> the metrics whose mean is its value
+
+
+class Forgetting(NamedTuple):
+    """Changes from the first run in percentage points, (retrieval and zero-shot, compositional).
+
+    kept, compositional: the benchmarks behind the two means.   runs: a point of each run, by its
+      place in the comparison; none of a run without results.
+    models: a point of each published model; empty where no benchmark of both axes has such values.
+    left_out: benchmarks without published values, where there are `models`.
+    """
+
+    kept: list[str]
+    compositional: list[str]
+    runs: dict[int, tuple[float, float]]
+    models: list[tuple[float, float]]
+    left_out: list[str]
+
+    @property
+    def sentence(self) -> str:
+        """Sentence: the benchmarks behind the axes, and the models that are grey."""
+        text = (
+            "Change from the first run, in percentage points. Compositional: the mean of "
+            f"{', '.join(self.compositional)}; retrieval and zero-shot: of {', '.join(self.kept)}. "
+        )
+        if not self.models:
+            return text + "No grey points: these benchmarks have no published checkpoints."
+        outside = sum(not _is_within(point, limits([*self.runs.values()])) for point in self.models)
+        text += f"Grey: {len(self.models)} published checkpoints"
+        text += f", {outside} of them outside of the plot. " if outside else ". "
+        if self.left_out:
+            text += f"Without their values, and so not in the means: {', '.join(self.left_out)}."
+        return text.strip()
+
+
+def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | None:
+    """The points of a comparison; None if an axis has no benchmark of all runs (with results).
+
+    results: `compare.newest_results`. Of published models only benchmarks count whose metric,
+    protocol and number of cases are those of the runs; then the runs' means are of these alone.
+    """
+    indices = [index for index, of_run in enumerate(results) if of_run]
+    if len(indices) < 2 or indices[0] != 0:
+        return None
+    shown = compare.lines(results, everything=True)
+    everything = [line for line in shown if _is_shared(line, indices)]
+    headlines = [line for line in compare.headlines(results) if _is_shared(line, indices)]
+    all_lines = {name: lines for name, lines in _by_benchmark(headlines).items() if lines}
+    readers = {name: str(result.get("reader")) for name, result in results[0].items()}
+    models = _models(everything, readers)
+    with_values = _with_values(all_lines, everything, models)
+    axes = [_of(protocols, with_values) for protocols in (KEPT, COMPOSITIONAL)]
+    is_published = all(axes)
+    if not is_published:
+        axes = [_of(protocols, all_lines) for protocols in (KEPT, COMPOSITIONAL)]
+    if not all(axes):
+        return None
+    first = [_mean(lines, _of_run(0)) for lines in axes]
+    runs = {index: _from(first, axes, _of_run(index)) for index in indices}
+    found = [
+        _from(first, axes, lambda line, model=model: model[_key(line)])
+        for model in (models.values() if is_published else ())
+        if all(_key(line) in model for lines in axes for each in lines.values() for line in each)
+    ]
+    names = [list(lines) for lines in axes]
+    others = [*_of(KEPT, all_lines), *_of(COMPOSITIONAL, all_lines)] if found else []
+    left_out = [name for name in others if name not in (*names[0], *names[1])]
+    return Forgetting(*names, runs, found, left_out)
+
+
+def picture(names: Sequence[str], found: Forgetting) -> plot.Picture:
+    """The plot of `measure`."""
+    low, high = limits([*found.runs.values()])
+
+    def paint(axes: Axes) -> None:
+        grey = np.array([p for p in found.models if _is_within(p, (low, high))]).reshape(-1, 2)
+        axes.plot(*grey.T, "o", color=THEME["muted"], alpha=0.45, markersize=3, linewidth=0)
+        axes.axhline(0, color=THEME["line"], linewidth=1.2)
+        axes.axvline(0, color=THEME["line"], linewidth=1.2)
+        for index, (x, y) in found.runs.items():
+            colour, marker, _ = compare_plot.run_style(index)
+            axes.plot([x], [y], marker, color=THEME[colour], markersize=8)
+            # the label of a point in the right half ends at it, so that it stays in the plot
+            is_right = x > (low[0] + high[0]) / 2
+            axes.annotate(
+                plot.plain(names[index]), (x, y), (-8 if is_right else 8, 7),
+                textcoords="offset points", ha="right" if is_right else "left",
+                color=THEME[colour], fontsize=9,
+            )  # fmt: skip
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        axes.set_xlabel("retrieval and zero-shot, change in points")
+        axes.set_ylabel("compositional, change in points")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:+g}".replace("-", "−")))
+
+    points = "; ".join(
+        f"{names[index]} {y:+.1f} compositional, {x:+.1f} retrieval and zero-shot"
+        for index, (x, y) in found.runs.items()
+    )
+    title = "Compositional gain and forgetting"
+    margins = (0.75, 0.6, 0.25, 0.4)
+    return plot.draw(
+        "forgetting", title, f"{title}, in points: {points}.", (5.4, 3.9), paint, margins
+    )
+
+
+def limits(runs: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest values of both axes: those of the runs and a margin."""
+    points = np.array(runs)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = np.maximum(MARGIN, 0.25 * (high - low))
+    return low - margin, high + margin
+
+
+def _is_within(point: tuple[float, float], ends: tuple[np.ndarray, np.ndarray]) -> bool:
+    return bool(np.all((ends[0] <= point) & (point <= ends[1])))
+
+
+def _is_shared(line: Line, indices: Sequence[int]) -> bool:
+    """True for a share of right cases that these runs have, of the same cases."""
+    rows = [line.rows[index] for index in indices]
+    if None in rows or not all(line.is_comparable):
+        return False
+    return all(
+        row.unit == "fraction" and 0 <= row.value <= 1 and not row.is_better_small for row in rows
+    )
+
+
+def _by_benchmark(headlines: Iterable[Line]) -> Lines:
+    """The headline of each benchmark; of retrieval both directions."""
+    found: Lines = {}
+    for line in headlines:
+        lines = found.setdefault(line.benchmark, [])
+        if not lines or line.metric == "text_to_image_r1":
+            lines.append(line)
+    return found
+
+
+def _of(protocols: Sequence[str], lines: Lines) -> Lines:
+    return {name: each for name, each in lines.items() if each[0].any_row.protocol in protocols}
+
+
+def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict[Any, float]]:
+    """Checkpoint -> its values of the lines that have comparable published ones."""
+    known = {score["benchmark"] for score in published.rows("checkpoint_scores.csv")}
+    ours: dict[str, list[Line]] = {}
+    for line in lines:
+        for name in {line.benchmark.partition("@")[0], readers.get(line.benchmark, "")} & known:
+            ours.setdefault(name, []).append(line)
+    models: dict[str, dict[Any, float]] = {}
+    for value in published.checkpoint_values() if ours else ():
+        for line in ours.get(value.benchmark, ()):
+            if paper.is_same(line.any_row, value):
+                models.setdefault(value.model, {})[_key(line)] = value.number
+    return models
+
+
+def _with_values(
+    headlines: Lines, everything: Sequence[Line], models: Mapping[str, dict[Any, float]]
+) -> Lines:
+    """The lines of each benchmark that published models have: its headline, or else its groups."""
+    known = {key for model in models.values() for key in model}
+    found: Lines = {}
+    for name, lines in headlines.items():
+        metric = lines[0].metric.partition("/")[0].removesuffix("_macro")
+        groups = [
+            line
+            for line in everything
+            if line.benchmark == name and line.metric.partition("/")[0] == metric
+        ]
+        of_headline = all(_key(line) in known for line in lines)
+        chosen = lines if of_headline else [line for line in groups if _key(line) in known]
+        if chosen:
+            found[name] = chosen
+    return found
+
+
+def _key(line: Line) -> tuple[str, str]:
+    return line.benchmark, line.metric
+
+
+def _of_run(index: int) -> Any:
+    return lambda line: line.rows[index].value
+
+
+def _mean(lines: Lines, value: Any) -> float:
+    """Mean over benchmarks of the mean over their lines, in percent."""
+    return 100 * float(
+        np.mean([np.mean([value(line) for line in each]) for each in lines.values()])
+    )
+
+
+def _from(first: Sequence[float], axes: Sequence[Lines], value: Any) -> tuple[float, float]:
+    x, y = (_mean(lines, value) - start for lines, start in zip(axes, first, strict=True))
+    return x, y

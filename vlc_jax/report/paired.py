@@ -1,0 +1,209 @@
+"""Two runs on the same cases, case by case: paired difference, its interval and exact p value.
+
+Two models that are right in 70 and in 72 % of 1,000 cases have overlapping intervals; whether one
+is better is seen in the cases where just one of them is right.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import rich.box
+import rich.table
+import rich.text
+
+from vlc_jax.report import compare, table
+from vlc_jax.report.read_workdir import Run, score_rows
+
+Z = 1.959963984540054  # of a two-sided 95 % interval
+POWER = 0.8416212335729143  # normal quantile of .8
+DECISIONS = {  # protocol -> what `correct` says of a case in scores.jsonl
+    "retrieval": "image→text R@1",
+    "zeroshot": "accuracy",
+    "linear_probe": "accuracy",
+    "choice": "accuracy",
+    "triplet": "augmented",
+    "pairs": "pair",
+    "conditions": "satisfied",
+    "superposition": "superposition",
+    "binding": "score",
+}
+
+
+class Difference(NamedTuple):
+    """The difference of two models in right cases; shares in [0, 1].
+
+    low, high: 95 % interval, normal, of clusters that are independent.   p: exact, two-sided, that
+    signs are as likely both ways.   only_first, only_second: cases where one alone is right.
+    detectable: the smallest difference that the set would have shown with power .8, from the spread
+    that was seen; None where no case differs.
+    """
+
+    first: float
+    second: float
+    low: float
+    high: float
+    p: float
+    only_first: int
+    only_second: int
+    count: int
+    detectable: float | None
+
+    @property
+    def value(self) -> float:
+        return self.second - self.first
+
+
+class Line(NamedTuple):
+    """The difference between the first run and run `index` on a benchmark."""
+
+    benchmark: str
+    metric: str
+    index: int
+    difference: Difference
+
+
+def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Difference:
+    """The paired difference of two arrays of right cases.
+
+    clusters: cases of one cluster (captions of one image) are not independent: their differences
+    are added up, and the sums are what varies. With a case per cluster p is McNemar's exact test.
+    """
+    first, second = np.asarray(first, bool), np.asarray(second, bool)
+    change = second.astype(int) - first.astype(int)
+    _, index = np.unique(np.array([str(each) for each in clusters]), return_inverse=True)
+    sums, count = np.bincount(index, weights=change), len(change)
+    value, number = change.mean(), len(sums)
+    sizes = np.bincount(index)
+    spread = np.sum((sums - value * sizes) ** 2) / count**2
+    error = float(np.sqrt(spread * number / (number - 1))) if number > 1 else float("inf")
+    # No case differs: the rule of three of zero events, one-sided 97.5 %.
+    half = Z * error if change.any() else -np.log(0.025) / number
+    return Difference(
+        float(first.mean()),
+        float(second.mean()),
+        max(-1.0, float(value - half)),
+        min(1.0, float(value + half)),
+        sign_test(sums.astype(int)),
+        int((change < 0).sum()),
+        int((change > 0).sum()),
+        count,
+        (Z + POWER) * error if change.any() else None,
+    )
+
+
+def sign_test(sums: np.ndarray) -> float:
+    """Exact two-sided p value: the share of all choices of signs of the sums whose total is at
+    least as far from 0 as the one that was seen."""
+    from scipy import stats  # here, because its import is slow
+
+    sizes = np.abs(sums[sums != 0])
+    total = int(sizes.sum())
+    if not total:
+        return 1.0
+    chances = np.ones(1)  # of the number of points, each weighing two, that signs put above
+    for size, number in zip(*np.unique(sizes, return_counts=True), strict=True):
+        spaced = np.zeros(int(size) * int(number) + 1)
+        spaced[:: int(size)] = stats.binom.pmf(np.arange(number + 1), number, 0.5)
+        chances = np.convolve(chances, spaced)
+    above = np.arange(total + 1)
+    is_as_far = np.abs(2 * above - total) >= abs(int(sums.sum()))
+    return float(min(1.0, chances[is_as_far].sum()))
+
+
+def lines(runs: Sequence[Run]) -> list[Line]:
+    """Every later run against the first, on the benchmarks that had the same cases in both."""
+    results = compare.newest_results(runs)
+    found = []
+    for benchmark, result in results[0].items():
+        metric = DECISIONS.get(str(result.get("protocol")))
+        first = _decisions(runs[0], benchmark, result) if metric else {}
+        for index in range(1, len(runs)):
+            other = results[index].get(benchmark)
+            if not first or other is None or not compare.same_cases(result, other):
+                continue
+            second = _decisions(runs[index], benchmark, other)
+            ids = [case for case in first if case in second]
+            if len(ids) == len(first) == len(second):
+                right = [[part[case][0] for case in ids] for part in (first, second)]
+                difference = differ(*map(np.array, right), [first[case][1] for case in ids])
+                found.append(Line(benchmark, metric, index, difference))
+    return found
+
+
+def to_rich(names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table:
+    """Table for a terminal."""
+    header, *body = cells(names, shown)
+    made = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for number, name in enumerate(header):
+        made.add_column(name, justify="left" if number < 3 else "right", no_wrap=True)
+    for row in body:
+        made.add_row(*(rich.text.Text(cell) for cell in row))
+    made.caption, made.caption_justify = legend(names), "left"
+    return made
+
+
+def to_markdown(names: Sequence[str], shown: Sequence[Line]) -> str:
+    """Table in Markdown; "" without a line."""
+    if not shown:
+        return ""
+    header, *body = cells(names, shown)
+    head = [f"| {' | '.join(header)} |", f"|{'---|' * 3}{'---:|' * (len(header) - 3)}"]
+    return "\n".join([*head, *(f"| {' | '.join(map(table.markdown_cell, row))} |" for row in body)])
+
+
+def legend(names: Sequence[str]) -> str:
+    """Meaning of the columns."""
+    return (
+        f"Cases that are right in a run against those in {names[0]}, in percentage points with 95 "
+        "% interval; p: exact sign test of the cases (or images with several) that differ, of each "
+        "comparison by itself; visible: the smallest difference that the set would have shown four "
+        "times in five."
+    )
+
+
+def cells(names: Sequence[str], shown: Sequence[Line]) -> Iterator[list[str]]:
+    """The texts of a table: its header, then a row per line."""
+    yield [
+        "benchmark",
+        "metric",
+        "run",
+        "− first",
+        "95 %",
+        "p",
+        "only first",
+        "only it",
+        "n",
+        "visible",
+    ]
+    for line in shown:
+        each = line.difference
+        yield [
+            line.benchmark,
+            line.metric,
+            names[line.index],
+            _points(each.value),
+            f"{_points(each.low)} … {_points(each.high)}",
+            "<0.001" if each.p < 0.001 else f"{each.p:.3f}",
+            f"{each.only_first:,}",
+            f"{each.only_second:,}",
+            f"{each.count:,}",
+            "–" if each.detectable is None else f"{100 * each.detectable:.1f}",
+        ]
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str, tuple[bool, str]]:
+    """Case -> (is it right, its image) of a benchmark's newest result; {} if not of every case."""
+    file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
+    found = {}
+    for row in score_rows(run, file):
+        correct, case = row.get("correct"), row.get("id")
+        if not isinstance(correct, bool) or not isinstance(case, str):
+            return {}
+        found[case] = (correct, str(row.get("image", case)))
+    return found

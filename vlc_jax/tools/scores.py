@@ -1,0 +1,120 @@
+"""Scores of single cases of several runs in one Parquet file, for statistics elsewhere:
+
+  python -m vlc_jax.tools.scores runs/clip runs/hp_hn --out scores.parquet
+
+A row per run, benchmark and case of the newest evaluation: run, benchmark, protocol, step, version
+(of the data), case, image (that cases may share), group (JSON), captions (list), scores (list, of
+all images one after the other), images (how many), correct, tie. Results of different data have
+different versions: join on benchmark, version and case.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from input_pipeline import command_line
+from input_pipeline.record import DataError
+from vlc_jax.report import compare, read_workdir
+from vlc_jax.report.read_workdir import NotAWorkdirError
+
+ROWS = 50_000  # written at a time
+
+
+def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
+    """The rows of a run; cases without scores are left out."""
+    for benchmark, result in compare.newest_results([run])[0].items():
+        file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
+        for row in read_workdir.score_rows(run, file):
+            scores = row.get("scores")
+            if not isinstance(scores, list) or not scores:
+                continue
+            by_image = scores if isinstance(scores[0], list) else [scores]
+            yield {
+                "run": name,
+                "benchmark": benchmark,
+                "protocol": result.get("protocol"),
+                "step": result["step"],
+                "version": result.get("version"),
+                "case": str(row.get("id")),
+                "image": str(row.get("image", row.get("id"))),
+                "group": json.dumps(row.get("group")),
+                "captions": [str(caption) for caption in row.get("captions", ())],
+                "scores": [float(score) for each in by_image for score in each],
+                "images": len(by_image),
+                "correct": bool(row.get("correct")),
+                "tie": bool(row.get("tie")),
+            }
+
+
+def write(paths: Sequence[Path], out: Path) -> int:
+    """Writes the scores of the workdirs to `out`; returns the number of rows.
+
+    Raises DataError for what is no workdir, or has no scores at all.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        runs = [read_workdir.read(path) for path in paths]
+    except NotAWorkdirError as error:
+        raise DataError(str(error)) from error
+    number, writer, part = 0, None, out.with_name(f".{out.name}.writing")
+    named = zip(compare.names(paths), runs, strict=True)
+    every = (row for name, run in named for row in rows(name, run))
+    try:
+        while batch := list(itertools.islice(every, ROWS)):
+            table = pyarrow.Table.from_pylist(batch, schema=_schema(pyarrow))
+            writer = writer or parquet.ParquetWriter(part, table.schema)
+            writer.write_table(table)
+            number += len(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+    if not number:
+        raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
+    part.replace(out)  # whole, or not there
+    return number
+
+
+def _schema(pyarrow: Any) -> Any:
+    text, number = pyarrow.string(), pyarrow.int64()
+    kinds = {
+        **dict.fromkeys(("run", "benchmark", "protocol"), text),
+        "step": number,
+        "version": text,
+        "case": text,
+        "image": text,
+        "group": text,
+        "captions": pyarrow.list_(text),
+        "scores": pyarrow.list_(pyarrow.float64()),
+        "images": number,
+        "correct": pyarrow.bool_(),
+        "tie": pyarrow.bool_(),
+    }
+    return pyarrow.schema(list(kinds.items()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m vlc_jax.tools.scores",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("workdirs", nargs="+", type=Path, help="of runs with evaluations")
+    parser.add_argument("--out", required=True, type=Path, help="the Parquet file")
+    return command_line.exit_code(_run, parser.parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
+    number = write(options.workdirs, options.out)
+    print(f"{number:,} rows of {len(options.workdirs)} runs: {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
