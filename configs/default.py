@@ -59,6 +59,10 @@ def get_config() -> ConfigDict:
             "keep_every": placeholder(int),  # steps; checkpoints of its multiples are never deleted
         }
     )
+    # No step for so many seconds, and for so many mean steps, is a hang: the stacks of all threads
+    # go to WORKDIR/logs and the run ends with 31, for a supervisor to start it again. seconds=0: no
+    # watchdog, for a debugger. Compilations, saves and evaluations do not count.
+    config.watchdog = ConfigDict({"seconds": 600.0, "steps": 50.0})
     # When and how to evaluate; `evals` says on what.
     config.eval = ConfigDict(_evaluation())
     # Name -> options of a benchmark. The name is a key of vlc_jax.evaluators.EVALUATIONS, or any,

@@ -27,9 +27,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.run.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.run.metrics": ("vlc_jax.types", "vlc_jax.errors", "vlc_jax.workdir_files"),
     "vlc_jax.run.preemption": ("vlc_jax.errors",),
+    "vlc_jax.run.peers": ("vlc_jax.errors", "vlc_jax.workdir_files"),
+    "vlc_jax.run.watchdog": ("vlc_jax.errors", "vlc_jax.run.metrics"),
+    "vlc_jax.run.guard": (
+        *("vlc_jax.errors", "vlc_jax.workdir_files", "vlc_jax.startup"),
+        *("vlc_jax.run.peers", "vlc_jax.run.preemption", "vlc_jax.run.terminal"),
+    ),
     "vlc_jax.run.renamed_fields": ("vlc_jax.errors",),
     "vlc_jax.run.workdir": (
         *("vlc_jax.errors", "vlc_jax.run.renamed_fields", "vlc_jax.workdir_files"),
+        "vlc_jax.run.peers",
     ),
     "vlc_jax.run.results": ("vlc_jax.workdir_files",),
     "vlc_jax.evaluators": (

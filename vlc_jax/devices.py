@@ -32,20 +32,27 @@ PEAK_FLOPS = {
 }
 
 
-def connect(coordinator: str | None, processes: int | None, index: int | None) -> None:
+def connect(
+    coordinator: str | None,
+    processes: int | None = None,
+    index: int | None = None,
+    seconds: float = 300.0,
+) -> None:
     """Joins the processes of one run and finds the devices; call it before anything else of JAX.
 
-    `coordinator` is host:port of process 0, "auto" where the cluster says it itself (TPU pods,
-    Slurm), None for a run of one process. Raises UsageError when there are no such processes or
-    devices.
+    coordinator: host:port of process 0, "auto" where the cluster says it itself (TPU pods, Slurm),
+      None for a run of one process.   seconds: how long to wait for the others; JAX then aborts.
+    Raises UsageError when there are no such processes or devices.
     """
     # Among several processes JAX would take SIGTERM for itself; `preemption` handles it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         if coordinator == "auto":
-            jax.distributed.initialize()
+            jax.distributed.initialize(initialization_timeout=int(seconds))
         elif coordinator:
-            jax.distributed.initialize(coordinator, processes, index)
+            jax.distributed.initialize(
+                coordinator, processes, index, initialization_timeout=int(seconds)
+            )
         devices = jax.device_count()
     except (RuntimeError, ValueError) as error:
         wanted = f"--coordinator={coordinator}: " if coordinator else ""
@@ -92,6 +99,11 @@ def matrix_dtype() -> str:
 def is_cpu() -> bool:
     """True if JAX computes on the CPU, simulated devices included."""
     return jax.default_backend() == "cpu"
+
+
+def process() -> tuple[int, int]:
+    """Index of this process, and number of all."""
+    return jax.process_index(), jax.process_count()
 
 
 def count() -> int:

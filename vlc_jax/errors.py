@@ -15,7 +15,7 @@ class ExitCode(enum.IntEnum):
     DIVERGED = 10  # non-finite loss; restarting would only repeat it
     OUT_OF_MEMORY = 20
     INFRASTRUCTURE = 30
-    HANG = 31  # reserved for a watchdog: no run ends itself with it yet
+    HANG = 31  # no progress within the limit; the stacks of all threads are in the logs
     PREEMPTED = 75  # stopped by a signal, state saved; run the same command again
 
 
@@ -39,6 +39,10 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
 
 class WeightsError(Exception):
     """Weights that do not fit the model, or a file without weights."""
+
+
+class PeerError(Exception):
+    """Another process of the run is absent or lost."""
 
 
 class DivergedError(Exception):

@@ -34,15 +34,17 @@ from vlc_jax.errors import (
     STORAGE_ERRORS,
     DivergedError,
     ExitCode,
+    PeerError,
     PreemptedError,
     UsageError,
     WeightsError,
 )
-from vlc_jax.run import terminal
+from vlc_jax.run import guard, terminal
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
+from vlc_jax.run.peers import GRACE_SECONDS, Peers
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
-from vlc_jax.run.workdir import Workdir
+from vlc_jax.run.workdir import Workdir, config_diff, environment
 from vlc_jax.setup import config_of_run, resolve
 from vlc_jax.setup.validate import refuse_url
 
@@ -65,12 +67,20 @@ COORDINATOR = flags.DEFINE_string(
 PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, with --coordinator.")
 PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
 
-FLAGS = (CONFIG, WORKDIR, MODE, WATCH, ALLOW, COORDINATOR, PROCESSES, PROCESS)
+JOIN = flags.DEFINE_float(
+    "join_seconds", 300.0, "How long to wait until all processes are there, with --coordinator."
+)
+LOST = flags.DEFINE_float(
+    "lost_seconds", 100.0, "Without a sign of life a process is lost, and the others end."
+)
+
+FLAGS = (CONFIG, WORKDIR, MODE, WATCH, ALLOW, COORDINATOR, PROCESSES, PROCESS, JOIN, LOST)
 
 EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
     (ShapeMismatchError, ExitCode.USAGE),
     (CheckpointError, ExitCode.DATA),
+    (PeerError, ExitCode.INFRASTRUCTURE),
     (SaveError, ExitCode.INFRASTRUCTURE),
     (WorkerError, ExitCode.INFRASTRUCTURE),
     (DataError, ExitCode.DATA),
@@ -100,8 +110,10 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options start with --")
     terminal.quieten()
-    stop = StopSignal().install()
-    code = run(stop)
+    is_guarded = bool(COORDINATOR.value and WORKDIR.value and "://" not in WORKDIR.value)
+    if is_guarded:
+        guard.guard(Path(WORKDIR.value).absolute(), COORDINATOR.value, LOST.value)
+    code = run(StopSignal().install(is_guarded))
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
@@ -118,16 +130,16 @@ def is_loader_left() -> bool:
 
 def run(stop: StopSignal) -> int:
     """Does what the flags say; every expected error becomes one line and its exit code."""
-    workdir = None
+    workdir = peers = None
     try:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         refuse_url("--workdir", WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
-        devices.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         chosen = config()
-        workdir = Workdir(WORKDIR.value)
+        peers = connect(chosen)
+        workdir = Workdir(WORKDIR.value, peers)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)
@@ -140,7 +152,10 @@ def run(stop: StopSignal) -> int:
         code = exit_code(error)
         logging.debug("%s", traceback.format_exc())
         if code is None:
-            raise
+            # what a lost process causes in this one can be any error of JAX
+            if peers is None or (lost := peers.lost(GRACE_SECONDS)) is None:
+                raise
+            code, error = lost[0], PeerError(lost[1])
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
@@ -154,6 +169,31 @@ def run(stop: StopSignal) -> int:
     finally:
         if workdir is not None:
             workdir.close()
+        if peers is not None:
+            peers.stop()
+
+
+def connect(chosen: ConfigDict) -> Peers | None:
+    """Joins the processes of the run, all with the same config and program; None if it is alone."""
+    coordinator, count, index = COORDINATOR.value, PROCESSES.value, PROCESS.value
+    if not coordinator:
+        devices.connect(None)
+        return None
+    folder = Path(WORKDIR.value).absolute()
+    if count is None or index is None or not 0 <= index < count:  # known to the cluster, or wrong
+        devices.connect(coordinator, count, index, JOIN.value)
+        index, count = devices.process()
+        peers = Peers(folder, index, count, LOST.value).start()
+        peers.join(JOIN.value)
+    else:
+        peers = Peers(folder, index, count, LOST.value).start()
+        peers.join(JOIN.value)
+        peers.enter("connecting")
+        devices.connect(coordinator, count, index, JOIN.value)
+    peers.enter("running")
+    program = {name: value for name, value in environment().items() if name != "command"}
+    peers.agree("program", {"config": chosen.to_dict(), "mode": MODE.value, **program}, config_diff)
+    return peers
 
 
 def fail(workdir: Workdir, code: int, error: BaseException) -> None:

@@ -6,6 +6,7 @@ Imports the standard library only. Its handlers stay until `run.preemption` take
 import os
 import signal
 import sys
+from functools import partial
 from types import FrameType
 
 # As vlc_jax.errors.ExitCode has them: PREEMPTED, there is no state to save yet; and the shell's.
@@ -21,10 +22,11 @@ def install() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     for number in CODES:
-        signal.signal(number, _end)
+        signal.signal(number, partial(end, number))
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def end(number: int, received: int, frame: FrameType | None) -> None:
+    """Ends the process as signal `number` does before the run has begun."""
     name = signal.Signals(number).name
     # os.write and os._exit: a half-finished import must not have to print, or to clean up
     os.write(sys.stderr.fileno(), f"{name}: stopped before the run had begun\n".encode())

@@ -8,12 +8,13 @@ import jax
 
 from vlc_jax import devices, train_step
 from vlc_jax.batch_iterator import BatchIterator
-from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.errors import ExitCode, PreemptedError, UsageError
 from vlc_jax.evaluate import Evaluation
 from vlc_jax.first_state import load_frozen_for_step, restore_or_init
 from vlc_jax.metrics_log import MetricsLog
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.watchdog import Watchdog
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, init_from
 from vlc_jax.state import State
@@ -34,9 +35,9 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
     # before compiling, and before the workdir is claimed
-    stop.interrupt(training.data.check_preview)
+    stop.interrupt(training.data.check_preview, has_begun=False)
     evaluation = Evaluation(setup, workdir, stop)
-    stop.interrupt(evaluation.read)
+    stop.interrupt(evaluation.read, has_begun=False)
 
     state, checkpoints = restore_or_init(setup, workdir, frozen)
     start = int(state.step)
@@ -56,7 +57,13 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
     run = Run(setup, frozen, batches, log, checkpoints, evaluation)
+    watchdog = Watchdog(
+        *(log.clock, *training.watchdog),
+        stacks=workdir.stacks,
+        on_hang=partial(workdir.fail, ExitCode.HANG),
+    )
     with contextlib.ExitStack() as last:  # each is called, whatever the others raise
+        last.callback(watchdog.close)
         last.callback(checkpoints.wait)
         last.callback(batches.close)
         last.callback(log.close)
@@ -90,13 +97,14 @@ class Run(NamedTuple):
         not applied.
         """
         setup, log, batches = self.setup, self.log, self.batches
-        steps, step, one_step = setup.training.steps, int(state.step), None
+        steps, start, one_step = setup.training.steps, int(state.step), None
+        step = start
         try:
             if step < steps:
                 batch = batches.next(stop, log.clock)
                 with log.clock.paused():
                     compiled = partial(train_step.compile_step, setup, state, self.frozen, batch)
-                    one_step = stop.interrupt(compiled)
+                    one_step = stop.interrupt(compiled, has_begun=False)
             while True:
                 # saved before it is evaluated: a long evaluation must not cost steps
                 if is_due(step, setup.training.checkpoint["every"], steps):
@@ -116,7 +124,8 @@ class Run(NamedTuple):
                 if step < steps:  # fetched while the step runs
                     batch = batches.next(stop, log.clock)
         except PreemptedError:
-            self.save(step, state)
+            if step > start:  # else it is on disk, or as the seed makes it
+                self.save(step, state)
             raise
 
     def save(self, step: int, state: State) -> None:
@@ -155,7 +164,9 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
     """
     if setup.origin.pretraining is None:
         return setup
-    stop.interrupt(setup.training.data.check_preview)  # before another run takes its time
+    stop.interrupt(
+        setup.training.data.check_preview, has_begun=False
+    )  # before another run takes its time
     first = Workdir(workdir.path / "pretrain")
     try:
         first_setup = setup.origin.pretraining()

@@ -91,7 +91,9 @@ class StepClock:
         self.batch_size, self.devices = batch_size, devices
         self.train_flops, self.peak_flops = train_flops, peak_flops
         self.elapsed = 0.0  # seconds in steps; evaluations and saves excluded
-        self.steps = 0
+        self.steps = 0  # in that time
+        self.ticks = 0  # finished steps
+        self.is_paused = False
         self._reset()
 
     def _reset(self) -> None:
@@ -108,13 +110,22 @@ class StepClock:
     def paused(self) -> Iterator[None]:
         """Context around work that is not training, such as an evaluation or a save."""
         start = time.perf_counter()
-        yield
+        self.is_paused = True
+        try:
+            yield
+        finally:
+            self.is_paused = False
         # The start moves, so that a pause lowers neither the speed nor the MFU of the steps.
         self._start += time.perf_counter() - start
 
     def tick(self) -> None:
         """Counts one finished step."""
         self._steps += 1
+        self.ticks += 1
+
+    def mean_step(self) -> float:
+        """Seconds of a step so far; 0 before the first reading."""
+        return self.elapsed / self.steps if self.steps else 0.0
 
     def read(self) -> dict[str, float]:
         """perf/* values since the last call."""

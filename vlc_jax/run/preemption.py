@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -12,6 +13,8 @@ import jax
 from vlc_jax.errors import PreemptedError
 
 T = TypeVar("T")
+# Signal -> what the parent of a guarded process sends in its place (vlc_jax/run/guard.py).
+FORWARDED = {signal.SIGTERM: signal.SIGUSR1, signal.SIGINT: signal.SIGUSR2}
 
 
 class StopSignal:
@@ -20,16 +23,17 @@ class StopSignal:
     def __init__(self) -> None:
         self.name = ""  # of the first signal that arrived
 
-    def install(self) -> "StopSignal":
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
+    def install(self, is_guarded: bool = False) -> "StopSignal":
+        """is_guarded: listen to what the parent of this process sends in place of a signal."""
+        for number, forwarded in FORWARDED.items():
+            signal.signal(forwarded if is_guarded else number, partial(self._receive, number))
         return self
 
     @property
     def is_set(self) -> bool:
         return bool(self.name)
 
-    def _receive(self, number: int, frame: object) -> None:
+    def _receive(self, number: int, received: int, frame: object) -> None:
         if self.is_set:
             # Not sys.exit: its exception could be caught, and exit handlers wait for threads.
             os._exit(128 + number)  # as a shell reports a process that died of a signal
@@ -45,15 +49,16 @@ class StopSignal:
         if self.is_set:
             raise PreemptedError(self.name)
 
-    def interrupt(self, work: Callable[[], T]) -> T:
+    def interrupt(self, work: Callable[[], T], has_begun: bool = True) -> T:
         """The result of `work()`, run on another thread, unless a signal arrives first.
 
         For long calls that do not return to Python, such as a compilation or a read from hanging
         storage: Python handles signals on the main thread only, between bytecodes. Raises
         PreemptedError on a signal; `work` then goes on until the process ends. Several processes
-        must stop at the same step: there `work` runs on this thread and is not interrupted.
+        must save the same step: there `work` runs on this thread and is not interrupted, unless
+        the run has not begun; the others then notice that this one left.
         """
-        if jax.process_count() > 1:
+        if jax.process_count() > 1 and has_begun:
             return work()
         result: list[T] = []
         failure: list[BaseException] = []

@@ -1,6 +1,8 @@
 """The terminal of a run shows warnings of ours; libraries write to the log of the workdir alone."""
 
+import faulthandler
 import logging
+import os
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +25,18 @@ def quieten() -> None:
     logging.raiseExceptions = False  # a line that the full disk has no room for is left out
     sys.unraisablehook = _unraisable
     threading.excepthook = _thread_failed
+
+
+def write_native_output_to(path: Path) -> None:
+    """Leaves the terminal to Python: what C++ libraries print, such as the stacks of an abort of
+    JAX, and the stacks of a crash, go to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    sys.stderr = open(os.dup(2), "w", buffering=1)  # noqa: SIM115 -- as long as the process
+    os.dup2(file, 2)
+    os.close(file)
+    faulthandler.enable(2)
+    absl_logging.get_absl_handler().python_handler.setStream(sys.stderr)
 
 
 class _PlainFormatter(logging.Formatter):

@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 
 from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
+from vlc_jax.run.peers import Peers
 from vlc_jax.run.renamed_fields import refuse_renamed_fields
 
 PACKAGES = (
@@ -32,7 +33,7 @@ SHOWN_IMAGES = 3  # named in a message
 # mesh and input.loader too: the order of data depends on (seed, step) only.
 RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
-    *("input.loader", "input.max_bad_share", "input.preview"),
+    *("input.loader", "input.max_bad_share", "input.preview", "watchdog"),
 )
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
@@ -45,12 +46,13 @@ EVAL_FIELDS = (
 class Workdir:
     """The folder of one run, locked against other jobs until `close`.
 
-    Only process 0 writes the shared files; every process has its own log. Raises UsageError if
-    the folder cannot be written or another running job has locked it.
+    Only process 0 writes the shared files; every process has its own log. `peers`: the other
+    processes of the run, None if it has one. Raises UsageError if the folder cannot be written or
+    another running job has locked it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path).absolute()
+    def __init__(self, path: str | os.PathLike[str], peers: Peers | None = None):
+        self.path, self._peers = Path(path).absolute(), peers
         self.is_writer = jax.process_index() == 0
         try:
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
@@ -62,6 +64,11 @@ class Workdir:
             ) from error
         self._lock = self._take_lock() if self.is_writer else None
         self._is_incomplete = False
+
+    @property
+    def stacks(self) -> Path:
+        """Where the stacks of this process go, should it hang."""
+        return self.path / "logs" / f"stacks_{jax.process_index():03d}.txt"
 
     def _take_lock(self):
         # flock, not a file that exists: the kernel releases it with its process, so that the lock
@@ -151,7 +158,10 @@ class Workdir:
         return any((self.path / "checkpoints").glob("[0-9]*"))
 
     def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
-        """Compares fingerprints of the data with those in env.json, as `check_config` does."""
+        """Compares fingerprints of the data with those in env.json, as `check_config` does, and
+        with those of the other processes."""
+        if self._peers is not None:
+            self._peers.agree("data", fingerprints, config_diff)
         if not (self.path / "env.json").exists() or not self._has_state():
             return
         differences = config_diff(saved_fingerprints(self.path), fingerprints)

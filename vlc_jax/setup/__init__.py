@@ -65,6 +65,7 @@ class TrainingSetup(NamedTuple):
     checkpoint: every, keep_last and keep_every (steps), as config.checkpoint has them.
     log_every: steps between rows of metrics.jsonl.
     flops_per_example: of one row of the batch, forward and backward.
+    watchdog: seconds, and mean steps, without a finished step that are a hang; 0 seconds: never.
     """
 
     data: TrainingData
@@ -72,6 +73,7 @@ class TrainingSetup(NamedTuple):
     log_every: int
     checkpoint: Mapping[str, int | None]
     flops_per_example: int
+    watchdog: tuple[float, float]
 
     @property
     def batch_size(self) -> int:
@@ -205,6 +207,7 @@ def _training(
         log_every=config.log_every,
         checkpoint=config.checkpoint.to_dict(),
         flops_per_example=model.flops_per_example(config, parameters),
+        watchdog=(config.watchdog.seconds, config.watchdog.steps),
     )
 
 

@@ -114,7 +114,11 @@ def check_ranges(config: ConfigDict) -> None:
             # negated, since NaN is in no range
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
-    seconds = config.eval.get("seconds")  # absent from a config.json that is older
+    # absent from a config.json that is older, as config.eval.seconds
+    for name, value in (config.get("watchdog") or {}).items():
+        if not value >= 0:
+            raise UsageError(f"config.watchdog.{name} must be at least 0; got {value}")
+    seconds = config.eval.get("seconds")
     if seconds is not None and not seconds > 0:
         raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
 

@@ -1,0 +1,75 @@
+"""The watchdog ends what makes no progress, and nothing else."""
+
+import threading
+import time
+
+import pytest
+
+from vlc_jax.run import watchdog
+from vlc_jax.run.metrics import StepClock
+from vlc_jax.run.watchdog import Watchdog
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Set, with the exit code, when the watchdog ends the process."""
+    event = threading.Event()
+
+    def end(code):
+        event.code = code
+        event.set()
+
+    monkeypatch.setattr(watchdog.os, "_exit", end)
+    monkeypatch.setattr(watchdog, "POLL_SECONDS", 0.02)
+    return event
+
+
+def make(tmp_path, said, **options):
+    clock = StepClock(1, 1, 1.0, 1.0)
+    options = {"seconds": 0.2, "factor": 2.0, **options}
+    dog = Watchdog(clock, stacks=tmp_path / "stacks.txt", on_hang=said.append, **options)
+    return clock, dog
+
+
+def test_a_hang_ends_with_31_and_the_stacks_of_all_threads(tmp_path, ended, capfd):
+    said = []
+    make(tmp_path, said)
+    assert ended.wait(30)
+    assert ended.code == 31
+    assert "test_a_hang_ends_with_31" in (tmp_path / "stacks.txt").read_text()
+    assert said[0].startswith("no step finished for ")
+    assert str(tmp_path / "stacks.txt") in capfd.readouterr().err
+
+
+def test_slow_storage_for_the_last_words_does_not_hold_it_up(tmp_path, ended, monkeypatch):
+    monkeypatch.setattr(watchdog, "LAST_WORDS_SECONDS", 0.1)
+    never = threading.Event()
+    clock = StepClock(1, 1, 1.0, 1.0)
+    Watchdog(clock, 0.1, 0.0, tmp_path / "no" / "folder", on_hang=lambda _: never.wait(60))
+    assert ended.wait(30)
+    never.set()
+
+
+def test_a_pause_and_steps_are_no_hang(tmp_path, ended):
+    clock, dog = make(tmp_path, [], seconds=0.5)
+    with clock.paused():
+        assert not ended.wait(1.5)
+    for _ in range(60):
+        clock.tick()
+        assert not ended.wait(0.02)
+    dog.close()
+
+
+def test_slow_steps_have_a_longer_limit(tmp_path, ended):
+    clock, dog = make(tmp_path, [], seconds=0.1, factor=100.0)
+    clock.elapsed, clock.steps = 10.0, 1
+    assert not ended.wait(1)
+    dog.close()
+
+
+def test_zero_seconds_is_no_watchdog(tmp_path, ended):
+    before = threading.active_count()
+    make(tmp_path, [], seconds=0.0)
+    assert threading.active_count() == before
+    time.sleep(0.1)
+    assert not ended.is_set()

@@ -1,0 +1,132 @@
+"""A process of several: run in a child, whose end gets the exit code and the line of its cause.
+
+When a process of a run is lost, JAX aborts the others (SIGABRT, 134) from a thread of its own,
+where nothing can be caught. So this parent, which computes nothing, waits for the child, says why
+it ended, and passes signals on.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from vlc_jax import startup, workdir_files
+from vlc_jax.errors import ExitCode
+from vlc_jax.run import peers, terminal
+from vlc_jax.run.preemption import FORWARDED
+
+POLL_SECONDS = 0.1
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+
+
+def guard(workdir: Path, coordinator: str, lost_seconds: float) -> None:
+    """Returns in a child process; the parent waits for its end and exits with its code.
+
+    A child that crashes because another process is lost ends as `Peers` says; one that shows no
+    sign of life for `lost_seconds` is killed, with ExitCode.HANG. Call it before JAX computes.
+    """
+    parent = os.getpid()
+    for number, forwarded in FORWARDED.items():  # until the child listens by itself
+        signal.signal(forwarded, partial(startup.end, number))
+    child = os.fork()
+    if child == 0:
+        _begin_child(parent, workdir)
+        return
+    for number in FORWARDED:
+        signal.signal(number, partial(_pass_on, child))
+    status, is_hanging = _wait(child, workdir, lost_seconds)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        code = 128 - code  # as a shell reports a process that died of a signal
+    if is_hanging:
+        code = ExitCode.HANG
+        _say(f"this process showed no sign of life for {lost_seconds:.0f} s and was ended")
+    elif code in peers.CRASH_CODES:
+        _leave(workdir, child, code)  # at once: if it is the first to be lost, the others wait
+        code = _explain_crash(code, workdir, child, coordinator, lost_seconds)
+    _leave(workdir, child, code)
+    os._exit(code)
+
+
+def _begin_child(parent: int, workdir: Path) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent's end is its end
+    if os.getppid() != parent:  # it ended before that call
+        os._exit(ExitCode.INFRASTRUCTURE)
+    # A scheduler may signal every process of a job: what counts is what the parent passes on, once.
+    for number in FORWARDED:
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # a workdir that cannot be written is refused later
+        terminal.write_native_output_to(workdir / "logs" / f"native_{os.getpid()}.txt")
+
+
+def _pass_on(child: int, number: int, frame: FrameType | None) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, FORWARDED[number])
+
+
+def _wait(child: int, workdir: Path, lost_seconds: float) -> tuple[int, bool]:
+    """The child's status, and whether it was killed since it showed no sign of life."""
+    silence, waited = peers.Silence(), 0.0
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status, False
+        time.sleep(POLL_SECONDS)
+        waited += POLL_SECONDS
+        if waited < peers.BEAT_SECONDS:
+            continue
+        silence.update(_presence(workdir, child)[1], waited)
+        waited = 0.0
+        # before its first sign of life it imports, or waits for storage
+        if silence.is_alive and silence.seconds >= lost_seconds:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1], True
+
+
+def _presence(workdir: Path, child: int) -> tuple[int, peers.Presence | None]:
+    """Index and presence of the child; the index may come from the cluster, known to it alone."""
+    for path in sorted((workdir / "processes").glob("[0-9][0-9][0-9].json")):
+        found = peers.read(path.parent, int(path.stem))
+        if found and found.pid == child and found.host == os.uname().nodename:
+            return int(path.stem), found
+    return 0, None
+
+
+def _explain_crash(
+    code: int, workdir: Path, child: int, coordinator: str, lost_seconds: float
+) -> int:
+    """Says why the child crashed; returns the exit code for it."""
+    mine = _presence(workdir, child)[1]
+    logs = f"what JAX printed is in {workdir / 'logs'}/native_{child}.txt"
+    if mine is None or mine.phase != "running":
+        _say(
+            f"JAX could not connect the processes through --coordinator={coordinator}: is the port "
+            f"free on the host of process 0, and reachable from here? {logs}"
+        )
+        return ExitCode.INFRASTRUCTURE
+    cause = peers.find_cause(workdir / "processes", mine, lost_seconds)
+    if cause is None:
+        _say(f"JAX ended this process with {code}; {logs}")
+        return ExitCode.INFRASTRUCTURE
+    _say(cause[1])
+    return cause[0]
+
+
+def _leave(workdir: Path, child: int, code: int) -> None:
+    """Writes the exit code to the file of the child, for the other processes."""
+    index, mine = _presence(workdir, child)
+    if mine is not None:
+        path = workdir / "processes" / f"{index:03d}.json"
+        left = mine._replace(code=code, beat=mine.beat + 1)
+        with contextlib.suppress(OSError):
+            workdir_files.replace(path, json.dumps(left._asdict()) + "\n")
+
+
+def _say(message: str) -> None:
+    print(f"Peer: {message}", file=sys.stderr, flush=True)

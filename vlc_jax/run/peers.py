@@ -1,0 +1,339 @@
+"""The processes of one run: all present, the same program, none lost.
+
+Each keeps a file WORKDIR/processes/NNN.json, renewed every second, on the storage that all of them
+share. It needs no network, so it works while JAX connects, compiles or hangs. Process 0 reads the
+files of all and writes in its own what it finds; the others read that one.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlc_jax import workdir_files
+from vlc_jax.errors import ExitCode, PeerError, UsageError
+
+BEAT_SECONDS = 1.0
+JOIN_SECONDS = 0.2  # between two beats, until all processes are there
+SAID_SECONDS = 10.0  # between two lines about the same wait
+GRACE_SECONDS = 10.0  # for the main thread to end by itself once a process is lost
+# A process that ended so has a reason that the others share: they end as it did. Any other end,
+# a signal or a bug among them, is one that starting again may cure.
+SHARED_CODES = (
+    *(ExitCode.USAGE, ExitCode.DATA, ExitCode.DIVERGED, ExitCode.OUT_OF_MEMORY),
+    *(ExitCode.HANG, ExitCode.PREEMPTED),
+)
+
+# SIGABRT, SIGSEGV and SIGBUS, as a shell reports them: JAX ends so when another process is lost
+CRASH_CODES = (134, 139, 135)
+
+
+class Presence(NamedTuple):
+    """What the file of a process says.
+
+    start: random, another one after each start.   beat: a count that grows while it lives.
+    phase: waiting | connecting | running.   code: its exit code; None while it lives.
+    found: of process 0: `starts` (those of all, once all are there), `lost` ([code, message]) and
+      `differences` (name -> message, "" where all processes agree).
+    """
+
+    start: str
+    beat: int
+    host: str
+    pid: int
+    phase: str = "waiting"
+    code: int | None = None
+    found: Mapping[str, Any] = {}
+
+
+def read(folder: Path, index: int) -> Presence | None:
+    """The presence of a process; None if it never started, or its file is none."""
+    try:
+        content = workdir_files.parse_json(_file(folder, index).read_bytes())
+        return Presence(**content)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _file(folder: Path, index: int) -> Path:
+    return folder / f"{index:03d}.json"
+
+
+class Silence:
+    """How long a process has shown no sign of life, in seconds that this one was awake: whoever was
+    suspended, or waited for storage, must not accuse the others."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int] | None = None
+        self.seconds, self.is_alive = 0.0, False
+
+    def update(self, presence: Presence | None, seconds: float) -> None:
+        """Takes what was read, `seconds` after the last time."""
+        now = presence and (presence.start, presence.beat)
+        # a file that is there before anybody is seen to renew it may be of an earlier start
+        if now is None or now == self._last or self._last is None:
+            self.seconds += seconds
+        else:
+            self.seconds, self.is_alive = 0.0, True
+        self._last = now or self._last
+
+
+class Peers:
+    """The other processes, watched by a thread from `start` to `leave`.
+
+    Once one of them is lost, by an end that is not 0 or by `lost_seconds` without a sign of life,
+    this process ends too: by itself within GRACE_SECONDS, else by the thread, with one line that
+    names the lost one.
+    """
+
+    def __init__(self, workdir: Path, index: int, count: int, lost_seconds: float):
+        self.folder, self.index, self.count = workdir / "processes", index, count
+        self.lost_seconds = lost_seconds
+        self._mine = Presence(uuid.uuid4().hex, 0, socket.gethostname(), os.getpid())
+        self._starts: list[str] | None = None  # of all processes, once all were there
+        self._silence = {i: Silence() for i in (range(count) if index == 0 else (0,))}
+        self._leader: Presence | None = None
+        self._lock, self._is_over = threading.RLock(), threading.Event()
+
+    def start(self) -> "Peers":
+        """Takes the place of this process. Raises UsageError if a living process has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._refuse_a_living_one()
+            for path in self.folder.glob(f"{self.index:03d}.*.json"):
+                path.unlink()  # facts of an earlier start
+            self._write()
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from error
+        threading.Thread(target=self._watch, daemon=True, name="peers").start()
+        return self
+
+    def _refuse_a_living_one(self) -> None:
+        old, silence = read(self.folder, self.index), Silence()
+        if old is None or old.code is not None:
+            return
+        for _ in range(3):  # it did not say that it left: was it killed, or does it live?
+            silence.update(read(self.folder, self.index), BEAT_SECONDS)
+            if silence.is_alive:
+                raise UsageError(
+                    f"process {self.index} of a run in {self.folder.parent} lives already, on host "
+                    f"{old.host} with pid {old.pid}; stop it, or choose another --workdir"
+                )
+            time.sleep(BEAT_SECONDS)
+
+    def _write(self) -> None:
+        workdir_files.replace(
+            _file(self.folder, self.index), json.dumps(self._mine._asdict()) + "\n"
+        )
+
+    def _set(self, **fields: Any) -> None:
+        with self._lock:
+            self._mine = self._mine._replace(beat=self._mine.beat + 1, **fields)
+            self._write()
+
+    def enter(self, phase: str) -> None:
+        """Says what this process does from now on."""
+        self._set(phase=phase)
+
+    def join(self, seconds: float) -> None:
+        """Waits until all processes are there. Raises PeerError naming the absent ones after
+        `seconds`."""
+        waited, said = 0.0, 0.0
+        while not self._all_started():
+            absent = self._absent()
+            if waited >= seconds:
+                raise PeerError(
+                    f"{len(absent)} of {self.count} processes did not start within {seconds:.0f} "
+                    f"s: {_listed(absent)}. All need the same --workdir, on storage that they "
+                    f"share ({self.folder})"
+                )
+            if waited - said >= SAID_SECONDS:
+                said = waited
+                print(
+                    f"waiting for {len(absent)} of {self.count} processes in {self.folder}: "
+                    f"{_listed(absent)}; {seconds - waited:.0f} s left",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            time.sleep(JOIN_SECONDS)
+            waited += JOIN_SECONDS
+
+    def _all_started(self) -> bool:
+        with self._lock:
+            if self.index and self._silence[0].is_alive:
+                if (code := self._leader.code) is not None:
+                    raise PeerError(f"process 0 ended with {code} before all processes were there")
+                starts = self._leader.found.get("starts", [])
+                self._starts = starts if self._mine.start in starts else None
+            return self._starts is not None
+
+    def _absent(self) -> list[int]:
+        with self._lock:
+            if self.index and self._silence[0].is_alive:
+                return self._leader.found.get("absent", [])
+            return [i for i, silence in self._silence.items() if not silence.is_alive]
+
+    def agree(self, name: str, facts: Mapping[str, Any], differences: Callable) -> None:
+        """Waits until all processes have come here; raises UsageError on all of them if the facts
+        of one differ from those of process 0.
+
+        name: of a file name.   differences: two facts -> lines that say how they differ.
+        """
+        path = self.folder / f"{self.index:03d}.{name}.json"
+        # one form for all: what JSON makes of it
+        facts = json.loads(json.dumps(facts, default=str))
+        workdir_files.replace(path, json.dumps({"start": self._mine.start, "facts": facts}))
+        if self.index == 0:
+            found = self._compare(name, facts, differences)
+            self._set(
+                found={**self._mine.found, "differences": {**self._differences(), name: found}}
+            )
+        while name not in self._differences():  # the thread ends the process if one is lost
+            time.sleep(BEAT_SECONDS / 10)
+        if message := self._differences()[name]:
+            raise UsageError(message)
+
+    def _compare(self, name: str, facts: Any, differences: Callable) -> str:
+        for index in range(1, self.count):
+            path = self.folder / f"{index:03d}.{name}.json"
+            while (other := _read_facts(path, self._starts[index])) is None:
+                time.sleep(BEAT_SECONDS / 10)
+            if lines := differences(facts, other):
+                said = f"process {index} has another {name} than process 0 (0 -> {index})"
+                return "\n  ".join([f"{said}:", *lines])
+        return ""
+
+    def _differences(self) -> Mapping[str, str]:
+        with self._lock:
+            leader = self._mine if self.index == 0 else self._leader
+            return leader.found.get("differences", {}) if leader else {}
+
+    def lost(self, seconds: float = 0.0) -> tuple[int, str] | None:
+        """Exit code and message once another process is lost, waiting up to `seconds` for it."""
+        until = time.monotonic() + seconds
+        while True:
+            with self._lock:
+                leader = self._mine if self.index == 0 else self._leader
+                if leader and (found := leader.found.get("lost")) and self._starts:
+                    return found[0], found[1]
+                if self.index and self._starts and (found := self._judge(0, self._leader)):
+                    return found
+            if time.monotonic() >= until:
+                return None
+            time.sleep(BEAT_SECONDS / 10)
+
+    def stop(self) -> None:
+        """Stops watching; the parent of this process writes with what code it ended."""
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        seconds = JOIN_SECONDS
+        while not self._is_over.wait(seconds):
+            # full or failing storage is for the saves to say
+            with contextlib.suppress(OSError):
+                self._look(seconds)
+            seconds = BEAT_SECONDS if self._starts else JOIN_SECONDS
+            if (lost := self.lost()) and not self._is_over.wait(GRACE_SECONDS):
+                print(f"Peer: {lost[1]}", file=sys.stderr, flush=True)
+                logging.error("%s", lost[1])
+                os._exit(lost[0])
+
+    def _look(self, seconds: float) -> None:
+        """Reads the files of the processes it watches, renews its own."""
+        seen = {i: read(self.folder, i) for i in self._silence if i != self.index}
+        with self._lock:  # until it is written: the main thread writes, too
+            for index, presence in seen.items():
+                self._silence[index].update(presence, seconds)
+            if self.index:
+                self._leader = seen[0]
+            self._set(found={} if self.index else self._find(seen))
+
+    def _find(self, seen: Mapping[int, Presence | None]) -> dict[str, Any]:
+        """What process 0 writes for all."""
+        found = dict(self._mine.found)
+        self._silence[0].is_alive = True
+        if self._starts is None:
+            found["absent"] = self._absent()
+            if not found["absent"]:
+                self._starts = [self._mine.start, *(seen[i].start for i in sorted(seen))]
+                found["starts"] = self._starts
+        elif "lost" not in found:
+            judged = [self._judge(index, presence) for index, presence in seen.items()]
+            if any(judged):
+                found["lost"] = next(filter(None, judged))
+        return found
+
+    def _judge(self, index: int, presence: Presence | None) -> tuple[int, str] | None:
+        silent = self._silence[index].seconds >= self.lost_seconds
+        return judge(index, presence, self._starts, self.lost_seconds if silent else None)
+
+
+def judge(
+    index: int, presence: Presence | None, starts: Sequence[str], silent: float | None
+) -> tuple[int, str] | None:
+    """Exit code of the other processes, and the line they print, if process `index` is lost.
+
+    starts: of all processes.   silent: seconds without a sign of life, if those are too many.
+    """
+    name = f"process {index} of {len(starts)}"
+    again = "; this one cannot go on without it: run the same command again"
+    if presence is not None and presence.start != starts[index]:
+        return ExitCode.INFRASTRUCTURE, f"{name} was started anew{again}"
+    if presence is not None:
+        name += f" (host {presence.host}, pid {presence.pid})"
+        if presence.code in SHARED_CODES:
+            return presence.code, f"{name} ended with {presence.code}, and so does this one"
+        if presence.code is not None:
+            ended = (ExitCode.INFRASTRUCTURE, f"{name} ended with {presence.code}{again}")
+            return ended if presence.code else None
+    if silent is None:
+        return None
+    line = f"{name} has shown no sign of life for {silent:.0f} s{again}"
+    return ExitCode.INFRASTRUCTURE, line
+
+
+def find_cause(folder: Path, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
+    """As `Peers.lost`, of a process that crashed: the other one that was lost before.
+
+    Crashes of others and their ExitCode.INFRASTRUCTURE are effects, and no cause.
+    """
+    leader = read(folder, 0)
+    starts = leader.found.get("starts", []) if leader else []
+    others = {i: Silence() for i, start in enumerate(starts) if start != mine.start}
+    waited = 0.0
+    while waited < lost_seconds + BEAT_SECONDS:
+        seen = {index: read(folder, index) for index in others}
+        for index, silence in others.items():
+            silence.update(seen[index], JOIN_SECONDS)
+            effects = (0, ExitCode.INFRASTRUCTURE, *CRASH_CODES)
+            if seen[index] and seen[index].code in effects:
+                continue
+            silent = lost_seconds if silence.seconds >= lost_seconds else None
+            if found := judge(index, seen[index], starts, silent):
+                return found
+        if all(presence and presence.code is not None for presence in seen.values()):
+            return None
+        time.sleep(JOIN_SECONDS)
+        waited += JOIN_SECONDS
+    return None
+
+
+def _read_facts(path: Path, start: str) -> Any | None:
+    try:
+        content = workdir_files.parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content["facts"] if content["start"] == start else None
+
+
+def _listed(indices: list[int]) -> str:
+    shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
+    return f"process{'es' if len(indices) > 1 else ''} {shown}"

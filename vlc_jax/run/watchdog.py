@@ -1,0 +1,65 @@
+"""Watchdog: ends a run that makes no progress, with the stacks of all threads in its logs."""
+
+import contextlib
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from vlc_jax.errors import ExitCode
+from vlc_jax.run.metrics import StepClock
+
+POLL_SECONDS = 1.0
+LAST_WORDS_SECONDS = 5.0  # for the files of the workdir, whose storage may be what hangs
+
+
+class Watchdog:
+    """Ends the process with ExitCode.HANG when no step finishes for `seconds` and for `factor`
+    times the mean step.
+
+    Seconds that this process was awake: a suspended one has not hung. Off while `clock` is paused:
+    compilations, saves and evaluations take what they take. 0 seconds: no watchdog.
+
+    stacks: file for the stacks.   on_hang: called with the reason; may not return.
+    """
+
+    def __init__(
+        self,
+        clock: StepClock,
+        seconds: float,
+        factor: float,
+        stacks: Path,
+        on_hang: Callable[[str], None],
+    ):
+        self._clock, self._seconds, self._factor = clock, seconds, factor
+        self._stacks, self._on_hang = stacks, on_hang
+        self._is_over = threading.Event()
+        if seconds:
+            threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
+
+    def close(self) -> None:
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        stalled, last = 0.0, self._clock.ticks
+        while not self._is_over.wait(POLL_SECONDS):
+            if self._clock.is_paused or self._clock.ticks != last:
+                stalled, last = 0.0, self._clock.ticks
+                continue
+            stalled += POLL_SECONDS
+            if stalled >= max(self._seconds, self._factor * self._clock.mean_step()):
+                self._end(stalled)
+                return
+
+    def _end(self, stalled: float) -> None:
+        reason = f"no step finished for {stalled:.0f} s (config.watchdog)"
+        with contextlib.suppress(OSError), self._stacks.open("w") as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+            reason += f"; the stacks of all threads are in {self._stacks}"
+        print(f"Hang: {reason}", file=sys.stderr, flush=True)
+        words = threading.Thread(target=self._on_hang, args=(reason,), daemon=True)
+        words.start()
+        words.join(LAST_WORDS_SECONDS)
+        os._exit(ExitCode.HANG)
