@@ -4,8 +4,9 @@ Installed, the same is `vlc-jax --config scenes/clip --workdir DIR`. --list show
 their arguments, the losses, heads, variants and benchmarks.
 Running the same command again resumes. Any field of the config can be changed after --config:
 --config.steps=200 --config.optimizer.learning_rate=3e-4. Exit codes: 0 done, 2 usage or config,
-3 data, 10 diverged, 20 out of memory, 30 infrastructure, 75 preempted with the state saved (run
-the same command again), 130/143 second signal.
+3 data, 10 diverged, 20 out of memory, 30 infrastructure or a lost process, 31 no progress, 75
+preempted with the state saved (after these three run the same command again), 130/143 second
+signal.
 """
 
 if __name__ == "__main__":  # before the imports below, which take seconds
