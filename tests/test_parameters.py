@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from vlc_jax import models, optimizer, sharding
+from vlc_jax import models, optimizer, parameters, sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.parameters import Parameters, fingerprint
 
@@ -88,13 +88,16 @@ def test_freezing_everything_is_an_error():
         frozen(".*").check_frozen()
 
 
-def test_a_fingerprint_is_of_the_values_wherever_they_lie():
+def test_a_fingerprint_is_of_the_values_wherever_they_lie(monkeypatch):
     rng = np.random.default_rng(0)
     params = {"a": rng.normal(size=(16, 5)).astype("f4"), "b": {"c": np.zeros((), "f4")}}
     plain = fingerprint(params)
     mesh = sharding.make_mesh(data=2, fsdp=4)
     rows = jax.device_put(params["a"], sharding.batch_sharding(mesh))
     assert fingerprint({**params, "a": rows}) == plain
+    with monkeypatch.context() as patch:  # as on an accelerator
+        patch.setattr(parameters, "_is_on_this_cpu", lambda x: False)
+        assert fingerprint(jax.device_put({**params, "a": rows})) == plain
     swapped = params["a"].copy()
     swapped[[0, 1]] = swapped[[1, 0]]
     changed = params["a"].copy()

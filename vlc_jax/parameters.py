@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -120,26 +120,44 @@ def fingerprint(params: Any) -> str:
 
     Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
     """
-    sums = jax.tree.leaves(_sums_of_hashes(params))
+    leaves = jax.tree.leaves(params)
+    if all(isinstance(x, np.ndarray) or _is_on_this_cpu(x) for x in leaves):
+        # nothing to copy, and nothing to compile, which takes seconds
+        sums = [_sum_on_host(np.asarray(x)) for x in leaves]
+    else:
+        sums = _sums_of_hashes(leaves)
     return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
 
 
+def _is_on_this_cpu(x: jax.Array) -> bool:
+    return x.is_fully_addressable and all(d.platform == "cpu" for d in x.sharding.device_set)
+
+
+def _sum_on_host(x: np.ndarray) -> np.uint32:
+    bits = np.ascontiguousarray(x, np.float32).ravel().view(np.uint32)
+    return _sum_of_hashes(bits, np.arange(x.size, dtype=np.uint32))
+
+
 @jax.jit
-def _sums_of_hashes(params: Any) -> Any:
-    return jax.tree.map(_sum_of_hashes, params)
+def _sums_of_hashes(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    sums = []
+    for x in leaves:
+        position = jnp.zeros(x.shape, jnp.uint32)  # in the flat array
+        for axis, size in enumerate(x.shape):
+            position = position * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+        bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
+        sums.append(_sum_of_hashes(bits, position))
+    return sums
 
 
-def _sum_of_hashes(x: jax.Array) -> jax.Array:
-    bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
-    position = jnp.zeros(x.shape, jnp.uint32)
-    for axis, size in enumerate(x.shape):
-        position = position * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+def _sum_of_hashes(bits: Any, position: Any) -> Any:
+    """Of uint32 arrays of numpy or of JAX."""
     # the last steps of MurmurHash3 (Appleby, public domain): every bit changes half of the others
     mixed = bits ^ (position * np.uint32(0x9E3779B1))
     for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
         mixed = mixed * np.uint32(factor)
-        mixed = mixed ^ (mixed >> shift)
-    return jnp.sum(mixed, dtype=jnp.uint32)
+        mixed = mixed ^ (mixed >> np.uint32(shift))
+    return mixed.sum(dtype=np.uint32)
 
 
 def _matches(rule: str, path: str) -> bool:
