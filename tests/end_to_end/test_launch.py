@@ -63,6 +63,10 @@ def start(workdir):
 def test_a_signal_reaches_all_processes_once_and_they_save(tmp_path):
     job, processes = start(tmp_path / "run")
     assert len(processes) == 2
+    metrics = tmp_path / "run/metrics.jsonl"
+    while not (metrics.exists() and metrics.read_text()):  # until a step is there to be saved
+        assert job.poll() is None, job.stderr.read()
+        time.sleep(0.05)
     job.send_signal(signal.SIGTERM)
     stderr = job.communicate(timeout=120)[1]
     assert job.returncode == 75, stderr
