@@ -8,7 +8,7 @@
 # passed on to all, once each. Exits as the first process that fails, having ended the others, or
 # with 0. PYTHON names another interpreter than .venv/bin/python.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 refuse() {
   echo "launch/local.sh: $1" >&2

@@ -13,12 +13,9 @@ OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """
 
 import argparse
-import contextlib
 import json
 import os
-import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -27,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
+from launch import scheduler  # noqa: E402
 from studies import study_page  # noqa: E402
 from studies.study_plan import HEAD_EVALS, PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import VALUES  # noqa: E402
@@ -122,58 +120,41 @@ class Study:
     def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
         self.todo, self.out, self.more = list(todo), out, more
         self.total, self.failed = len(self.todo), list[str]()
-        self.changed, self.started = threading.Condition(), time.monotonic()
-        cores = sorted(os.sched_getaffinity(0))
-        self.shares = [cores[i::jobs] for i in range(jobs)]
-        self.finished = 0
+        self.started, self.finished = time.monotonic(), 0
+        parts = scheduler.shares(jobs)
+        self.scheduler = scheduler.Scheduler(parts, self._take, self._train, self._finish)
 
     def run(self) -> list[str]:
-        """Trains all; returns the names of runs that failed or whose base did."""
-        workers = [threading.Thread(target=self._work, args=(share,)) for share in self.shares]
-        for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                worker.join()
-        except KeyboardInterrupt:  # the runs got the signal too: they save and end
-            with self.changed:
-                self.todo.clear()
-                self.changed.notify_all()
-            raise
+        """Trains all; returns the names of runs that failed or whose base did. Raises
+        KeyboardInterrupt if a signal stopped it; the runs save and end."""
+        self.scheduler.run()
+        if self.scheduler.is_stopped:
+            raise KeyboardInterrupt
         return self.failed
 
-    def _work(self, cores: Sequence[int]) -> None:
-        while (run := self._next()) is not None:
-            try:
-                is_done = train(run, self.out, cores, self.more)
-            except OSError as error:  # a full disk, a folder that cannot be written
-                print(f"{run.name}: {error}", file=sys.stderr)
-                is_done = False
-            with self.changed:
-                self.finished += 1
-                if not is_done:
-                    self.failed.append(run.name)
-                self._print(
-                    run, "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
-                )
-                self.changed.notify_all()
+    def _take(self) -> Run | object | None:
+        """The next run whose bases are done."""
+        for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
+            self.todo.remove(run)
+            self.failed.append(run.name)
+        for run in self.todo:
+            if all((self.out / name / "DONE").exists() for name in run.needed):
+                self.todo.remove(run)
+                return run
+        return scheduler.LATER if self.todo else None
 
-    def _next(self) -> Run | None:
-        """The next run whose bases are done, waiting for one; None if there is none left."""
-        with self.changed:
-            while True:
-                for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
-                    self.todo.remove(run)
-                    self.failed.append(run.name)
-                if not self.todo:
-                    return None
-                for run in self.todo:
-                    if all((self.out / name / "DONE").exists() for name in run.needed):
-                        self.todo.remove(run)
-                        return run
-                self.changed.wait()
+    def _train(self, run: Run, share: scheduler.Share) -> bool:
+        try:
+            return train(run, self.out, share, self.more, self.scheduler)
+        except OSError as error:  # a full disk, a folder that cannot be written
+            print(f"{run.name}: {error}", file=sys.stderr)
+            return False
 
-    def _print(self, run: Run, outcome: str) -> None:
+    def _finish(self, run: Run, is_done: bool) -> None:
+        self.finished += 1
+        if not is_done:
+            self.failed.append(run.name)
+        outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
         minutes = (time.monotonic() - self.started) / 60
         remaining = minutes / self.finished * (self.total - self.finished)
         print(
@@ -183,7 +164,13 @@ class Study:
         )
 
 
-def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> bool:
+def train(
+    run: Run,
+    out: Path,
+    share: scheduler.Share,
+    more: Sequence[str],
+    processes: scheduler.Scheduler,
+) -> bool:
     """Trains a run, unless it is done already; returns whether it is done."""
     folder = out / run.name
     if (folder / "DONE").exists():
@@ -191,11 +178,7 @@ def train(run: Run, out: Path, cores: Sequence[int], more: Sequence[str]) -> boo
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
-    with (folder / "log.txt").open("ab") as log:
-        process = subprocess.Popen(command(run, out, more), cwd=ROOT, stdout=log, stderr=log)
-        with contextlib.suppress(ProcessLookupError):  # it is over already
-            os.sched_setaffinity(process.pid, cores)  # before it starts threads
-        code = process.wait()
+    code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
     if run.tool != "train" and code == 0:
         (folder / "DONE").touch()
     return code == 0

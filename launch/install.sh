@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Makes .venv with the locked packages and the build of JAX for an accelerator.
+#
+#   launch/install.sh cuda12|cuda13|tpu|cpu
+#
+# uv brings its own Python: the images of TPU VMs and of many clusters have one older than 3.11.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+accelerator=${1:-}
+case $accelerator in
+  cuda12 | cuda13 | tpu | cpu) ;;
+  *)
+    echo "launch/install.sh: the accelerator must be cuda12, cuda13, tpu or cpu, not '$accelerator'" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v uv >/dev/null; then
+  python3 -m pip install --quiet --user uv
+  PATH=$(python3 -m site --user-base)/bin:$PATH
+fi
+uv venv --quiet --allow-existing --python 3.12 .venv
+uv pip install --quiet --python .venv -r requirements.lock
+uv pip install --quiet --python .venv --no-deps --editable .
+# the locked version of jax stays, its accelerator's libraries come to it
+jax=$(sed -n 's/^jax==\([^ ;]*\).*/\1/p' requirements.lock)
+uv pip install --quiet --python .venv "jax[$accelerator]==$jax"
+echo "installed in $PWD/.venv for $accelerator"

@@ -1,0 +1,70 @@
+"""One run as the workers of a Ray cluster: Ray Train's JaxTrainer around vlc_jax.main.
+
+  python launch/ray_jaxtrainer.py --workers 4 --gpus -- --config FILE --workdir DIR [flags]
+  python launch/ray_jaxtrainer.py --workers 4 --tpu v6e:4x4 -- --config FILE --workdir DIR [flags]
+
+A worker is a GPU, or a host of the TPU slice. Workers import this checkout, so it lies in the same
+folder on all nodes, and DIR on a file system that all have mounted. The run is restarted, ten times
+at most, when a worker is lost or ends with 30, 31 or 75. Exits with the code of the run.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESTARTED = (30, 31, 75)
+
+
+def train(words: dict[str, list[str]]) -> None:
+    """A worker: one run of vlc_jax.main, whose processes Ray has joined already."""
+    from ray import train as ray_train
+
+    from vlc_jax import main
+    from vlc_jax.run import preemption
+
+    main.parse_flags(["vlc_jax", *words["flags"]])
+    code = main.run(preemption.StopSignal())  # not installed: a worker is no main thread
+    if code in RESTARTED:
+        raise RuntimeError(f"the run ended with {int(code)}: it is started again")
+    ray_train.report({"exit_code": int(code)})
+
+
+def cli() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--gpus", action="store_true", help="a GPU for each worker")
+    parser.add_argument("--tpu", help="VERSION:TOPOLOGY, such as v6e:4x4")
+    parser.add_argument("flags", nargs="+", help="of vlc_jax.main, behind --")
+    args = parser.parse_args()
+    try:
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.v2.jax import JaxTrainer
+    except ImportError as error:
+        parser.error(f'{error}; install it with pip install "ray[train]"')
+    version, _, topology = (args.tpu or "").partition(":")
+    scaling = ScalingConfig(
+        num_workers=args.workers,
+        use_gpu=args.gpus,
+        use_tpu=bool(args.tpu),
+        topology=topology or None,
+        accelerator_type=f"TPU-{version.upper()}" if args.tpu else None,
+    )
+    # JAX reads it before Ray joins the processes; it would take SIGTERM for itself
+    environment = {"PYTHONPATH": str(ROOT), "JAX_ENABLE_PREEMPTION_SERVICE": "false"}
+    run = RunConfig(
+        storage_path=os.path.abspath("runs/ray"),
+        failure_config=FailureConfig(max_failures=10),
+        worker_runtime_env={"env_vars": environment},
+    )
+    trainer = JaxTrainer(
+        train, train_loop_config={"flags": args.flags}, scaling_config=scaling, run_config=run
+    )
+    return trainer.fit().metrics["exit_code"]
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

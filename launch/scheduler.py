@@ -1,0 +1,116 @@
+"""A few processes at a time on one machine, each on its share of the cores and GPUs."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Generic, NamedTuple, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LATER = object()  # from `take`: no item can be begun before another one has ended
+PREEMPTED = 75  # as vlc_jax.errors.ExitCode has it, whose import is not needed here
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Share(NamedTuple):
+    """What a process has to itself: cores, and GPUs where CUDA_VISIBLE_DEVICES names some."""
+
+    cores: Sequence[int]
+    gpus: Sequence[str]
+
+
+def shares(jobs: int) -> list[Share]:
+    """The machine in `jobs` parts. Raises ValueError if there is no core or no GPU for one."""
+    cores = sorted(os.sched_getaffinity(0))
+    gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    most = min(len(cores), len(gpus)) if gpus else len(cores)
+    if not 1 <= jobs <= most:
+        found = f"{len(cores)} cores" + (f" and {len(gpus)} GPUs" if gpus else "")
+        raise ValueError(f"{jobs} jobs at a time do not fit {found}; use 1 to {most}")
+    return [Share(cores[i::jobs], gpus[i::jobs]) for i in range(jobs)]
+
+
+class Scheduler(Generic[Item, Result]):
+    """Does items, one at a time on each share, until none is left or a signal arrives.
+
+    take: the next item, None when none is left, or LATER. do: an item on a share. finish: what
+    follows, with the result. Only `do` runs on several threads at once. SIGTERM, SIGINT and SIGHUP
+    are passed on to all processes as SIGTERM; then nothing is begun, and `is_stopped` is True.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Share],
+        take: Callable[[], Item | object | None],
+        do: Callable[[Item, Share], Result],
+        finish: Callable[[Item, Result], None],
+    ) -> None:
+        self.is_stopped = False
+        self._shares, self._take, self._do, self._finish = parts, take, do, finish
+        self._changed = threading.Condition()
+        self._processes: set[subprocess.Popen] = set()
+
+    def run(self) -> None:
+        """Returns when all items are done, or all that were begun before a signal. Call it from
+        the main thread, the only one that can handle signals."""
+        before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        workers = [threading.Thread(target=self._work, args=(part,)) for part in self._shares]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def process(self, command: Sequence[str], cwd: Path, log: Path, share: Share) -> int:
+        """Runs a command to its end, its output behind that of `log`; returns its exit code, that
+        of a shell if a signal ended it. Raises OSError."""
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(share.gpus)} if share.gpus else {}
+        with log.open("ab") as output, self._changed:
+            if self.is_stopped:
+                return PREEMPTED
+            # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and
+            # passed on, and the second signal ends a run without saving.
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**os.environ, **gpus},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            with contextlib.suppress(ProcessLookupError):  # it is over already
+                os.sched_setaffinity(process.pid, share.cores)  # before it starts threads
+            self._processes.add(process)
+        code = process.wait()
+        with self._changed:
+            self._processes.remove(process)
+        return code if code >= 0 else 128 - code
+
+    def _work(self, share: Share) -> None:
+        while (item := self._next()) is not None:
+            result = self._do(item, share)
+            with self._changed:
+                self._finish(item, result)
+                self._changed.notify_all()
+
+    def _next(self) -> Item | None:
+        with self._changed:
+            while not self.is_stopped:
+                if (item := self._take()) is not LATER:
+                    return item
+                self._changed.wait()
+        return None
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.is_stopped = True
+        with self._changed:
+            for process in self._processes:
+                process.terminate()
+            self._changed.notify_all()

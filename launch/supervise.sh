@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs a command and restarts it on the exit codes that ask for it: 30 (infrastructure), 31 (hang)
+# and 75 (stopped by a signal, state saved). Any other code, 0 included, ends it at once.
+#
+#   launch/supervise.sh COMMAND [ARGUMENTS]
+#
+# The wait before a restart doubles from VLC_RESTART_WAIT (10 seconds) up to VLC_RESTART_WAIT_MAX
+# (600). After VLC_RESTARTS (10) restarts it ends with the last code. A command that ran for
+# VLC_RESTART_RESET (3600) seconds made progress: count and wait begin anew.
+# SIGTERM and SIGINT are passed on as SIGTERM, and the command is not started again after one.
+set -uo pipefail
+
+refuse() {
+  echo "launch/supervise.sh: $1" >&2
+  echo "usage: launch/supervise.sh COMMAND [ARGUMENTS]" >&2
+  exit 2
+}
+
+setting() { # NAME DEFAULT
+  local value=${!1:-$2}
+  [[ $value =~ ^[0-9]+$ ]] || refuse "$1 must be a whole number of at least 0, not '$value'"
+  echo "$value"
+}
+
+(($#)) || refuse "the command is missing"
+restarts=$(setting VLC_RESTARTS 10) || exit
+first_wait=$(setting VLC_RESTART_WAIT 10) || exit
+longest_wait=$(setting VLC_RESTART_WAIT_MAX 600) || exit
+reset=$(setting VLC_RESTART_RESET 3600) || exit
+
+signals=0 pending='' child=''
+pass_on() {
+  ((signals += 1))
+  kill -s TERM "$child" 2>/dev/null || pending=yes # there is no child at this moment
+}
+trap pass_on TERM INT
+
+finish() { # waits for the child, whatever signals come; its exit code is in $code
+  local before
+  while :; do
+    before=$signals
+    wait "$child"
+    code=$?
+    ((signals == before)) && break # else a signal ended the wait, not the child
+  done
+}
+
+count=0 pause=$first_wait
+while :; do
+  started=$SECONDS
+  # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and passed on.
+  setsid "$@" &
+  child=$!
+  [[ $pending ]] && kill -s TERM "$child" 2>/dev/null
+  finish
+  case $code in
+    30 | 31 | 75) ;;
+    *) exit "$code" ;;
+  esac
+  ((signals)) && exit "$code"
+  ((SECONDS - started >= reset)) && count=0 pause=$first_wait
+  if ((count >= restarts)); then
+    echo "launch/supervise.sh: ended with $code after $count restarts" >&2
+    exit "$code"
+  fi
+  ((count += 1))
+  ((pause = pause < longest_wait ? pause : longest_wait))
+  echo "launch/supervise.sh: ended with $code; restart $count of $restarts in $pause s" >&2
+  last=$code
+  sleep "$pause" &
+  child=$!
+  finish
+  ((signals)) && exit "$last"
+  ((pause *= 2))
+done
