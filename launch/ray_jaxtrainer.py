@@ -3,9 +3,10 @@
   python launch/ray_jaxtrainer.py --workers 4 --gpus -- --config FILE --workdir DIR [flags]
   python launch/ray_jaxtrainer.py --workers 4 --tpu v6e:4x4 -- --config FILE --workdir DIR [flags]
 
-A worker is a GPU, or a host of the TPU slice. Workers import this checkout, so it lies in the same
-folder on all nodes, and DIR on a file system that all have mounted. The run is restarted, ten times
-at most, when a worker is lost or ends with 30, 31 or 75. Exits with the code of the run.
+A worker is a GPU or a host of the TPU slice; without both, one worker on CPUs. Workers import this
+checkout, so it lies in the same folder on all nodes, and DIR on a file system that all have
+mounted. The run is restarted, ten times at most, when a worker is lost or ends with 30, 31 or 75.
+Exits with the code of the run, or with 1 if all restarts were in vain.
 """
 
 import argparse
@@ -17,18 +18,21 @@ ROOT = Path(__file__).resolve().parents[1]
 RESTARTED = (30, 31, 75)
 
 
-def train(words: dict[str, list[str]]) -> None:
+def train(words: dict[str, list[str]]) -> int:
     """A worker: one run of vlc_jax.main, whose processes Ray has joined already."""
-    from ray import train as ray_train
-
     from vlc_jax import main
     from vlc_jax.run import preemption
 
-    main.parse_flags(["vlc_jax", *words["flags"]])
-    code = main.run(preemption.StopSignal())  # not installed: a worker is no main thread
+    os.chdir(ROOT)  # paths are those of the checkout
+    sys.argv = ["vlc_jax", *words["flags"]]  # where ml_collections looks for fields of the config
+    try:
+        main.parse_flags(sys.argv)
+        code = main.run(preemption.StopSignal())  # not installed: this is no main thread
+    except SystemExit as error:  # wrong flags
+        code = error.code
     if code in RESTARTED:
-        raise RuntimeError(f"the run ended with {int(code)}: it is started again")
-    ray_train.report({"exit_code": int(code)})
+        raise RuntimeError(f"the run ended with {int(code)}, which a restart can mend")
+    return int(code)
 
 
 def cli() -> int:
@@ -37,9 +41,11 @@ def cli() -> int:
     )
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--gpus", action="store_true", help="a GPU for each worker")
-    parser.add_argument("--tpu", help="VERSION:TOPOLOGY, such as v6e:4x4")
+    parser.add_argument("--tpu", metavar="VERSION:TOPOLOGY", help="such as v6e:4x4")
     parser.add_argument("flags", nargs="+", help="of vlc_jax.main, behind --")
     args = parser.parse_args()
+    if args.workers > 1 and not args.gpus and not args.tpu:
+        parser.error(f"{args.workers} workers need --gpus or --tpu: Ray joins no processes on CPUs")
     try:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.v2.jax import JaxTrainer
@@ -53,17 +59,17 @@ def cli() -> int:
         topology=topology or None,
         accelerator_type=f"TPU-{version.upper()}" if args.tpu else None,
     )
-    # JAX reads it before Ray joins the processes; it would take SIGTERM for itself
+    # read when Ray joins the processes; JAX would take SIGTERM for itself
     environment = {"PYTHONPATH": str(ROOT), "JAX_ENABLE_PREEMPTION_SERVICE": "false"}
     run = RunConfig(
-        storage_path=os.path.abspath("runs/ray"),
+        storage_path=str(ROOT / "runs" / "ray"),
         failure_config=FailureConfig(max_failures=10),
         worker_runtime_env={"env_vars": environment},
     )
     trainer = JaxTrainer(
         train, train_loop_config={"flags": args.flags}, scaling_config=scaling, run_config=run
     )
-    return trainer.fit().metrics["exit_code"]
+    return trainer.fit().return_value
 
 
 if __name__ == "__main__":

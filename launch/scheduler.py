@@ -55,11 +55,13 @@ class Scheduler(Generic[Item, Result]):
         self._shares, self._take, self._do, self._finish = parts, take, do, finish
         self._changed = threading.Condition()
         self._processes: set[subprocess.Popen] = set()
+        self._errors: list[BaseException] = []
 
     def run(self) -> None:
         """Returns when all items are done, or all that were begun before a signal. Call it from
-        the main thread, the only one that can handle signals."""
-        before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        the main thread, the only one that can handle signals. Raises what take, do and finish
+        raise, having stopped the processes."""
+        before = {number: signal.signal(number, self._receive) for number in SIGNALS}
         workers = [threading.Thread(target=self._work, args=(part,)) for part in self._shares]
         for worker in workers:
             worker.start()
@@ -67,6 +69,8 @@ class Scheduler(Generic[Item, Result]):
             worker.join()
         for number, handler in before.items():
             signal.signal(number, handler)
+        if self._errors:
+            raise self._errors[0]
 
     def process(self, command: Sequence[str], cwd: Path, log: Path, share: Share) -> int:
         """Runs a command to its end, its output behind that of `log`; returns its exit code, that
@@ -94,11 +98,15 @@ class Scheduler(Generic[Item, Result]):
         return code if code >= 0 else 128 - code
 
     def _work(self, share: Share) -> None:
-        while (item := self._next()) is not None:
-            result = self._do(item, share)
-            with self._changed:
-                self._finish(item, result)
-                self._changed.notify_all()
+        try:
+            while (item := self._next()) is not None:
+                result = self._do(item, share)
+                with self._changed:
+                    self._finish(item, result)
+                    self._changed.notify_all()
+        except BaseException as error:
+            self._errors.append(error)
+            self._stop()
 
     def _next(self) -> Item | None:
         with self._changed:
@@ -108,7 +116,10 @@ class Scheduler(Generic[Item, Result]):
                 self._changed.wait()
         return None
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self.is_stopped = True
         with self._changed:
             for process in self._processes:

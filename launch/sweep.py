@@ -1,0 +1,205 @@
+"""A sweep over fields of a config: a grid, or a search by Optuna. Each trial is a run of its own.
+
+  python launch/sweep.py --out DIR --config FILE --grid NAME VALUE VALUE [--grid ...] [--config.F=V]
+  python launch/sweep.py --out DIR --config FILE --metric BENCHMARK/METRIC --trials 20
+      --search NAME log 1e-5 1e-3 [--search NAME choice VALUE VALUE] [--config.F=V ...]
+
+NAME is a field without `--config.`. A search draws uniform, log and int between two numbers, and
+choice of values; it maximizes the metric of the newest evaluation, or minimizes it with --minimize.
+Trial N is the run in DIR/trial_N, its output in log.txt there. The same command resumes a sweep.
+
+--jobs N runs N trials at a time here, each on its share of the cores and of the GPUs that
+CUDA_VISIBLE_DEVICES names, and again when it ended with 30, 31 or 75 (launch/supervise.sh).
+--task I runs one trial, as task I of an array job does: the I-th of the grid, or the next of the
+search. All tasks need DIR on the same file system, which has a search's storage too (optuna.log).
+
+Exit codes: 0 done; 75 stopped by a signal; else 1, or with --task that of the trial.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from launch import scheduler  # noqa: E402
+from launch.trials import Grid, Search, Trial  # noqa: E402
+from vlc_jax import workdir_files  # noqa: E402
+from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
+
+REQUEST = "sweep.json"  # in the folder of a sweep: what was asked for
+RESTARTED = (ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED)
+
+
+class Sweep:
+    """The trials of a grid or a search, a few at a time."""
+
+    def __init__(self, args: argparse.Namespace, more: list[str], trials: Grid | Search):
+        self.args, self.more, self.trials = args, more, trials
+        self.codes: dict[int, int] = {}
+        parts = scheduler.shares(args.jobs)
+        self.scheduler = scheduler.Scheduler(parts, trials.take, self._run, self._finish)
+
+    def run(self) -> int:
+        """Runs all trials; returns the exit code."""
+        self.scheduler.run()
+        if self.scheduler.is_stopped:
+            print("stopped; the same command goes on where it stopped", file=sys.stderr)
+            return ExitCode.PREEMPTED
+        if isinstance(self.trials, Search) and (best := self.trials.best()):
+            print(f"best: {folder_of(best[0], self.args.out)} {setting(best[0])}: {best[1]:.4f}")
+        failed = [code for code in self.codes.values() if code]
+        if not failed:
+            return ExitCode.DONE
+        return failed[0] if self.args.task is not None else 1
+
+    def _run(self, trial: Trial, share: scheduler.Share) -> int:
+        folder = folder_of(trial, self.args.out)
+        if (folder / "DONE").exists():
+            return ExitCode.DONE
+        words = command(trial, self.args, self.more)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return self.scheduler.process(words, ROOT, folder / "log.txt", share)
+        except OSError as error:  # a full disk, a folder that cannot be written
+            print(f"{folder}: {error}", file=sys.stderr)
+            return ExitCode.INFRASTRUCTURE
+
+    def _finish(self, trial: Trial, code: int) -> None:
+        folder, value = folder_of(trial, self.args.out), None
+        if code == ExitCode.DONE and self.args.metric:
+            try:
+                value = metric(folder, self.args.metric)
+            except UsageError as error:
+                print(f"{folder}: {error}", file=sys.stderr)
+                code = ExitCode.USAGE
+        self.codes[trial.number] = code
+        if code not in RESTARTED:  # those go on when the same command is run again
+            self.trials.tell(trial, value)
+        outcome = "done" if code == ExitCode.DONE else f"FAILED with {code}, see {folder}/log.txt"
+        if value is not None:
+            outcome += f", {self.args.metric} {value:.4f}"
+        print(f"{folder.name} {setting(trial)}: {outcome}", flush=True)
+
+
+def folder_of(trial: Trial, out: Path) -> Path:
+    """The workdir of a trial."""
+    return out / f"trial_{trial.number:03d}"
+
+
+def setting(trial: Trial) -> str:
+    """The values of a trial in one line."""
+    return " ".join(f"{name}={value}" for name, value in trial.values.items())
+
+
+def command(trial: Trial, args: argparse.Namespace, more: list[str]) -> list[str]:
+    """The command line of a trial; alone, as a task, it is restarted by what started the task."""
+    supervised = [] if args.task is not None else [str(ROOT / "launch" / "supervise.sh")]
+    return [
+        *(*supervised, sys.executable, "-m", "vlc_jax.main", "--config", args.config),
+        *("--workdir", str(folder_of(trial, args.out)), *more),
+        *(f"--config.{name}={value}" for name, value in trial.values.items()),
+    ]
+
+
+def metric(workdir: Path, name: str) -> float:
+    """A metric of a run's newest evaluation, BENCHMARK/METRIC. Raises UsageError with those there
+    are."""
+    values = {}
+    for folder in (workdir / "evals").glob("*/"):
+        files = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
+        if files:
+            newest = max(files, key=lambda path: int(path.stem))
+            metrics = workdir_files.parse_json(newest.read_bytes())["metrics"]
+            values |= {f"{folder.name}/{key}": row["value"] for key, row in metrics.items()}
+    return values[known("--metric", name, values)]
+
+
+def keep_request(out: Path, request: dict[str, object]) -> None:
+    """Writes what is asked for to `out`. Raises UsageError if another sweep was asked for there."""
+    path = out / REQUEST
+    with tempfile.NamedTemporaryFile("w", dir=out, prefix=REQUEST, delete=False) as file:
+        json.dump(request, file, indent=2)
+    try:
+        os.link(file.name, path)  # whole or not at all: tasks of an array start at the same time
+    except FileExistsError:
+        saved = workdir_files.parse_json(path.read_bytes())
+        differing = [
+            f"{k} {saved.get(k)}, not {v}" for k, v in request.items() if saved.get(k) != v
+        ]
+        if differing:
+            raise UsageError(
+                f"{out} holds another sweep: {'; '.join(differing)}; choose another --out"
+            ) from None
+    finally:
+        os.unlink(file.name)
+
+
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The flags of a sweep, and those of its runs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # --config.seed=1 belongs to the runs
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of all trials")
+    parser.add_argument("--config", required=True, help="of every trial")
+    parser.add_argument("--grid", nargs="+", action="append", default=[], metavar="NAME VALUE")
+    parser.add_argument("--search", nargs="+", action="append", default=[], metavar="NAME KIND")
+    parser.add_argument("--metric", help="BENCHMARK/METRIC, printed for each trial")
+    parser.add_argument("--minimize", action="store_true", help="the metric of a search")
+    parser.add_argument("--trials", type=int, default=20, help="of a search; default: 20")
+    parser.add_argument("--jobs", type=int, default=1, help="trials at a time; default: 1")
+    parser.add_argument("--task", type=int, help="run one trial, as this task of an array job")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of a grid")
+    args, more = parser.parse_known_args(argv)
+    args.out = args.out.absolute()
+    unknown = [flag for flag in more if not flag.startswith("--config.")]
+    if unknown:
+        parser.error(f"further flags begin with --config., for the runs; got {unknown}")
+    if bool(args.grid) == bool(args.search):
+        parser.error("a sweep has either --grid or --search")
+    if any(len(field) < 2 for field in args.grid):
+        parser.error(f"--grid NAME VALUE [VALUE ...] needs a value; got {args.grid}")
+    if args.search and (not args.metric or args.dry_run):
+        parser.error("--search needs --metric, and its trials are not known before: no --dry-run")
+    if args.task is not None and args.jobs > 1:
+        parser.error(f"--task runs one trial, --jobs {args.jobs} at a time are several")
+    return args, more
+
+
+def main(argv: list[str] | None = None) -> int:
+    args, more = parse(argv)
+    request = {"config": args.config, "flags": more, "grid": args.grid, "search": args.search}
+    try:
+        if not args.dry_run:
+            args.out.mkdir(parents=True, exist_ok=True)
+        if args.search:
+            request |= {"metric": args.metric, "minimize": args.minimize}
+            trials = Search(
+                args.out,
+                args.search,
+                minimize=args.minimize,
+                count=args.trials,
+                task=args.task,
+            )
+        else:
+            trials = Grid(args.grid, args.task)
+            if args.dry_run:
+                while trial := trials.take():
+                    print(shlex.join(command(trial, args, more)))
+                return ExitCode.DONE
+        keep_request(args.out, request)
+        return Sweep(args, more, trials).run()
+    except (UsageError, ValueError, OSError) as error:
+        print(f"launch/sweep.py: {error}", file=sys.stderr)
+        return ExitCode.USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

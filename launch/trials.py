@@ -1,0 +1,130 @@
+"""What a sweep tries next: all points of a grid, or those that Optuna asks for."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlc_jax.errors import UsageError, known
+
+# How a search draws a field: kind -> (Optuna's trial, name, words behind the kind) -> value.
+KINDS: dict[str, Callable[[Any, str, Sequence[str]], Any]] = {
+    "uniform": lambda trial, name, ends: trial.suggest_float(name, *map(float, ends)),
+    "log": lambda trial, name, ends: trial.suggest_float(name, *map(float, ends), log=True),
+    "int": lambda trial, name, ends: trial.suggest_int(name, *map(int, ends)),
+    "choice": lambda trial, name, values: trial.suggest_categorical(name, values),
+}
+STORAGE = "optuna.log"  # in the folder of a sweep
+OWNER = "owner"  # attribute of a trial in the storage: the task that runs it, or HERE
+HERE = "no task"
+
+
+class Trial(NamedTuple):
+    """A run: its number in the sweep, and the value of every field that is swept."""
+
+    number: int
+    values: dict[str, str]
+
+
+class Grid:
+    """All combinations of the values, the last field changing first."""
+
+    def __init__(self, fields: Sequence[Sequence[str]], task: int | None) -> None:
+        """fields: name and values of each. task: the index of the only one to try, None for all."""
+        names = [name for name, *_ in fields]
+        rows = itertools.product(*(values for _, *values in fields))
+        trials = [Trial(i, dict(zip(names, row, strict=True))) for i, row in enumerate(rows)]
+        if task is not None and not 0 <= task < len(trials):
+            raise UsageError(
+                f"--task {task} of a grid of {len(trials)} trials; use 0 to {len(trials) - 1}"
+            )
+        self._todo = trials if task is None else [trials[task]]
+
+    def take(self) -> Trial | None:
+        """The next trial, None when there is none left."""
+        return self._todo.pop(0) if self._todo else None
+
+    def tell(self, trial: Trial, value: float | None) -> None:
+        """A grid does not depend on results."""
+
+
+class Search:
+    """An Optuna study in a file of the sweep's folder, which tasks on several machines may ask."""
+
+    def __init__(
+        self,
+        out: Path,
+        fields: Sequence[Sequence[str]],
+        *,
+        minimize: bool,
+        count: int,
+        task: int | None,
+    ) -> None:
+        """fields: name, kind and its words, of each. count: trials of the study, for a sweep
+        without tasks; a task has one."""
+        try:
+            import optuna  # the program does without
+            from optuna.storages import JournalStorage, journal
+        except ImportError as error:
+            raise UsageError(
+                'a search needs Optuna: pip install "optuna>=4", or try a --grid'
+            ) from error
+        for name, *words in fields:
+            if len(words) < 2 or (words[0] != "choice" and len(words) != 3):
+                raise UsageError(
+                    f"--search NAME KIND LOW HIGH, or NAME choice VALUE [VALUE ...], not "
+                    f"{' '.join([name, *words])!r}"
+                )
+            known("kind of search", words[0], KINDS)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._fields, self._count = fields, count
+        self._draw(optuna.create_study().ask())  # raises ValueError for wrong numbers
+        # a file and not a database: it works on NFS, where SQLite does not
+        storage = JournalStorage(journal.JournalFileBackend(str(out / STORAGE)))
+        self._study = optuna.create_study(
+            storage=storage,
+            study_name="sweep",
+            direction="minimize" if minimize else "maximize",
+            load_if_exists=True,
+        )
+        self._owner = HERE if task is None else f"task {task}"
+        self._states = optuna.trial.TrialState
+        own = [each for each in self._study.trials if each.user_attrs.get(OWNER) == self._owner]
+        self._resumed = [each for each in own if each.state == self._states.RUNNING]
+        self._is_told = task is not None and len(own) > len(self._resumed)
+
+    def take(self) -> Trial | None:
+        """A trial that was stopped, else a new one, None when there were enough."""
+        if self._resumed:
+            stopped = self._resumed.pop(0)
+            return self._trial(stopped.number, stopped.params)
+        if self._owner == HERE:
+            is_enough = len(self._study.trials) >= self._count
+        else:
+            is_enough, self._is_told = self._is_told, True
+        if is_enough:
+            return None
+        asked = self._study.ask()
+        asked.set_user_attr(OWNER, self._owner)
+        return self._draw(asked)
+
+    def tell(self, trial: Trial, value: float | None) -> None:
+        """Reports the metric of a trial, None for one that failed."""
+        state = self._states.FAIL if value is None else self._states.COMPLETE
+        self._study.tell(trial.number, value, state=state)
+
+    def best(self) -> tuple[Trial, float] | None:
+        """The best trial that is done, with its metric; None if none is."""
+        if not self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,)):
+            return None
+        best = self._study.best_trial
+        return self._trial(best.number, best.params), best.value
+
+    def _draw(self, trial: Any) -> Trial:
+        for name, kind, *words in self._fields:
+            KINDS[kind](trial, name, words)
+        return self._trial(trial.number, trial.params)
+
+    @staticmethod
+    def _trial(number: int, params: dict[str, Any]) -> Trial:
+        return Trial(number, {name: str(value) for name, value in params.items()})
