@@ -21,8 +21,9 @@ RESTARTED = (30, 31, 75)
 def train(words: dict[str, list[str]]) -> int:
     """A worker: one run of vlc_jax.main, whose processes Ray has joined already."""
     from vlc_jax import main
-    from vlc_jax.run import preemption
+    from vlc_jax.run import preemption, terminal
 
+    terminal.quieten()
     os.chdir(ROOT)  # paths are those of the checkout
     sys.argv = ["vlc_jax", *words["flags"]]  # where ml_collections looks for fields of the config
     try:
