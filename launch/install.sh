@@ -20,10 +20,10 @@ if ! command -v uv >/dev/null; then
   python3 -m pip install --quiet --user uv
   PATH=$(python3 -m site --user-base)/bin:$PATH
 fi
-uv venv --quiet --allow-existing --python 3.12 .venv
+uv venv --quiet --allow-existing --python 3.11 .venv  # the one that the tests run on
 uv pip install --quiet --python .venv -r requirements.lock
 uv pip install --quiet --python .venv --no-deps --editable .
 # the locked version of jax stays, its accelerator's libraries come to it
-jax=$(sed -n 's/^jax==\([^ ;]*\).*/\1/p' requirements.lock)
+jax=$(.venv/bin/python -c 'from importlib import metadata; print(metadata.version("jax"))')
 uv pip install --quiet --python .venv "jax[$accelerator]==$jax"
 echo "installed in $PWD/.venv for $accelerator"

@@ -37,6 +37,8 @@ trap pass_on TERM INT
 
 finish() { # waits for the child, whatever signals come; its exit code is in $code
   local before
+  [[ $pending ]] && kill -s TERM "$child" 2>/dev/null
+  pending=''
   while :; do
     before=$signals
     wait "$child"
@@ -51,7 +53,6 @@ while :; do
   # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and passed on.
   setsid "$@" &
   child=$!
-  [[ $pending ]] && kill -s TERM "$child" 2>/dev/null
   finish
   case $code in
     30 | 31 | 75) ;;

