@@ -66,6 +66,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
     "python speed/heads.py": ("--batches", "4", "--rounds=1"),
+    "python launch/sweep.py": ("--dry-run",),
     "python speed/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
 }
 
@@ -102,7 +103,7 @@ def shrunken(command: str, sha256: str) -> list[str]:
 def folder(tmp_path):
     """A copy of the checkout as its reader sees it, with photos, both tables and all datasets."""
     miniature.write(tmp_path)
-    for name in ("configs", "vlc_jax", "input_pipeline", "speed"):
+    for name in ("configs", "vlc_jax", "input_pipeline", "speed", "launch"):
         os.symlink(helpers.ROOT / name, tmp_path / name)
     photos = tmp_path / "my_photos"
     names = helpers.write_photos(photos, 24)
@@ -239,7 +240,7 @@ def test_every_link_and_named_file_is_there(page):
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert ((helpers.ROOT / page).parent / link).exists(), link
     for path in re.findall(
-        r"`((?:configs|vlc_jax|input_pipeline|tests|speed|studies|docs)/[\w/.]+)`", text
+        r"`((?:configs|vlc_jax|input_pipeline|launch|tests|speed|studies|docs)/[\w/.]+)`", text
     ):
         assert (helpers.ROOT / path).exists() or "NAME" in path, path
 

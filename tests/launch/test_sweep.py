@@ -139,8 +139,12 @@ def test_a_search_without_optuna_says_how_to_install_it(tmp_path, monkeypatch, c
     assert not (tmp_path / "sweep.json").exists()
 
 
-def search(out, task=None, count=3, fields=(LEARNING_RATE,)):
+def need_optuna():
     pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'optuna>=4'")
+
+
+def search(out, task=None, count=3, fields=(LEARNING_RATE,)):
+    need_optuna()
     return Search(out, fields, minimize=False, count=count, task=task)
 
 
@@ -187,7 +191,7 @@ def test_a_wrong_field_of_a_search_is_refused_before_it_is_kept(tmp_path, field,
 
 
 def test_a_search_keeps_results_and_leaves_what_can_go_on(tmp_path, runs, capsys):
-    search(tmp_path / "other")
+    need_optuna()
     runs.codes |= {1: 30, 2: 10}
     assert sweep.main(flags(tmp_path, *SEARCH, "--trials", "4")) == 1
     assert "best: " in (said := capsys.readouterr().out)

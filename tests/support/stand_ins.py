@@ -1,4 +1,4 @@
-"""Executables that stand in for programs of a cluster: found first on PATH, they record and start."""
+"""Executables that stand in for programs of a cluster: found first on PATH."""
 
 import os
 from pathlib import Path

@@ -1,0 +1,113 @@
+"""docs/clusters.md: the commands that need a cluster are those that the launchers take."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+import yaml
+
+from launch import sweep
+from tests.support import helpers, stand_ins
+from vlc_jax import main
+from vlc_jax.errors import ExitCode
+
+PAGE = (helpers.ROOT / "docs/clusters.md").read_text()
+LINES = re.findall(r"^    (\S.*)$", PAGE, re.M)
+# Options of sbatch that the page may name, as its manual has them.
+SBATCH = ("nodes", "gpus-per-node", "ntasks-per-node", "array", "partition", "account", "time")
+
+
+def starting(*words):
+    """The indented commands that start with these words, one list of words each."""
+    split = [shlex.split(line) for line in LINES]
+    found = [line for line in split if line[: len(words)] == [*words]]
+    assert found, f"no command starts with {words}"
+    return found
+
+
+def check_flags(words):
+    """Those of vlc_jax.main."""
+    known = {f"--{holder.name}" for holder in main.FLAGS}
+    names = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert {"--config", "--workdir"} <= names
+    assert all(name in known or name.startswith("--config.") for name in names)
+
+
+def test_every_file_that_a_command_names_is_there():
+    named = {word for line in LINES for word in re.findall(r"\b(?:launch|configs)/[\w./]+", line)}
+    assert len(named) > 6
+    assert all((helpers.ROOT / name).exists() for name in named)
+
+
+def test_commands_for_slurm_start_the_program_and_a_sweep(tmp_path):
+    stand_ins.write(tmp_path / "python", "")
+    settings = {"VLC_DRY_RUN": 1, "PYTHON": "python", "SLURM_ARRAY_TASK_ID": 1}
+    for words in starting("sbatch"):
+        at = words.index("launch/slurm.sbatch")
+        assert all(word[2:].partition("=")[0] in SBATCH for word in words[1:at])
+        done = subprocess.run(
+            ["bash", *words[at:]],
+            cwd=helpers.ROOT,
+            env=stand_ins.environment(tmp_path, **settings),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        run = shlex.split(done.stdout)
+        if "launch/sweep.py" in run:
+            args, _ = sweep.parse(run[run.index("launch/sweep.py") + 1 :])
+            assert args.task == 1
+        else:
+            assert "vlc_jax.main" in run
+            check_flags(words[at:])
+
+
+def test_commands_for_a_tpu_pod_are_taken():
+    verbs = []
+    for words in starting("launch/tpu_pod.sh"):
+        words.insert(1, "--dry-run")
+        subprocess.run(words, cwd=helpers.ROOT, capture_output=True, check=True)
+        verbs.append(words[4])
+        if words[4] == "train":
+            check_flags(words)
+    assert verbs == ["setup", "train", "log"]
+
+
+def test_commands_for_a_search_supervise_and_ray_have_flags_that_exist():
+    for words in starting("python", "launch/sweep.py"):
+        assert sweep.parse(words[2:])[0].search
+    for words in starting("launch/supervise.sh"):
+        assert words[1:4] == ["python", "-m", "vlc_jax.main"]
+        check_flags(words)
+    usage = helpers.python("launch/ray_jaxtrainer.py", "--help").stdout
+    for words in starting("python", "launch/ray_jaxtrainer.py"):
+        end = words.index("--")
+        assert all(word in usage for word in words[2:end] if word.startswith("--"))
+        check_flags(words[end:])
+
+
+def test_commands_for_containers_and_skypilot_set_what_the_files_read():
+    container = (helpers.ROOT / "launch/Containerfile").read_text()
+    for words in starting("docker", "build"):
+        name, _, value = words[words.index("--build-arg") + 1].partition("=")
+        assert f"ARG {name}=" in container
+        assert value in ("cuda12", "cuda13", "tpu", "cpu")
+    for words in starting("docker", "run"):
+        check_flags(words[words.index("vlc_jax") :])
+    envs = yaml.safe_load((helpers.ROOT / "launch/skypilot.yaml").read_text())["envs"]
+    for words in starting("sky", "jobs", "launch"):
+        pairs = [after for word, after in zip(words, words[1:], strict=False) if word == "--env"]
+        assert {pair.partition("=")[0] for pair in pairs} == {*envs}
+
+
+@pytest.mark.parametrize("accelerator", ["cuda12", "cuda13", "tpu", "cpu"])
+def test_the_page_names_every_accelerator_that_can_be_installed(accelerator):
+    assert f"`{accelerator}`" in PAGE
+    assert accelerator in (helpers.ROOT / "launch/install.sh").read_text()
+
+
+def test_the_table_has_the_exit_codes_of_the_program():
+    rows = re.findall(r"^\| ([\d, ]+) \|", PAGE, re.M)
+    listed = {int(code) for row in rows for code in row.split(",")}
+    assert listed == {*ExitCode} | {130, 143}
