@@ -1,5 +1,6 @@
 """docs/clusters.md: the commands that need a cluster are those that the launchers take."""
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -66,10 +67,10 @@ def test_commands_for_slurm_start_the_program_and_a_sweep(tmp_path):
 def test_commands_for_a_tpu_pod_are_taken():
     verbs = []
     for words in starting("launch/tpu_pod.sh"):
-        words.insert(1, "--dry-run")
-        subprocess.run(words, cwd=helpers.ROOT, capture_output=True, check=True)
-        verbs.append(words[4])
-        if words[4] == "train":
+        dry = [words[0], "--dry-run", *words[1:]]
+        subprocess.run(dry, cwd=helpers.ROOT, capture_output=True, check=True)
+        verbs.append(words[3])
+        if words[3] == "train":
             check_flags(words)
     assert verbs == ["setup", "train", "log"]
 
@@ -84,7 +85,7 @@ def test_commands_for_a_search_supervise_and_ray_have_flags_that_exist():
     for words in starting("python", "launch/ray_jaxtrainer.py"):
         end = words.index("--")
         assert all(word in usage for word in words[2:end] if word.startswith("--"))
-        check_flags(words[end:])
+        check_flags(words[end + 1 :])
 
 
 def test_commands_for_containers_and_skypilot_set_what_the_files_read():
@@ -97,7 +98,7 @@ def test_commands_for_containers_and_skypilot_set_what_the_files_read():
         check_flags(words[words.index("vlc_jax") :])
     envs = yaml.safe_load((helpers.ROOT / "launch/skypilot.yaml").read_text())["envs"]
     for words in starting("sky", "jobs", "launch"):
-        pairs = [after for word, after in zip(words, words[1:], strict=False) if word == "--env"]
+        pairs = [after for word, after in itertools.pairwise(words) if word == "--env"]
         assert {pair.partition("=")[0] for pair in pairs} == {*envs}
 
 
