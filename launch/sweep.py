@@ -81,7 +81,11 @@ class Sweep:
         self.codes[trial.number] = code
         if code not in RESTARTED:  # those go on when the same command is run again
             self.trials.tell(trial, value)
-        outcome = "done" if code == ExitCode.DONE else f"FAILED with {code}, see {folder}/log.txt"
+        outcome = "done"
+        if code in RESTARTED:
+            outcome = f"ended with {code}; the same command goes on with it"
+        elif code != ExitCode.DONE:
+            outcome = f"FAILED with {code}, see {folder}/log.txt"
         if value is not None:
             outcome += f", {self.args.metric} {value:.4f}"
         print(f"{folder.name} {setting(trial)}: {outcome}", flush=True)
