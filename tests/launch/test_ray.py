@@ -20,14 +20,14 @@ has_ray = importlib.util.find_spec("ray") is not None
     ],
 )
 def test_a_wrong_request_is_refused(words, says):
-    done = helpers.python(SCRIPT, *words)
+    done = helpers.interpreter(SCRIPT, *words)
     assert done.returncode == 2
     assert says in done.stderr
 
 
 @pytest.mark.skipif(has_ray, reason="Ray is installed")
 def test_without_ray_it_says_how_to_install_it():
-    done = helpers.python(SCRIPT, "--workers", "1", "--", *RUN)
+    done = helpers.interpreter(SCRIPT, "--workers", "1", "--", *RUN)
     assert done.returncode == 2
     assert 'install it with pip install "ray[train]"' in done.stderr
 
