@@ -146,6 +146,12 @@ class Model:
         return np.concatenate(parts)
 
     @property
+    def scores_are_cosines(self) -> bool:
+        """Whether a score is the dot product of the two embeddings; else it is of their tokens."""
+        requests = self._setup.model.head.requests
+        return all(request.tokens == "none" for request in requests)
+
+    @property
     def fingerprint(self) -> str:
         """Of weights, preprocessing and tokenizer, on which embeddings depend."""
         setup, config = self._setup, self.config

@@ -90,6 +90,7 @@ def test_scores_in_blocks_are_those_of_all_at_once_and_few_shapes_are_compiled(
     model = inference.Model(setup, variables, batch_size=10)
     found = {(n, m): model.score(images[:n], texts[:m]) for n, m in ((25, 30), (21, 11), (13, 28))}
     assert len(shapes) == 1
+    assert model.scores_are_cosines == (not setup.model.has_head)
     if setup.model.has_head:
         assert max(kept) <= 20
     for n, m in ((5, 8), (7, 6), (8, 5), (6, 7)):

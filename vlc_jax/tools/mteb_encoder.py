@@ -1,0 +1,92 @@
+"""A trained model as an encoder of `mteb`, whose own evaluator then runs its tasks (MIEB's).
+
+    encoder = MtebEncoder(vlc_jax.load("runs/clip"), "me/clip")
+    mteb.evaluate(encoder, mteb.get_tasks(tasks=["AROVisualRelation", "SugarCrepe", "Winoground"]))
+
+For an environment with `mteb` (2.26; `pip install mteb`) beside ours. Its `text_acc` of ARO is the
+mean over cases and counts a tie as right, since the true caption comes first: our `accuracy` with
+tie="first_index". Our headline is the mean over relations with ties as errors (`benchmarks.aro`).
+Its products of two equal captions may differ in the last digit, which then decides instead.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+from vlc_jax.errors import UsageError
+from vlc_jax.inference import Model
+
+# Items that are embedded at a time: mteb reads pictures one by one, the model takes whole batches.
+ITEMS = 256
+
+
+class MtebEncoder(AbsEncoder):
+    """Embeddings of unit length for mteb, which compares them by cosine.
+
+    name: "organisation/name", under which mteb keeps results; with the fingerprint of the model as
+      the revision.
+
+    Raises UsageError for a model whose score is not the cosine of its embeddings (PACL, DCSM,
+    SPARC): mteb would evaluate another model.
+    """
+
+    def __init__(self, model: Model, name: str):
+        if not model.scores_are_cosines:
+            head = model.config["model"]["name"]
+            raise UsageError(
+                f"mteb compares embeddings by cosine, and the scores of a {head!r} model are of "
+                "its tokens; evaluate it with --mode eval"
+            )
+        if name.count("/") != 1:
+            raise UsageError(f"mteb names a model organisation/name; got {name!r}")
+        self.model = model
+        facts = {
+            "name": name,
+            "revision": model.fingerprint,
+            "embed_dim": model.embed_texts([]).shape[1],
+            "modalities": ["image", "text"],
+            "similarity_fn_name": ScoringFunction.COSINE,
+        }
+        self.mteb_model_meta = ModelMeta.create_empty(facts)
+
+    def encode(self, inputs: Any, **options: Any) -> Float[np.ndarray, "items embed"]:
+        """Embeddings of the items of a DataLoader of mteb, whose batches have a list of strings
+        "text", of pictures "image", or both. Items with both get the sum of the two embeddings, as
+        mteb's own encoder of CLIP gives them.
+
+        options: the task, its split and its prompt, which change nothing here.
+        """
+        del options
+        features = inputs.dataset.features
+        embed = {"text": self._texts, "image": self.model.embed_images}
+        kinds = [kind for kind in embed if kind in features]
+        if not kinds:
+            raise UsageError(f"items have a text or an image; those of mteb have {list(features)}")
+        rows = [
+            sum(embed[kind]([item[kind] for item in part]) for kind in kinds)
+            for part in _parts(inputs, kinds)
+        ]
+        return np.concatenate(rows)
+
+    def _texts(self, texts: list[str]) -> np.ndarray:
+        # each different text once: in another row it may be rounded otherwise, and equal captions
+        # must tie
+        row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        return self.model.embed_texts(list(row))[[row[text] for text in texts]]
+
+
+def _parts(batches: Iterable[dict[str, list]], kinds: list[str]) -> Iterator[list[dict[str, Any]]]:
+    """The items of all batches, ITEMS at a time."""
+    part: list[dict[str, Any]] = []
+    for batch in batches:
+        columns = (batch[kind] for kind in kinds)
+        part += [dict(zip(kinds, values, strict=True)) for values in zip(*columns, strict=True)]
+        while len(part) >= ITEMS:
+            yield part[:ITEMS]
+            part = part[ITEMS:]
+    if part:
+        yield part
