@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from input_pipeline import tokenize
+from input_pipeline import TextVectors, tokenize
 from input_pipeline.record import ImageLike
 from vlc_jax import sharding
 from vlc_jax.evaluators import Scorer
@@ -156,7 +156,9 @@ def _on_host(places: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
 class EvaluationEncoder:
     """A model as evaluation sees it: images and texts to features, features to scores.
 
-    images, texts: BatchEncoders.   score, score_options, patch_maps: of (variables, image, text).
+    images, texts: BatchEncoders.   image_tokens, text_tokens: likewise, of the towers alone, with
+    all tokens in the shared embedding but the class token.   score, score_options, patch_maps: of
+    (variables, image, text).
     """
 
     def __init__(
@@ -200,9 +202,35 @@ class EvaluationEncoder:
             batch_size,
             length,
         )
+        self.image_tokens, self.text_tokens = self._token_encoders(
+            setup, before_batch, call, batch_size
+        )
         self.score = compiled(setup, lambda m, image, text: m.score(image, text))
         self.score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
         self.patch_maps = compiled(setup, lambda m, image, text: m.patch_maps(image, text))
+
+    def _token_encoders(
+        self,
+        setup: Setup,
+        before_batch: Callable[[], None],
+        call: Callable[[Callable[[], Any]], Any],
+        batch_size: int | None,
+    ) -> tuple[BatchEncoder, BatchEncoder | None]:
+        towers = setup._replace(model=setup.model.with_tokens)
+        first = int(setup.model.image.pooling == "cls")  # the class token is the pooled one
+
+        def encode_image(model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
+            features = model.encode_image(setup.normalise(rows["image"]))
+            return features._replace(tokens=features.tokens[:, first:])
+
+        def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
+            return model.encode_text(rows["text"])
+
+        images = BatchEncoder(towers, encode_image, self._pixels, before_batch, call, batch_size)
+        if isinstance(setup.tokenizer, TextVectors):
+            return images, None
+        load = partial(tokenize, setup.tokenizer)
+        return images, BatchEncoder(towers, encode_text, load, before_batch, call, batch_size)
 
     def scorer(self, variables: Any) -> Scorer:
         """The model with these variables, for the evaluators."""
@@ -218,7 +246,13 @@ class EvaluationEncoder:
             lambda texts: self.texts(variables, texts),
             score,
             score_options,
+            *self.token_functions(variables),
         )
+
+    def token_functions(self, variables: Any) -> tuple[Callable | None, Callable | None]:
+        """`image_tokens` and `text_tokens` of a Scorer."""
+        encoders = (self.image_tokens, self.text_tokens)
+        return tuple(encode and partial(encode, variables) for encode in encoders)
 
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:

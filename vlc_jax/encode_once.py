@@ -109,10 +109,11 @@ class OnceEncoder:
         images, texts = partial(self._images, variables), partial(self._texts, variables)
         score = self._on_host(self._encoder.score, variables)
         score_options = self._on_host(self._encoder.score_options, variables)
+        tokens = self._encoder.token_functions(variables)
         if self._has_tokens:
             # DCSM standardises over all that are scored together: `score` has no blocks here
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
-            return Scorer(images, texts, score, in_blocks)
+            return Scorer(images, texts, score, in_blocks, *tokens)
 
         def options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
             # as pairs: the number of options must not change how a score is rounded
@@ -122,7 +123,7 @@ class OnceEncoder:
             return scores.reshape(-1, number)
 
         in_blocks = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
-        return Scorer(images, texts, in_blocks, options)
+        return Scorer(images, texts, in_blocks, options, *tokens)
 
     def prepare(self, variables: Any, benchmark: Benchmark) -> None:
         """Encodes what the benchmark asks for in whole batches, instead of few at a time as its

@@ -53,7 +53,7 @@ def evaluations(
 
 def geometry(split: str, count: int = 1000, world: str = "scenes-mini") -> dict:
     """Diagnostics of embeddings: conditions of an ideal CLIP, superposition, a linear probe of
-    binding, and how near the two images of a pair are."""
+    binding, how near the two images of a pair are, and what tokens know that are not pooled."""
     where = {"split": split, "world": world}
     return {
         "scenes_conditions": where,
@@ -62,4 +62,9 @@ def geometry(split: str, count: int = 1000, world: str = "scenes-mini") -> dict:
         "scenes_binding_relation": where | {"reader": "scenes_binding", "kind": "relation"},
         "scenes_pair_geometry": where
         | {"reader": "scenes_whatsup", "geometry": True, "count": count},
+        **{
+            f"scenes_{name}_tokens": where
+            | {"reader": f"scenes_{name}", "tokens": True, "count": count}
+            for name in ("objects", "attribute_swap")
+        },
     }

@@ -55,6 +55,7 @@ def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes
         "scenes_conditions": {"count": 32},
         "scenes_superposition": {"count": 8},
         "near": {"reader": "scenes_whatsup", "count": 8, "geometry": True},
+        "tokens": {"reader": "scenes_objects", "count": 8, "tokens": True},
     }
     done = helpers.python(
         *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", run, f"--config.evals={asked}")
@@ -72,12 +73,14 @@ def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes
     assert "split test; count 32" in page
     assert "- other: reader scenes\\_retrieval; count 8" in page
     events = [row for row in helpers.rows(run / "events.jsonl") if row["event"] == "evaluation"]
-    made = {row["benchmark"] for row in events[-6:]}
+    made = {row["benchmark"] for row in events[-7:]}
     geometry = {"scenes_conditions": "satisfied/2.3", "scenes_superposition": "cone"}
-    geometry |= {"near": "image_cosine"}
+    geometry |= {"near": "image_cosine", "tokens": "map_accuracy"}
     assert made == {"other", beside.name, "scenes_retrieval", *geometry}
     for name, metric in geometry.items():
-        assert metric in json.loads((run / f"evals/{name}/6.json").read_text())["metrics"]
+        metrics = json.loads((run / f"evals/{name}/6.json").read_text())["metrics"]
+        assert metric in metrics
+    assert metrics["pooled_accuracy"]["value"] == metrics["accuracy"]["value"]
 
 
 def test_a_failed_evaluation_leaves_a_finished_run_finished(run):

@@ -103,6 +103,25 @@ def test_scores_in_blocks_are_those_of_all_at_once_and_few_shapes_are_compiled(
 
 
 @pytest.mark.slow
+def test_tokens_of_the_towers_are_those_around_the_pooled_ones_whatever_the_head(untrained):
+    setup, variables = untrained
+    rng = np.random.default_rng(0)
+    images = list(rng.integers(0, 255, (3, 40, 40, 3), np.uint8))
+    texts = ["a red circle", "a big red circle and a blue square"]
+    scorer = encode.EvaluationEncoder(setup, batch_size=8).scorer(variables)
+    image, text = scorer.image_tokens(images), scorer.text_tokens(texts)
+    tower = setup.model.image
+    assert image.tokens.shape == (3, tower.grid**2, tower.embed)  # without the class token
+    for tokens in (image.tokens, text.tokens):
+        np.testing.assert_allclose(np.linalg.norm(tokens, axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(image.pooled, scorer.embed_images(images).pooled, atol=1e-5)
+    ends = text.tokens[np.arange(2), text.mask.sum(axis=1) - 1]
+    np.testing.assert_allclose(ends, text.pooled, atol=1e-5)
+    if tower.pooling == "cls":
+        assert np.abs(image.tokens - image.pooled[:, None]).max(axis=-1).min() > 0.01
+
+
+@pytest.mark.slow
 def test_an_image_is_a_path_bytes_an_array_or_a_picture(model, tmp_path):
     (name,) = helpers.write_photos(tmp_path, 1, ".png")
     path = tmp_path / name

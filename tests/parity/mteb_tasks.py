@@ -4,7 +4,8 @@
 
 PACKAGES: of the environment of the tests, which has JAX. OUT/theirs.json gets what mteb finds of a
 model, ours.json what our protocols find of it, constant.json what mteb finds of one that embeds
-everything alike, OUT/<task>_predictions.json the similarities that mteb has compared, errors.json what is refused.
+everything alike, OUT/<task>_predictions.json the similarities that mteb has compared, errors.json
+what is refused.
 """
 
 import dataclasses

@@ -81,7 +81,10 @@ EVALUATIONS: dict[str, str] = {  # reader -> protocol
 }
 
 SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the first leads
-    "choice": ("accuracy",),
+    "choice": (
+        "accuracy",
+        *("text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),  # if asked for
+    ),
     "pairs": (
         *("pair_accuracy", "individual_accuracy", "group_score"),
         *("image_cosine", "agreement", "erroneous_agreement", "margin_correlation"),  # if asked for

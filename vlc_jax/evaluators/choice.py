@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
-from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators import groups, stats, ties, token_scores
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 
 KS = (3, 5, 10)  # of the recalls beside accuracy, where there are many options: CREPE's
@@ -19,7 +19,12 @@ MANY = 5  # options; with more than these, recalls and ranks say more than the f
 
 
 def evaluate(
-    benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
+    benchmark: Benchmark,
+    scorer: Scorer,
+    *,
+    tie: str = "strict",
+    chunk: int = 512,
+    tokens: bool = False,
 ) -> stats.EvalResult:
     """Accuracy over all cases, per group, as means over groups, and of groups that count as one.
 
@@ -31,9 +36,11 @@ def evaluate(
     Cases may have different numbers of options, and share an image (`stats.images_of`). `chunk`
     cases are embedded at a time; the result does not depend on it.
 
+    tokens: also the accuracy by tokens other than the pooled ones (`token_scores`).
+
     Raises:
-      UsageError: an unknown tie policy. DataError: a case without an image and two captions, or a
-        caption and two images.
+      UsageError: an unknown tie policy, or `tokens` of a model without any. DataError: a case
+        without an image and two captions, or a caption and two images.
     """
     ties.check(tie)
     _check(benchmark)
@@ -61,6 +68,8 @@ def evaluate(
         ranks, chance = standing.rank(tie), float((1 + counts).mean() / 2)
         metrics["mean_rank"] = stats.bootstrapped(ranks, "mean", chance, unit="rank")
         metrics["median_rank"] = stats.bootstrapped(ranks, "median", unit="rank")
+    if tokens:
+        metrics |= token_scores.metrics(benchmark, scorer, tie)
     rows = [
         _row(case, scores[n, : counts[n]].tolist(), bool(right[n] == 1), bool(tied[n]))
         for n, case in enumerate(cases)

@@ -1,4 +1,4 @@
-"""Scorer: four functions from images and strings, which evaluators get instead of a model."""
+"""Scorer: functions from images and strings, which evaluators get instead of a model."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -20,12 +20,17 @@ class Scorer(NamedTuple):
     score          ImageFeatures n, TextFeatures m -> (n, m), every image with every text
     score_options  ImageFeatures n, TextFeatures n * k -> (n, k): image i with texts
                    i * k ... i * k + k - 1
+    image_tokens   n pictures -> ImageFeatures of the tower, with projected tokens of its patches
+    text_tokens    n strings -> TextFeatures of the tower, with projected tokens and `mask`; None of
+                   a model whose texts are vectors
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
     embed_texts: Callable[[Sequence[str]], TextFeatures]
     score: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images texts"]]
     score_options: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images options"]]
+    image_tokens: Callable[[Sequence[ImageLike]], ImageFeatures] | None = None
+    text_tokens: Callable[[Sequence[str]], TextFeatures] | None = None
 
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:

@@ -33,6 +33,12 @@ class CLIP(nn.Module):
         """True unless the score is the dot product of pooled features."""
         return type(self.head) is not heads.Head
 
+    @property
+    def with_tokens(self) -> "CLIP":
+        """The towers alone, whose features have all projected tokens, with this model's
+        parameters."""
+        return self.clone(head=heads.Tokens())
+
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
         """Features and scores of a training batch (input_pipeline/batch.py), as losses read them.

@@ -125,6 +125,16 @@ class Head(nn.Module):
         return {}
 
 
+class Tokens(Head):
+    """The dot product of pooled features that come with every projected token, which nothing is
+    scored by: for diagnostics of the towers."""
+
+    @property
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
+        """All tokens in the shared embedding."""
+        return types.FeatureRequest("projected"), types.FeatureRequest("projected")
+
+
 def dot(
     image: Float[Array, "images embed"], text: Float[Array, "texts embed"]
 ) -> Float[Array, "images texts"]:

@@ -33,6 +33,9 @@ LABELS = {  # metric -> its label; others are shown as they are, underscores as 
     "relaxed_pair": "relaxed pair",
     "text_accuracy": "text only",
     "individual_accuracy": "individual",
+    "image_mean_accuracy": "mean of patches",
+    "map_accuracy": "tokens and patches",
+    "text_mean_accuracy": "mean of tokens",
     **{f"image_to_text_r{k}": f"image→text R@{k}" for k in (1, 5, 10)},
     **{f"text_to_image_r{k}": f"text→image R@{k}" for k in (1, 5, 10)},
 }
