@@ -156,6 +156,22 @@ def test_original_augmented_and_brittleness_fit_each_other():
         assert difference == pytest.approx(augmented - original, abs=0.151), key
 
 
+@pytest.mark.parametrize(("benchmark", "drop"), [("replace", -24.4), ("swap", -12.5)])
+def test_the_mean_drop_with_hard_positives_is_that_of_seven_models_with_hard_negatives(
+    benchmark, drop
+):
+    """Kamath et al., section 4.2: the models of others in table 1."""
+    models = ("NegCLIP", "CREPE-swap", "CREPE-replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
+    metrics = ("augmented_minus_original", "augmented_minus_original_macro")
+    drops = [
+        value.value
+        for value in PRINTED
+        if value.benchmark == benchmark and value.metric in metrics and value.model in models
+    ]
+    assert len(drops) == len(models)
+    assert sum(drops) / len(drops) == pytest.approx(drop, abs=0.05)
+
+
 def test_a_pair_is_right_if_both_of_it_are():
     """Of n pairs with a share i of right decisions at least 2 i - 1 and at most i are right."""
     fields = ("source", "table", "benchmark", "subset", "model", "protocol")
