@@ -108,8 +108,7 @@ def of_case(
     """
     image, patches, texts, tokens = (unit(each) for each in (image, patches, texts, tokens))
     end = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
-    place = np.arange(mask.shape[1])
-    before = mask & (place < end[:, None])
+    before = np.arange(mask.shape[1]) < end[:, None]
     counts = np.maximum(before.sum(axis=1), 1)
     of_tokens, of_patches = tokens @ image, texts @ patches.T
     nearest = (tokens @ patches.T).max(axis=2)
