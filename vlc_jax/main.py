@@ -111,16 +111,21 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options start with --")
     terminal.quieten()
-    is_guarded = bool(COORDINATOR.value and WORKDIR.value and "://" not in WORKDIR.value)
-    if is_guarded:
-        guard.guard(Path(WORKDIR.value).absolute(), COORDINATOR.value, LOST.value)
-    code = run(StopSignal().install(is_guarded))
+    code = run(listen())
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
     # an abandoned compilation or a loader must not hold the process back
     if code or is_loader_left():
         os._exit(code)
+
+
+def listen() -> StopSignal:
+    """Handles signals from now on; goes on in a guarded child if the run has several processes."""
+    is_guarded = bool(COORDINATOR.value and WORKDIR.value and "://" not in WORKDIR.value)
+    if is_guarded:
+        guard.guard(Path(WORKDIR.value).absolute(), COORDINATOR.value, LOST.value)
+    return StopSignal().install(is_guarded)
 
 
 def is_loader_left() -> bool:

@@ -167,7 +167,7 @@ def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(monkeypat
     ended, ends = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
-    monkeypatch.setattr(main.StopSignal, "install", lambda self: self)
+    monkeypatch.setattr(main, "listen", main.StopSignal)
     monkeypatch.setattr(main.logging, "shutdown", lambda: None)
     name = "loader_0" if is_left else "another"
     thread = threading.Thread(target=ends.wait, name=name)
