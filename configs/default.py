@@ -49,6 +49,10 @@ def get_config() -> ConfigDict:
     # Split the batch into this many independent contrastive sub-batches, without shared negatives;
     # the loss is their mean, activation memory that of one.
     config.sub_batches = 1
+    # Rows of the batch, over all devices, that the towers encode at a time; the loss sees all. The
+    # same loss and gradient with the activations of so many rows, for another forward pass of the
+    # towers. None: all at once.
+    config.microbatch = placeholder(int)
     config.optimizer = _optimizer()
 
     config.log_every = 10  # steps, between rows of metrics.jsonl

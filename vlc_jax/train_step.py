@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vlc_jax import losses, sharding
+from vlc_jax import losses, sharding, types
 from vlc_jax.setup import Setup
 from vlc_jax.state import State
 
@@ -26,9 +26,12 @@ def make_step(setup: Setup) -> Step:
     sub_batches = optimization.sub_batches
 
     def sub_batch_loss(variables: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
-        image = {"image": setup.normalise(batch["image"])} if "image" in batch else {}
+        if optimization.microbatch is None:
+            inputs = normalised(setup, batch)
+        else:
+            inputs = with_features(setup, variables, batch, optimization.microbatch)
         outputs, updated = model.apply(
-            variables, {**batch, **image}, rngs={"dropout": key}, mutable=["batch_stats"]
+            variables, inputs, rngs={"dropout": key}, mutable=["batch_stats"]
         )
         value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
         parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
@@ -72,6 +75,39 @@ def make_step(setup: Setup) -> Step:
         }
 
     return step
+
+
+def normalised(setup: Setup, batch: Batch) -> Batch:
+    """The batch with its images, if it has any, as the model takes them."""
+    return {**batch, "image": setup.normalise(batch["image"])} if "image" in batch else batch
+
+
+def with_features(setup: Setup, variables: Any, batch: Batch, rows: int) -> Batch:
+    """The batch with what the towers give of it, computed `rows` rows at a time, and no images.
+
+    Value and gradient of a loss of it are those of the whole batch, and the activations of `rows`
+    rows are in memory at a time, because the backward pass encodes each micro-batch again (GradCache;
+    Gao et al. 2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics
+    is in the head and the loss, which see the whole batch.
+    """
+    count = len(batch["mask"]) // rows
+
+    @jax.checkpoint
+    def encode(variables: Any, batch: Batch, index: jax.Array) -> Batch:
+        def part(x: jax.Array) -> jax.Array:
+            # rows index, index + count, ...: of each device's share, none of which has to move
+            x = x.reshape(rows, count, *x.shape[1:])
+            return types.shard_batch(jax.lax.dynamic_index_in_dim(x, index, 1, keepdims=False))
+
+        # normalised here: the whole batch in float32 is four times as large as in uint8
+        inputs = normalised(setup, jax.tree.map(part, batch))
+        return setup.model.apply(variables, inputs, method="tower_features")
+
+    # over an index and not over parts of the batch, which would be a copy of all pixels
+    found = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))
+    features = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), found)
+    kept = {key: x for key, x in batch.items() if key != "image"}
+    return kept | jax.tree.map(types.shard_batch, features)
 
 
 def clamp_logit_scale(

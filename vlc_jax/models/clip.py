@@ -95,6 +95,27 @@ class CLIP(nn.Module):
         features = self.text(text, self.head.requests[1])
         return self.head.text(features._replace(marks=marks))
 
+    def tower_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        """What the towers give of a training batch, under the names of precomputed features
+        (`image_pooled`, `negative_text_tokens`, ...), with which `__call__` runs no tower.
+
+        Row i depends on row i alone, so that any rows can be encoded at a time. Of a tower whose
+        features are in the batch already, nothing.
+        """
+        found = {}
+        if "image" in batch:
+            found["image"] = self.image(batch["image"], self.head.requests[0])
+        if "text_pooled" not in batch:
+            keys, text = _all_texts(batch)
+            features = self.text(_flat(text), self.head.requests[1])
+            found |= _by_kind(batch, keys, features._replace(mask=None))
+        return {
+            f"{kind}_{part}": array
+            for kind, features in found.items()
+            for part, array in features._asdict().items()
+            if array is not None
+        }
+
     def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
         if "image" in batch:
             features = self.image(batch["image"], self.head.requests[0])
@@ -105,10 +126,7 @@ class CLIP(nn.Module):
 
     def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower."""
-        # The texts of one example are neighbours, axis 1 before it is flattened: appended to axis
-        # 0, hard texts would have to move between the devices that a batch is sharded over.
-        keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
-        text = _side_by_side([batch[key] for key in keys])
+        keys, text = _all_texts(batch)
         if "text_pooled" in batch:
             features = jax.tree.map(_flat, self._stored_texts(batch, keys, text))
         else:
@@ -116,14 +134,7 @@ class CLIP(nn.Module):
         if "text_marks" in batch:
             marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
             features = features._replace(marks=_flat(marks))
-        features = self.head.text(features, is_training=True)
-        features = jax.tree.map(lambda x: x.reshape(*text.shape[:2], *x.shape[1:]), features)
-        counts = [1, *(batch[key].shape[1] for key in keys[1:])]
-        parts = {
-            key: jax.tree.map(lambda x, end=end, n=count: x[:, end - n : end], features)
-            for key, count, end in zip(keys, counts, np.cumsum(counts), strict=True)
-        }
-        return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
+        return _by_kind(batch, keys, self.head.text(features, is_training=True))
 
     def _stored_texts(
         self,
@@ -161,6 +172,28 @@ class CLIP(nn.Module):
 
 def _float(x: Array) -> Array:
     return x.astype(jnp.float32)
+
+
+def _all_texts(batch: Mapping[str, Array]) -> tuple[list[str], Array]:
+    """The keys of the texts of a batch, and the texts side by side."""
+    # The texts of one example are neighbours, axis 1 before it is flattened: appended to axis 0,
+    # hard texts would have to move between the devices that a batch is sharded over.
+    keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
+    return keys, _side_by_side([batch[key] for key in keys])
+
+
+def _by_kind(
+    batch: Mapping[str, Array], keys: Sequence[str], features: types.TextFeatures
+) -> dict[str, types.TextFeatures]:
+    """Features of all texts, (batch * texts, ...), as those of captions (batch, ...) and of each
+    kind of hard texts (batch, n, ...)."""
+    counts = [1, *(batch[key].shape[1] for key in keys[1:])]
+    features = jax.tree.map(lambda x: x.reshape(-1, sum(counts), *x.shape[1:]), features)
+    parts = {
+        key: jax.tree.map(lambda x, end=end, n=count: x[:, end - n : end], features)
+        for key, count, end in zip(keys, counts, np.cumsum(counts), strict=True)
+    }
+    return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
 
 
 def _side_by_side(arrays: Sequence[Array]) -> Array:

@@ -29,10 +29,12 @@ PACKAGES = (
     "pillow",
 )
 SHOWN_IMAGES = 3  # named in a message
-# Config fields that may change when a run is resumed: none of them changes the trained parameters.
-# mesh and input.loader too: the order of data depends on (seed, step) only.
+# Config fields that may change when a run is resumed: none of them changes the trained parameters,
+# beyond the rounding of sums in another order. mesh and input.loader too: the order of data depends
+# on (seed, step) only.
 RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
+    *("microbatch", "model.remat"),
     *("input.loader", "input.max_bad_share", "input.preview", "watchdog"),
 )
 # Config fields that must not change when a run is evaluated: they change the model's scores.

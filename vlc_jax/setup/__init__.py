@@ -137,6 +137,8 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     else:
         devices.require_platform(config.platform)
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
+        if mode == "train":
+            validate.check_microbatch(config, mesh.size)
     config = _with_dtype(config)
     tokenizer = data.make_tokenizer(config)
     net = model.make_model(config, tokenizer)

@@ -30,6 +30,7 @@ class Optimization(NamedTuple):
     losses: name of `losses.LOSSES` -> weight and options.
     sub_batches: the batch is split into that many contrastive sub-batches without shared negatives.
     rows_per_example: neighbouring rows that stay together then, an image and its hard images.
+    microbatch: rows that the towers encode at a time, over all devices; None: all.
     logit_scale_max: clamp of the (linear) logit scale after each update; None: no clamp.
     seed: of dropout.
     """
@@ -39,6 +40,7 @@ class Optimization(NamedTuple):
     losses: Mapping[str, Mapping[str, Any]]
     sub_batches: int
     rows_per_example: int
+    microbatch: int | None
     logit_scale_max: float | None
     seed: int
 
@@ -108,6 +110,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
         },
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
+        microbatch=config.get("microbatch"),  # of a config.json that is older, None
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
     )

@@ -96,7 +96,7 @@ def check_ranges(config: ConfigDict) -> None:
     """Raises UsageError for a number out of its range; None is a field that is not set."""
     least = {
         1: (
-            *("batch_size", "log_every", "eval.batch_size", "eval.every"),
+            *("batch_size", "sub_batches", "log_every", "eval.batch_size", "eval.every"),
             *("checkpoint.keep_last", "checkpoint.every"),
         ),
         0: (
@@ -121,6 +121,23 @@ def check_ranges(config: ConfigDict) -> None:
     seconds = config.eval.get("seconds")
     if seconds is not None and not seconds > 0:
         raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
+
+
+def check_microbatch(config: ConfigDict, devices: int) -> None:
+    """Raises UsageError unless micro-batches of config.microbatch rows fill every sub-batch, and
+    every one of the `devices` has equally many of their rows."""
+    rows = config.get("microbatch")  # absent from a config.json that is older
+    if rows is None:
+        return
+    sub_batch = config.batch_size // config.sub_batches
+    if rows < 1 or rows % devices or sub_batch % rows:
+        fitting = [n for n in range(devices, sub_batch + 1, devices) if sub_batch % n == 0]
+        smaller = [n for n in fitting if n <= rows]
+        advice = f"use {max(smaller or fitting[:1])}" if fitting else "set it to None"
+        raise UsageError(
+            f"config.microbatch={rows} must be a multiple of {devices} devices and divide the "
+            f"{sub_batch} rows of a sub-batch (batch_size / sub_batches); {advice}"
+        )
 
 
 def check_local(config: ConfigDict) -> None:

@@ -1,0 +1,155 @@
+"""config.microbatch: the loss and gradient of the whole batch, with the memory of a few rows."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import AxisType
+
+from configs import default
+from vlc_jax import losses, models, setup, sharding, train_step
+from vlc_jax.setup.validate import check_microbatch
+from vlc_jax.state import State
+
+BATCH, ROWS = 32, 8
+SMALL = {"width": 16, "heads": 2, "depth": 1, "mlp_width": 24, "projection": 8}
+# Head -> its options, losses, and other fields of the config. Each of the table's losses is in one.
+CASES = {
+    "clip": ({}, [name for name in losses.LOSSES if name != "sparc_local"], {}),
+    "dcsm": (
+        {"num_functional_words": 0, "hidden": 8, "dropout": 0.5, "standardise": "running"},
+        ["negclip"],
+        {"frozen": ("image/block_0/.*",)},
+    ),
+    "pacl": ({"dropout": 0.5}, ["infonce", "dac_mil"], {"lora.targets": ".*/query/kernel"}),
+    "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {"sub_batches": 2}),
+    "labclip": ({}, ["sigmoid", "svlc_negative"], {"frozen": ("text",)}),
+}
+slow = pytest.mark.slow
+
+
+def configured(names, batch_size=BATCH, microbatch=None, **fields):
+    config = default.get_config()
+    config.update_from_flattened_dict({"init_from": "towers", "optimizer.warmup_steps": 1})
+    with config.unlocked():
+        config.losses = {
+            name: default.loss(0.3 + i / 7, duplicates="mask") for i, name in enumerate(names)
+        }
+    config.update_from_flattened_dict({"batch_size": batch_size, "microbatch": microbatch})
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def build(head, options, size=8, **tower):
+    sizes = {"image": {**SMALL, **tower, "image_size": size, "patch_size": 4}}
+    sizes["text"] = {**SMALL, **tower, "vocab_size": 30, "context_length": 7, "eos_id": 2}
+    scale = {"logit_bias_init": -3.0, "logit_scale_init": 8.0}
+    return models.build(head, "B/32", head=options, **sizes, **scale)
+
+
+def make_batch(size=8):
+    """Two hard negatives and positives each, some missing; a padding row, two equal captions."""
+    rng = np.random.default_rng(0)
+    batch = {
+        "image": rng.integers(0, 256, (BATCH, size, size, 3), np.uint8),
+        "text": rng.integers(3, 30, (BATCH, 7)).astype(np.int32),
+        "id": rng.integers(0, 2**32, (BATCH, 2)).astype(np.uint32),
+        "mask": np.arange(BATCH) != 13,
+        "stop": np.zeros(BATCH, bool),
+    }
+    batch["text"][9] = batch["text"][2]
+    for kind in ("negative", "positive"):
+        batch[f"{kind}_text"] = rng.integers(3, 30, (BATCH, 2, 7)).astype(np.int32)
+        batch[f"{kind}_mask"] = rng.random((BATCH, 2)) < 0.6
+    return batch
+
+
+def on_devices(run, count, fsdp=1):
+    shape, kinds = (count // fsdp, fsdp), (AxisType.Auto,) * 2
+    mesh = jax.make_mesh(shape, ("data", "fsdp"), kinds, devices=jax.devices()[:count])
+    return run._replace(mesh=mesh)
+
+
+def gradient(case, devices, microbatch):
+    """Metrics, gradient and statistics of a step; dropout draws the same numbers every time."""
+    options, names, fields = CASES[case]
+    model = build(case, options)
+    config = configured(names, microbatch=microbatch, **fields)
+    run = on_devices(setup.of_model(config, model, 10), devices)
+    # an optimizer whose state is the gradient
+    optimization = run.optimization._replace(optimizer=optax.trace(decay=0.0))
+    run = run._replace(optimization=optimization)
+    params, stats = jax.jit(lambda: (run.parameters.init(), models.init_batch_stats(model)))()
+    trained, frozen = run.parameters.split(params)
+    if run.parameters.lora:
+        trained = run.parameters.init_trained(frozen)
+    state = State(jnp.zeros((), jnp.int32), trained, optimization.optimizer.init(trained), stats)
+    state, frozen = jax.device_put((state, frozen), sharding.replicated(run.mesh))
+    batch = sharding.put_batch(run.mesh, make_batch())
+    state, metrics = train_step.compile_step(run, state, frozen, batch)(state, frozen, batch)
+    return jax.device_get((metrics, state.opt_state.trace, state.batch_stats))
+
+
+whole = functools.cache(functools.partial(gradient, devices=1, microbatch=None))
+
+
+@slow
+@pytest.mark.parametrize(("case", "devices"), [("clip", 1), *((case, 8) for case in CASES)])
+def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, devices):
+    expected, slopes, stats = whole(case)
+    found, found_slopes, found_stats = gradient(case, devices, ROWS)
+    assert expected.keys() >= {*CASES[case][1], "loss", "grad_norm"}
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
+    norm = float(optax.tree.norm(slopes))
+    assert float(optax.tree.norm(optax.tree.sub(found_slopes, slopes))) <= 1e-6 * norm
+    assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(slopes.get("image", {})))
+    for a, b in zip(jax.tree.leaves(found_stats), jax.tree.leaves(stats), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def temporaries(batch_size, microbatch):
+    """Bytes that a step of the mini config needs besides its state and its batch."""
+    model = build("clip", {}, size=32, width=32)
+    config = configured(["infonce"], batch_size, microbatch)
+    config.losses.infonce.update({"implementation": "chunked", "chunk": ROWS})
+    run = on_devices(setup.of_model(config, model, 10), 1)
+    where = sharding.batch_sharding(run.mesh)
+    batch = {
+        key: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype, sharding=where)
+        for key, x in make_batch(size=32).items()
+        if not key.startswith(("negative", "positive"))
+    }
+    step = train_step.compile_step(run, run.state_shapes({}), {}, batch)
+    return step.memory_analysis().temp_size_in_bytes
+
+
+@slow
+def test_memory_is_that_of_a_microbatch_whatever_their_number():
+    one, eight, whole = temporaries(32, 32), temporaries(256, 32), temporaries(256, None)
+    assert eight < 1.2 * one
+    assert whole > 5 * one
+
+
+@pytest.mark.parametrize(
+    ("rows", "sub_batches", "message"),
+    [
+        (12, 1, r"microbatch=12 must be a multiple of 8 devices .* 64 rows .*; use 8"),
+        (24, 1, "must be a multiple of 8 devices and divide the 64 rows of a sub-batch .* use 16"),
+        (64, 2, "divide the 32 rows of a sub-batch .* use 32"),
+        (0, 1, "microbatch=0 must be a multiple of 8 devices .* use 8"),
+        (8, 16, "divide the 4 rows of a sub-batch .* set it to None"),
+    ],
+)
+def test_a_microbatch_that_does_not_fit_is_refused_with_one_that_does(rows, sub_batches, message):
+    config = configured(["infonce"], 64, rows, sub_batches=sub_batches)
+    with pytest.raises(setup.validate.UsageError, match=message):
+        check_microbatch(config, 8)
+
+
+def test_a_microbatch_that_fits_is_taken():
+    for rows in (None, 8, 16, 64):
+        check_microbatch(configured(["infonce"], 64, rows), 8)
