@@ -286,7 +286,9 @@ def _model() -> ConfigDict:
             # Of matrix products: float32 | bfloat16 | float16 | auto: bfloat16 on accelerators,
             # float32 on a CPU. Parameters, norms, softmax, scores and losses are always float32.
             "dtype": "auto",
-            "remat": False,  # recompute each transformer block in the backward pass
+            # What the backward pass recomputes of each transformer block, to save memory: none |
+            # minimal (all but matrix products) | dots (all but dense layers) | block (everything)
+            "remat": "none",
             "logit_scale_init": placeholder(
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)
@@ -333,6 +335,8 @@ def _optimizer() -> ConfigDict:
             "b1": 0.9,
             "b2": 0.98,
             "eps": 1e-6,
+            # Of Adam's first moment: float32 | bfloat16: 2 bytes less per parameter
+            "mu_dtype": "float32",
             "clip_norm": 1.0,  # of the global gradient; 0 or None: no clipping
             # (regex of the whole parameter path, factor on its learning rate); first match wins
             "learning_rate_multipliers": (),

@@ -91,8 +91,8 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 )
 MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
-    "config.input.loader.workers, set config.model.remat=True, or let a loss run in chunks "
-    "(implementation=chunked)"
+    "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
+    "run in chunks (implementation=chunked)"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 

@@ -10,6 +10,7 @@ import optax
 
 from vlc_jax.errors import UsageError, known
 
+MU_DTYPES = ("float32", "bfloat16")
 SCHEDULES = ("cosine", "linear", "rsqrt", "constant")
 
 
@@ -105,16 +106,19 @@ def make(
     clip_norm: float | None,
     decay_exclude: str,
     learning_rate_multipliers: Sequence[tuple[str, float]],
+    mu_dtype: str = "float32",
 ) -> optax.GradientTransformation:
     """AdamW with clipping by the global norm, for the trained parameters `params` or their shapes.
 
     clip_norm: of the gradient of all trained parameters; 0 or None: no clipping.
     decay_exclude, learning_rate_multipliers: see `decay_mask` and `multipliers`.
+    mu_dtype: in which the first moment is kept, float32 | bfloat16; updates are float32.
     """
+    known("mu_dtype", mu_dtype, MU_DTYPES)
     factors = multipliers(params, learning_rate_multipliers)
     return optax.chain(
         optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity(),
-        optax.scale_by_adam(b1=b1, b2=b2, eps=eps),
+        optax.scale_by_adam(b1=b1, b2=b2, eps=eps, mu_dtype=mu_dtype),
         optax.add_decayed_weights(weight_decay, mask=lambda p: decay_mask(p, decay_exclude)),
         # after the decay, as a lower learning rate of that parameter would scale both
         optax.stateless(lambda updates, _: jax.tree.map(lambda u, f: u * f, updates, factors)),

@@ -85,10 +85,10 @@ def normalised(setup: Setup, batch: Batch) -> Batch:
 def with_features(setup: Setup, variables: Any, batch: Batch, rows: int) -> Batch:
     """The batch with what the towers give of it, computed `rows` rows at a time, and no images.
 
-    Value and gradient of a loss of it are those of the whole batch, and the activations of `rows`
-    rows are in memory at a time, because the backward pass encodes each micro-batch again (GradCache;
-    Gao et al. 2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics
-    is in the head and the loss, which see the whole batch.
+    Value and gradient of a loss of it are those of the whole batch, with the activations of `rows`
+    rows in memory, since the backward pass encodes each micro-batch again (GradCache; Gao et al.
+    2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics is in the
+    head and the loss, which see the whole batch.
     """
     count = len(batch["mask"]) // rows
 

@@ -83,7 +83,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
         config.losses = ConfigDict({loss(args): default.loss(weight=1.0)})
         if args.negatives == "leftright":
             pretrained.use_left_right(config.input.negatives)
-        config.model.remat = True
+        config.model.remat = "block"
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0
         if args.image_tower == "locked":

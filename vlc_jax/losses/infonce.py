@@ -15,11 +15,9 @@ Three implementations with the same values and gradients: `dense` takes the whol
 around. Examples whose mask is False are padding: no row, no column, value 0.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
@@ -57,16 +55,7 @@ def chunked(
     Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
     """
     texts = tiles.Texts(text, negative_text, pair_masks)
-
-    @jax.checkpoint  # else the backward pass keeps the logits of every chunk, the whole matrix
-    def body(columns: jax.Array, part: tuple) -> tuple[jax.Array, jax.Array]:
-        rows, chunk_columns = _tile(*part, texts, logit_scale)
-        return jnp.logaddexp(columns, chunk_columns), rows
-
-    start = jnp.full(len(text), MASKED_LOGIT)
-    parts = tiles.split((image, pair_masks), chunk)
-    columns, rows = jax.lax.scan(body, start, parts)
-    rows = rows.reshape(-1)[: len(image)]
+    rows, columns = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
     own = _own_logits(image, text, logit_scale)
     return jnp.where(pair_masks.mask, (rows + columns) / 2 - own, 0.0)
 
@@ -85,32 +74,18 @@ def ring(
 
     Each device keeps its images and the logsumexp of their rows; texts visit the devices in turn,
     with their hard negatives and the logsumexp of their columns, which is complete when they are
-    back on their own device.
+    back on their own device. The backward pass is such a ring, too.
     """
-    tiles.check_divisible(len(image), mesh, axes)
-    devices = tiles.num_devices(mesh, axes)
-    to_next_device = functools.partial(tiles.to_next_device, axes=axes, devices=devices)
-    tile = jax.checkpoint(_tile)  # else every hop's logits are kept for the backward pass
 
-    def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array) -> jax.Array:
-        def hop(carry: tuple, _: None) -> tuple[tuple, None]:
-            rows, visitor, columns = carry
-            visitor, columns = to_next_device((visitor, columns))
-            tile_rows, tile_columns = tile(image, texts.pair_masks, visitor, scale)
-            rows = jnp.logaddexp(rows, tile_rows)
-            return (rows, visitor, jnp.logaddexp(columns, tile_columns)), None
-
-        rows, columns = tile(image, texts.pair_masks, texts, scale)
-        carry, _ = jax.lax.scan(hop, (rows, texts, columns), None, length=devices - 1)
-        rows, _, columns = carry
-        # after devices - 1 hops the columns are on the neighbour: one more takes them home
-        columns = to_next_device(columns)
+    def local(
+        ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, scale: jax.Array
+    ) -> jax.Array:
+        rows, columns = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
         own = _own_logits(image, texts.text, scale)
         return jnp.where(texts.pair_masks.mask, (rows + columns) / 2 - own, 0.0)
 
-    split, whole = PartitionSpec(axes), PartitionSpec()
-    mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
-    return mapped(image, tiles.Texts(text, negative_text, pair_masks), logit_scale)
+    texts = tiles.Texts(text, negative_text, pair_masks)
+    return tiles.on_ring(local, mesh, axes, image, texts, logit_scale)
 
 
 def _tile(

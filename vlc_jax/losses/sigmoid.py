@@ -8,11 +8,9 @@ any, are further columns of every image with z = -1. `dense`, `chunked` and `rin
 values and gradients. Examples whose mask is False are padding: no row, no column, value 0.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
@@ -52,7 +50,7 @@ def chunked(
 
     @jax.checkpoint  # else the backward pass keeps the logits of every chunk, the whole matrix
     def body(part: tuple[jax.Array, masks.PairMasks]) -> jax.Array:
-        return _tile(*part, texts, logit_scale, logit_bias)
+        return _tile(*part, texts, (logit_scale, logit_bias))[0]
 
     rows = jax.lax.map(body, tiles.split((image, pair_masks), chunk))
     return rows.reshape(-1)[: len(image)]
@@ -72,43 +70,30 @@ def ring(
     """Sigmoid loss per image of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
-    their hard negatives.
+    their hard negatives. The backward pass is such a ring, too.
     """
-    tiles.check_divisible(len(image), mesh, axes)
-    devices = tiles.num_devices(mesh, axes)
-    to_next_device = functools.partial(tiles.to_next_device, axes=axes, devices=devices)
-    tile = jax.checkpoint(_tile)  # else every hop's logits are kept for the backward pass
 
-    def local(image: jax.Array, texts: tiles.Texts, scale: jax.Array, bias: jax.Array) -> jax.Array:
-        def hop(carry: tuple, _: None) -> tuple[tuple, None]:
-            rows, visitor = carry
-            visitor = to_next_device(visitor)
-            return (rows + tile(image, texts.pair_masks, visitor, scale, bias), visitor), None
+    def local(ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, numbers: tuple) -> jax.Array:
+        return tiles.over_ring(_tile, tiles.SUM, ring, image, texts, numbers)[0]
 
-        rows = tile(image, texts.pair_masks, texts, scale, bias)
-        # a sum over texts needs no way home: the last hop is the last visit
-        (rows, _), _ = jax.lax.scan(hop, (rows, texts), None, length=devices - 1)
-        return rows
-
-    split, whole = PartitionSpec(axes), PartitionSpec()
-    mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split)
-    return mapped(image, tiles.Texts(text, negative_text, pair_masks), logit_scale, logit_bias)
+    texts = tiles.Texts(text, negative_text, pair_masks)
+    return tiles.on_ring(local, mesh, axes, image, texts, (logit_scale, logit_bias))
 
 
 def _tile(
     image: Float[Array, "images embed"],
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
-    logit_bias: Float[Array, ""],
-) -> Float[Array, "images"]:
-    """The loss of some images, summed over the texts of one tile."""
+    scale_and_bias: tuple[Float[Array, ""], Float[Array, ""]],
+) -> tuple[Float[Array, "images"], None]:
+    """The loss of some images, summed over the texts of one tile; no columns."""
+    logit_scale, logit_bias = scale_and_bias
     logits = logit_scale * tiles.scores(image, texts.text) + logit_bias
     negative_logits = None
     if texts.negative_text is not None:
         negative_scores = tiles.negative_scores(image, texts.negative_text)
         negative_logits = logit_scale * negative_scores + logit_bias
-    return _row_sums(logits, negative_logits, pair_masks, texts.pair_masks)
+    return _row_sums(logits, negative_logits, pair_masks, texts.pair_masks), None
 
 
 def _row_sums(

@@ -48,6 +48,7 @@ CHOICES = {
     "rope": ("none", "qk_1d", "qk_2d"),
     "rope_layout": ("interleaved", "halves"),
     "dtype": ("float32", "bfloat16", "float16"),
+    "remat": tuple(layers.REMAT),
     "connector": text_vectors.CONNECTORS,
 }
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
@@ -70,7 +71,7 @@ def build(
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are always float32.
 
-        build("clip", "B/32", dtype="bfloat16", remat=True)
+        build("clip", "B/32", dtype="bfloat16", remat="block")
         build("clip", "mini", vocab_size=76, image={"pooling": "mean", "depth": 4})
         build("pacl", "L/14-336", vector_width=4096, text={"connector": "llm2clip"})
 

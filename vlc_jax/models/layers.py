@@ -35,6 +35,14 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
 
 ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": exact_gelu, "gelu_tanh": tanh_gelu}
 SWIGLU = "swiglu"  # of MLPs only, see MLP
+# What the backward pass finds in memory of a transformer block besides its input; the rest it
+# recomputes.
+REMAT = {
+    "none": None,
+    "minimal": jax.checkpoint_policies.dots_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "block": jax.checkpoint_policies.nothing_saveable,
+}
 
 
 def l2_normalize(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
@@ -275,7 +283,10 @@ class Tower(nn.Module, kw_only=True):
     key_bias, sub_norm: see Attention and Block; EVA-02 has no key bias, and has sub-LN.
     projection: width of the shared embedding; None: features are the output of the last norm.
     initialisation: clip | big_vision, see `initialisers`.
-    dtype: of activations and matrix products.   remat: recompute each block in the backward pass.
+    dtype: of activations and matrix products.
+    remat: what the backward pass recomputes of each block, with less memory from one to the next:
+      none | minimal (all but matrix products: norms, activations, softmax) | dots (all but dense
+      layers: attention, too) | block (everything).
     """
 
     width: int
@@ -290,7 +301,7 @@ class Tower(nn.Module, kw_only=True):
     sub_norm: bool = False
     initialisation: str = "clip"
     dtype: Any = jnp.float32
-    remat: bool = False
+    remat: str = "none"
 
     @property
     def embed(self) -> int:
@@ -311,7 +322,8 @@ class Tower(nn.Module, kw_only=True):
 
         The former saves a third of the FLOPs of the mini model and 7 % of B/32.
         """
-        make = nn.remat(Block) if self.remat else Block
+        policy = REMAT[self.remat]
+        make = Block if policy is None else nn.remat(Block, policy=policy)
         init = initialisers(self.initialisation, self.width, self.depth)
         for index in range(self.depth):
             x = make(

@@ -1,4 +1,4 @@
-"""Config fields that have another name now; old configs are refused with the new one."""
+"""Config fields and values that have another name now; old configs are refused with the new one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,16 +16,38 @@ RENAMED_FIELDS = {  # former name -> name now
     "input.positives.missing": "input.positives.fallback",
     "text.marks": "text.functional_words",
 }
+RENAMED_VALUES = {  # field -> former value, also as a word of the command line -> value now
+    "model.remat": {"True": "block", "False": "none"},
+}
 
 
 def refuse_renamed_fields(content: Mapping[str, Any], path: Path) -> None:
-    """Raises UsageError for a config.json with fields by their former names (RENAMED_FIELDS)."""
+    """Raises UsageError for a config.json with former names or values (RENAMED_FIELDS,
+    RENAMED_VALUES)."""
+    earlier = f"{path} was written by an earlier version of vlc_jax: "
     for old, new in RENAMED_FIELDS.items():
-        node: Any = content
-        for key in old.split("."):
-            node = node.get(key) if isinstance(node, Mapping) else None
-        if node is not None or (old in content and "." not in old):
+        if _find(content, old) is not None or (old in content and "." not in old):
             raise UsageError(
-                f"{path} was written by an earlier version of vlc_jax: config.{old} is now "
-                f"config.{new}; train again, or use the version named in its env.json"
+                f"{earlier}config.{old} is now config.{new}; train again, or use the version named "
+                "in its env.json"
             )
+    refuse_renamed_values(content, earlier)
+
+
+def refuse_renamed_values(content: Mapping[str, Any], prefix: str = "") -> None:
+    """Raises UsageError, `prefix` before its sentence, for a config with a former value."""
+    for field, values in RENAMED_VALUES.items():
+        found = str(_find(content, field))
+        if found in values:
+            raise UsageError(
+                f"{prefix}config.{field}={found} is now {values[found]!r}, with the same results: "
+                "write that instead"
+            )
+
+
+def _find(content: Mapping[str, Any], field: str) -> Any:
+    """The value of a field by its dotted path; None where there is none."""
+    node: Any = content
+    for key in field.split("."):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node

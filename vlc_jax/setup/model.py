@@ -102,6 +102,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             clip_norm=c.clip_norm,
             decay_exclude=c.decay_exclude,
             learning_rate_multipliers=tuple(map(tuple, c.learning_rate_multipliers)),
+            mu_dtype=c.get("mu_dtype", "float32"),  # absent from a config.json that is older
         ),
         schedule=schedule,
         losses={

@@ -14,6 +14,7 @@ import input_pipeline
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
+from vlc_jax.run.renamed_fields import refuse_renamed_values
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
 
@@ -23,6 +24,7 @@ def check(config: ConfigDict, mode: str) -> None:
 
     mode: as in `setup.resolve`.
     """
+    refuse_renamed_values(config.to_dict())
     check_forms(config)
     check_ranges(config)
     check_local(config)
