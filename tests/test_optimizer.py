@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from vlc_jax import optimizer
+from vlc_jax import optimizer, sharding
 from vlc_jax.errors import UsageError
+from vlc_jax.run.checkpoint import Checkpoints
 
 PARAMS = {
     "image": {"kernel": np.ones((3, 2), np.float32), "bias": np.zeros(2, np.float32)},
@@ -15,7 +17,7 @@ PARAMS = {
 }
 
 
-def make(rate=0.1, rules=(), clip_norm=None, weight_decay=0.2, exclude=""):
+def make(rate=0.1, rules=(), clip_norm=None, weight_decay=0.2, exclude="", mu_dtype="float32"):
     return optimizer.make(
         PARAMS,
         learning_rate=optimizer.schedule("constant", rate, 10),
@@ -26,6 +28,7 @@ def make(rate=0.1, rules=(), clip_norm=None, weight_decay=0.2, exclude=""):
         clip_norm=clip_norm,
         decay_exclude=exclude,
         learning_rate_multipliers=rules,
+        mu_dtype=mu_dtype,
     )
 
 
@@ -142,3 +145,30 @@ def test_schedules_end_where_they_are_told():
 def test_a_wrong_schedule_is_an_error(arguments, words):
     with pytest.raises(UsageError, match=words):
         optimizer.schedule(*arguments)
+
+
+def test_a_bfloat16_first_moment_is_restored_and_goes_on_bit_for_bit(tmp_path):
+    """Its updates are those of a float32 one, but for the rounding of the moment."""
+    rounded, exact = make(weight_decay=0.0, mu_dtype="bfloat16"), make(weight_decay=0.0)
+    params = jax.tree.map(jnp.asarray, PARAMS)
+    first, second = gradients(2)
+    update = jax.jit(rounded.update)
+    _, state = update(first, rounded.init(params), params)
+    adam = optax.tree.get(state, "ScaleByAdamState")
+    assert {x.dtype for x in jax.tree.leaves(adam.mu)} == {jnp.dtype("bfloat16")}
+    assert {x.dtype for x in jax.tree.leaves(adam.nu)} == {jnp.dtype("float32")}
+
+    checkpoints = Checkpoints(tmp_path, on_event=lambda event, **fields: None)
+    mesh = sharding.make_mesh()
+    checkpoints.save(1, jax.device_put(state, sharding.replicated(mesh)))
+    checkpoints.wait()
+    restored = checkpoints.restore(sharding.place_shapes(mesh, jax.eval_shape(lambda: state)))
+    jax.tree.map(np.testing.assert_array_equal, restored, state)
+    expected, _ = update(second, state, params)
+    found, _ = update(second, jax.device_get(restored), params)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+    _, plain = exact.update(first, exact.init(params), params)
+    plain, _ = exact.update(second, plain, params)
+    differences = jax.tree.leaves(jax.tree.map(lambda a, b: np.abs(a - b).max(), found, plain))
+    assert 0 < max(differences) < 0.01 * 0.1  # of a learning rate of 0.1

@@ -35,9 +35,9 @@ def assert_same_losses(workdir, reference):
         ("--config.mesh.data=2", "--config.mesh.fsdp=4"),
         ("--config.losses.infonce.implementation=ring",),
         ("--config.losses.infonce.implementation=chunked", "--config.losses.infonce.chunk=5"),
-        ("--config.model.remat=True", "--config.mesh.fsdp=8"),
+        ("--config.model.remat=block", "--config.mesh.fsdp=8", "--config.microbatch=8"),
     ],
-    ids=["data", "fsdp", "ring", "chunked", "remat"],
+    ids=["data", "fsdp", "ring", "chunked", "remat and microbatch"],
 )
 def test_eight_devices_equal_one(tmp_path, trained, flags):
     done = helpers.run(STEPS, tmp_path / "run", *flags, devices=8)

@@ -1,6 +1,7 @@
 """The whole model: scores, outputs, precision, rematerialisation, sharding."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 
 from vlc_jax import models, train_step, types
+from vlc_jax.models import layers
 
 FAMILIES = ("clip", "siglip", "eva02", "mini")
 
@@ -130,10 +132,15 @@ def test_bfloat16_computes_with_float32_parameters_and_scores(make, compiled):
     assert 1e-6 < np.abs(rounded.scores - exact.scores).max() < 0.05
 
 
-@pytest.mark.parametrize("family", ["clip", "eva02"])
-def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, assert_close, family):
+@pytest.mark.parametrize(
+    ("family", "policy"),
+    [("clip", "minimal"), ("clip", "dots"), ("clip", "block"), ("eva02", "block")],
+)
+def test_remat_equals_plain_in_value_and_gradient_and_is_on(
+    make, compiled, assert_close, family, policy
+):
     model, params, batch = make(family)
-    remat = make(family, remat=True)[0]
+    remat = make(family, remat=policy)[0]
     plain_value, remat_value = mean_score(model, batch), mean_score(remat, batch)
     assert_close(
         compiled(jax.value_and_grad(remat_value))(params),
@@ -143,6 +150,20 @@ def test_remat_equals_plain_in_value_and_gradient_and_is_on(make, compiled, asse
     blocks = model.image.depth + model.text.depth
     assert str(jax.make_jaxpr(remat_value)(params)).count("remat2[") == blocks
     assert "remat2[" not in str(jax.make_jaxpr(plain_value)(params))
+
+
+def test_each_remat_policy_needs_less_memory_than_the_one_before(make, compiled):
+    def temporaries(policy):
+        sizes = {"depth": 2, "width": 32, "mlp_width": 128}
+        model, params, batch = make("clip", sizes, {"depth": 1}, remat=policy)
+        batch = jax.tree.map(lambda x: jnp.tile(x, (8, *[1] * (x.ndim - 1))), batch)
+        step = compiled(jax.grad(mean_score(model, batch))).lower(params).compile()
+        return step.memory_analysis().temp_size_in_bytes
+
+    bytes_ = [temporaries(policy) for policy in layers.REMAT]
+    print(bytes_)
+    assert [*layers.REMAT] == ["none", "minimal", "dots", "block"]
+    assert all(more > 1.1 * less for more, less in itertools.pairwise(bytes_))
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip", "eva02"])

@@ -116,9 +116,9 @@ def test_vectors_that_go_straight_into_pacl_have_no_tower():
 
 def test_the_other_options_of_a_model_stay_those_of_the_image():
     model = models.build(
-        "clip", "B/32", vector_width=7, activation="gelu", remat=True, dtype="bfloat16"
+        "clip", "B/32", vector_width=7, activation="gelu", remat="block", dtype="bfloat16"
     )
-    assert (model.image.activation, model.image.remat) == ("gelu", True)
+    assert (model.image.activation, model.image.remat) == ("gelu", "block")
     assert model.text.dtype == jnp.bfloat16
     assert (model.text.width, model.text.embed) == (7, 512)
 

@@ -71,13 +71,12 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         activation="gelu",
         text={"activation": "quick_gelu", "depth": 5},
         dtype="bfloat16",
-        remat=True,
+        remat="dots",
     )
     assert (model.text.vocab_size, model.text.eos_id, model.text.depth) == (50, 7, 5)
     assert (model.image.activation, model.text.activation) == ("gelu", "quick_gelu")
     assert model.image.dtype == model.text.dtype == "bfloat16"
-    assert model.image.remat
-    assert model.text.remat
+    assert model.image.remat == model.text.remat == "dots"
     assert models.build(variant="mini").image.activation == "quick_gelu"  # the table is untouched
 
 

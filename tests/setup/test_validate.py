@@ -12,6 +12,15 @@ from vlc_jax.setup import resolve, validate
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
+        ("model.remat", "True", "config.model.remat=True is now 'block', with the same results"),
+        ("model.remat", "False", "config.model.remat=False is now 'none', with the same results"),
+        (
+            "model.remat",
+            "blocks",
+            "unknown remat of the image tower 'blocks'; did you mean 'block'",
+        ),
+        ("optimizer.mu_dtype", "float16", "unknown mu_dtype 'float16'; .*float32, bfloat16"),
+        ("sub_batches", 0, "config.sub_batches must be at least 1; got 0"),
         ("batch_size", 0, "config.batch_size must be at least 1; got 0"),
         ("log_every", 0, "config.log_every must be at least 1; got 0"),
         ("checkpoint.every", 0, "config.checkpoint.every must be at least 1; got 0"),
