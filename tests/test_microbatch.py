@@ -118,7 +118,7 @@ def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, device
     # rounding: the plain steps of sparc on 1 and on 8 devices differ by as much
     tolerance = 1e-6 if case == "clip" else 3e-6
     assert float(optax.tree.norm(optax.tree.sub(found_slopes, slopes))) <= tolerance * norm
-    assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(slopes.get("image", {})))
+    assert norm > 0.1
     for a, b in zip(jax.tree.leaves(found_stats), jax.tree.leaves(stats), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
