@@ -30,7 +30,9 @@ LONGEST = (  # files and folders whose tests start first, lest one of them is le
         "test_train.py",
         "test_config_training.py",
         "test_configs.py",
+        "test_microbatch.py",
         "models",
+        "run/test_peers.py",  # which waits more than it computes
     ),
 )
 
