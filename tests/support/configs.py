@@ -17,8 +17,8 @@ CONFIGS = sorted(
     if path.name != "__init__.py" and path.parent.name != "common"
 )
 
-# What configs are given beside a tokenizer file, which those of coco, llava and eval need.
-OF_WEIGHTS = ("coco", "llava", "eval")
+# What configs are given beside a tokenizer file, which those of published vocabularies need.
+OF_VOCABULARIES = ("coco", "llava", "eval", "pretrain")
 ARGUMENTS = {
     **dict.fromkeys(  # frozen towers, which come from somewhere
         (
@@ -47,7 +47,7 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     get_config = importlib.import_module(name).get_config
     if path.stem == "text_vectors":
         return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
-    if path.parent.name not in OF_WEIGHTS:
+    if path.parent.name not in OF_VOCABULARIES:
         return get_config()
     config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
     if config.text.tokenizer == "clip":

@@ -1,0 +1,126 @@
+"""Pretraining configs: published sizes and schedules, and one of them on prepared shards."""
+
+import importlib
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from input_pipeline import prepare
+from tests.support import helpers, recipes
+from vlc_jax import models, optimizer, train
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import resolve
+from vlc_jax.setup.model import learning_rate
+
+SIZES = {  # config, arguments -> parameters (tests/models/test_variants.py has their sources)
+    ("clip_b32", ""): 151_277_313,
+    ("clip_b16", ""): 149_620_737,
+    ("clip_l14", ""): 427_616_513,
+    ("siglip_b16", "tokens=64"): 203_155_970,  # by default 48 rows of text positions fewer
+    ("siglip_l16_384", ""): 652_478_466,
+}
+
+
+def pretrain(name: str, argument: str | None = None) -> ConfigDict:
+    return importlib.import_module(f"configs.pretrain.{name}").get_config(argument)
+
+
+def shapes_of(config: ConfigDict) -> dict:
+    model = models.build(
+        "clip",
+        config.model.variant,
+        image_size=config.input.image_size,
+        context_length=config.text.context_length,
+    )
+    return jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+
+
+@pytest.mark.parametrize(("name", "argument"), SIZES)
+def test_models_have_their_published_sizes(name, argument):
+    counts = models.parameter_counts(shapes_of(pretrain(name, argument)))
+    assert counts["total"] == SIZES[name, argument]
+
+
+@pytest.mark.parametrize(
+    ("name", "peak", "warmup"),
+    [
+        ("clip_b32", 5e-4, 2000),
+        ("clip_b16", 5e-4, 2000),
+        ("clip_l14", 4e-4, 2000),
+        ("siglip_b16", 1e-3, 6103),  # 200 million examples
+        ("siglip_l16_384", 1e-5, 6103),
+    ],
+)
+def test_rates_rise_to_their_peak_and_fall_to_zero(name, peak, warmup):
+    config, steps = pretrain(name), 100_000
+    rate = learning_rate(config, steps)
+    found = [float(rate(step)) for step in (0, warmup - 1, (steps + warmup) // 2, steps)]
+    assert found == pytest.approx([peak / warmup, peak, peak / 2, 0.0], rel=1e-3, abs=1e-12)
+    assert config.batch_size == 32_768
+    assert {loss.implementation for loss in config.losses.values()} == {"ring"}
+
+
+def test_clip_has_the_hyper_parameters_of_its_paper():
+    config = pretrain("clip_b32")
+    c = config.optimizer
+    assert (c.weight_decay, c.b1, c.b2, c.eps, c.clip_norm) == (0.2, 0.9, 0.98, 1e-6, None)
+    assert (config.epochs, config.text.context_length) == (32.0, 77)
+    assert config.model.logit_scale_max == 100.0
+    assert [pretrain(name).model.remat for name in ("clip_b32", "clip_l14")] == [False, True]
+
+
+def test_siglip_decays_its_kernels_alone_by_the_rate_of_its_paper():
+    config = pretrain("siglip_b16")
+    shapes = shapes_of(config)
+    decays = optimizer.decay_mask(shapes, config.optimizer.decay_exclude)
+    names = optimizer.path_names(shapes)
+    for name, is_decayed in zip(jax.tree.leaves(names), jax.tree.leaves(decays), strict=True):
+        assert is_decayed == name.endswith("kernel"), name
+    c = config.optimizer
+    assert c.weight_decay * c.learning_rate == pytest.approx(1e-4)  # of a parameter, at the peak
+    assert (c.b2, c.clip_norm) == (0.95, 1.0)
+
+
+def test_the_last_part_of_siglip_starts_from_weights_where_there_are_some():
+    config = pretrain("siglip_l16_384")
+    assert (config.pretrain.input.image_size, config.input.image_size) == (256, 384)
+    assert (config.pretrain.examples, config.examples) == (40_000_000_000, 5_000_000_000)
+    assert (config.pretrain.optimizer.weight_decay, config.optimizer.weight_decay) == (0.1, 0.0)
+    given = pretrain("siglip_l16_384", "weights=runs/siglip_l16_256")
+    assert (given.init_from, given.pretrain.to_dict()) == ("runs/siglip_l16_256", {})
+
+
+def test_validation_and_imagenet_are_evaluated_where_they_are_given(tmp_path):
+    assert not pretrain("clip_b32").evals
+    config = pretrain("clip_b32", f"path={tmp_path},validation=pairs.jsonl,imagenet=imagenet")
+    assert config.input.source == "shards"
+    assert config.evals.retrieval.path == "pairs.jsonl"
+    zeroshot = config.evals.zeroshot
+    assert (zeroshot.source, zeroshot.path, zeroshot.split) == ("class_folders", "imagenet", "val")
+    assert zeroshot.class_names == "imagenet/en_classnames.json:imagenet1k"
+
+
+def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
+    shards, weights = tmp_path / "shards", tmp_path / "siglip"
+    options = ("--option", "count=32", "--size", "64", "--shard-size", "16")
+    assert prepare.main(["--source", "scenes", *options, "--out", str(shards)]) == 0
+    fields = recipes.write_siglip(weights)[1]["fields"]  # of 64 pixels
+    config = pretrain("siglip_l16_384", f"path={shards},weights={weights},batch=16")
+    with config.unlocked():
+        small = recipes.SMALL
+        config.model.image, config.model.text = dict(small), {**small, "projection": 16}
+        config.update_from_flattened_dict(fields)
+        config.examples, config.optimizer.warmup_steps = 3 * config.batch_size, 1
+        config.input.image_size, config.input.preview, config.log_every = 48, 4, 1
+    workdir = Workdir(tmp_path / "run")
+    try:
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    assert (workdir.path / "DONE").exists()
+    losses = [row["train/sigmoid"] for row in helpers.rows(workdir.path / "metrics.jsonl")]
+    assert len(losses) == 3
+    assert np.all(np.isfinite(losses))
