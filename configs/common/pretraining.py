@@ -29,7 +29,7 @@ def clip(args: SimpleNamespace, variant: str, rate: float, remat: bool = False) 
     """CLIP for args.epochs epochs (Radford et al. 2021, tables 18 and 20)."""
     config = default.get_config()
     with config.unlocked():
-        pretrained.use_clip(config, _from_scratch(args, variant))
+        pretrained.use_clip(config, _with_variant(args, variant))
         _use_long_run(config, args, "infonce")
         config.epochs = args.epochs
         config.input.crop = "random_resized"  # their only augmentation; the area is open_clip's
@@ -48,7 +48,7 @@ def siglip(
     """SigLIP for `examples` pairs at `size` pixels and `tokens` tokens (Zhai et al. 2023)."""
     config = default.get_config()
     with config.unlocked():
-        pretrained.use_siglip(config, _from_scratch(args, variant), size)
+        pretrained.use_siglip(config, _with_variant(args, variant), size)
         _use_long_run(config, args, "sigmoid")
         config.examples = examples
         config.text.context_length = tokens
@@ -63,18 +63,17 @@ def siglip(
     return config
 
 
-def continue_at(config: ConfigDict, first: ConfigDict, weights: str, examples: int) -> None:
-    """Goes on from `weights`, without any from the run `first`, for `examples` pairs: a 100 times
-    smaller learning rate, no weight decay (Zhai et al. 2023, section 4.6)."""
-    config.init_from = weights or None
-    config.pretrain = ConfigDict() if weights else first
-    config.examples = examples
+def go_on_from(first: ConfigDict, config: ConfigDict) -> None:
+    """SigLIP at another resolution: a 100 times smaller learning rate and no weight decay, from
+    config.init_from, or from the run `first` if that is not set (Zhai et al. 2023, section 4.6)."""
+    if not config.init_from:
+        config.pretrain = first
     config.optimizer.learning_rate = SIGLIP_RATE / 100
     config.optimizer.weight_decay = 0.0
 
 
-def _from_scratch(args: SimpleNamespace, variant: str) -> SimpleNamespace:
-    return SimpleNamespace(**vars(args) | {"variant": variant, "weights": ""})
+def _with_variant(args: SimpleNamespace, variant: str) -> SimpleNamespace:
+    return SimpleNamespace(**{"weights": ""} | vars(args) | {"variant": variant})
 
 
 def _use_long_run(config: ConfigDict, args: SimpleNamespace, loss: str) -> None:

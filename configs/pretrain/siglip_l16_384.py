@@ -30,9 +30,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         tokens=64,
     )
     first, config = (
-        pretraining.siglip(args, "SigLIP-L/16-256", size, args.tokens, args.examples, remat=True)
-        for size in (256, 384)
+        pretraining.siglip(args, "SigLIP-L/16-256", size, args.tokens, examples, remat=True)
+        for size, examples in ((256, args.examples), (384, args.examples_384))
     )
     with config.unlocked():
-        pretraining.continue_at(config, first, args.weights, args.examples_384)
+        pretraining.go_on_from(first, config)
     return config
