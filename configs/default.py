@@ -22,6 +22,9 @@ def get_config() -> ConfigDict:
     config.batch_size = 256  # image-text pairs per step, over all devices, with hard images
 
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})  # devices per axis; -1: all others
+    # Folder of compiled programs, which later starts take from it, those of other runs, too; None:
+    # that of the environment (JAX_COMPILATION_CACHE_DIR), if it names one.
+    config.compilation_cache = placeholder(str)
     config.input = _input()
     config.text = _text()
     config.model = _model()
@@ -289,6 +292,9 @@ def _model() -> ConfigDict:
             # What the backward pass recomputes of each transformer block, to save memory: none |
             # minimal (all but matrix products) | dots (all but dense layers) | block (everything)
             "remat": "none",
+            # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where it works and gives
+            # XLA's numbers, which is tried before the run; the log says which it is, and why.
+            "attention": "auto",
             "logit_scale_init": placeholder(
                 float
             ),  # linear; None: the variant's (1/0.07, SigLIP 10)

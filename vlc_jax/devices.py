@@ -4,6 +4,7 @@ With sharding.py the only file that says "device".
 """
 
 import ctypes
+import logging
 import os
 import platform
 import time
@@ -64,6 +65,25 @@ def connect(
     _keep_freed_memory()
 
 
+def keep_compiled(folder: str | None) -> None:
+    """Keeps compiled programs in `folder`, and takes from it what is there; call it after `connect`
+    and before anything is compiled.
+
+    None: as the environment of JAX says. Programs that compile in less than a second are not kept
+    (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS). Raises UsageError for a folder that cannot be
+    made.
+    """
+    if folder is None:
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"config.compilation_cache={folder}: {error}") from error
+    if not jax.config.jax_enable_compilation_cache:  # see `connect`
+        logging.warning("config.compilation_cache is not used on several devices of a CPU")
+    jax.config.update("jax_compilation_cache_dir", os.path.abspath(folder))
+
+
 def _keep_freed_memory() -> None:
     """Makes the C library keep freed memory, where JAX runs on a CPU under glibc.
 
@@ -94,6 +114,11 @@ def matrix_dtype() -> str:
     """The dtype of matrix products unless a config says otherwise: bfloat16 where there are
     units for it, float32 on a CPU, where it is several times faster."""
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def platform_name() -> str:
+    """What JAX computes on: cpu | gpu | tpu."""
+    return jax.default_backend()
 
 
 def is_cpu() -> bool:

@@ -146,6 +146,7 @@ def run(stop: StopSignal) -> int:
         chosen = config()
         peers = connect(chosen)
         workdir = Workdir(WORKDIR.value, peers)
+        devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)

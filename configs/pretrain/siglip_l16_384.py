@@ -1,4 +1,4 @@
-"""SigLIP L/16 at 384 pixels (Zhai et al. 2023): from scratch at 256 pixels, then at 384.
+"""SigLIP L/16 at 384 pixels (Zhai et al. 2023) from scratch, first at 256 pixels.
 
   python -m vlc_jax.main --workdir runs/siglip_l16_384 \\
     --config configs/pretrain/siglip_l16_384.py:path=SHARDS,tokenizer=FILE

@@ -49,6 +49,7 @@ CHOICES = {
     "rope_layout": ("interleaved", "halves"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": tuple(layers.REMAT),
+    "attention": ("xla", "cudnn"),
     "connector": text_vectors.CONNECTORS,
 }
 POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}

@@ -171,6 +171,7 @@ class Attention(nn.Module):
     key_bias: False for keys without a bias (EVA-02). Only rotated keys can tell: otherwise it adds
       the same to all scores of a query, which the softmax removes.
     inner_norm: epsilon of a layer norm before the output matrix (sub-LN); None for none.
+    implementation: xla | cudnn (models/attention.py), where every token asks.
     """
 
     heads: int
@@ -178,6 +179,7 @@ class Attention(nn.Module):
     dtype: Any = jnp.float32
     key_bias: bool = True
     inner_norm: float | None = None
+    implementation: str = "xla"
 
     @nn.compact
     def __call__(
@@ -208,12 +210,15 @@ class Attention(nn.Module):
             value += bias.astype(self.dtype).reshape(1, 1, self.heads, head)
         if rotations is not None:
             query, key = map(rope.rotate, (query, key), rotations)
+        # one query per example has few scores to keep from memory, and cuDNN masks them otherwise
+        asks_all = positions is None and query.shape[1] == length
         mixed = jax.nn.dot_product_attention(
             query,
             key,
             value,
             is_causal=is_causal,
             key_value_seq_lengths=None if positions is None else positions + 1,
+            implementation=self.implementation if asks_all else "xla",
         )
         mixed = mixed.reshape(batch, -1, width)
         if self.inner_norm is not None:
@@ -237,6 +242,7 @@ class Block(nn.Module):
     dtype: Any = jnp.float32
     key_bias: bool = True
     sub_norm: bool = False
+    implementation: str = "xla"
 
     @nn.compact
     def __call__(
@@ -251,7 +257,13 @@ class Block(nn.Module):
         of each example that is no padding, which no token then attends to."""
         norm = self.epsilon if self.sub_norm else None
         attention = Attention(
-            self.heads, self.initial, self.dtype, self.key_bias, norm, name="attention"
+            self.heads,
+            self.initial,
+            self.dtype,
+            self.key_bias,
+            norm,
+            self.implementation,
+            name="attention",
         )
         mlp = MLP(self.mlp_width, self.activation, self.initial, self.dtype, norm, name="mlp")
         y = layer_norm(self.epsilon, self.dtype, "attention_norm")(x)
@@ -287,6 +299,7 @@ class Tower(nn.Module, kw_only=True):
     remat: what the backward pass recomputes of each block, with less memory from one to the next:
       none | minimal (all but matrix products: norms, activations, softmax) | dots (all but dense
       layers: attention, too) | block (everything).
+    attention: xla | cudnn, of the blocks, see models/attention.py.
     """
 
     width: int
@@ -302,6 +315,7 @@ class Tower(nn.Module, kw_only=True):
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
+    attention: str = "xla"
 
     @property
     def embed(self) -> int:
@@ -336,6 +350,7 @@ class Tower(nn.Module, kw_only=True):
                 dtype=self.dtype,
                 key_bias=self.key_bias,
                 sub_norm=self.sub_norm,
+                implementation=self.attention,
                 name=f"block_{index}",
             )(x, positions if index == self.depth - 1 else None, rotation, ends)
         return x

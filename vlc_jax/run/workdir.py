@@ -36,6 +36,7 @@ RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
     *("microbatch", "model.remat"),
     *("input.loader", "input.max_bad_share", "input.preview", "watchdog"),
+    *("model.attention", "compilation_cache"),
 )
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
@@ -126,7 +127,7 @@ class Workdir:
         """Compares `config` with the config.json of the run that is resumed or evaluated.
 
         allow_change: log the differences as an event, refuse none.
-        fields: compare only these fields (evaluation); None: all but RESUMABLE (training).
+        fields: compare only these fields (evaluation); None: all (training). RESUMABLE may differ.
         Raises UsageError naming the fields that differ. Without a checkpoint nothing is compared,
         since nothing is resumed.
         """
@@ -135,10 +136,8 @@ class Workdir:
             saved = read_object(path)
             refuse_renamed_fields(saved, path)
             differences = config_diff(saved, config)
-            names = {difference: difference.split(":")[0] for difference in differences}
-            if fields is None:
-                refused = [d for d, name in names.items() if not _is_below(name, RESUMABLE)]
-            else:
+            refused = [d for d in differences if not _is_below(d.split(":")[0], RESUMABLE)]
+            if fields is not None:
                 refused = differences = differing_fields(saved, config, fields)
             if refused and not allow_change:
                 raise UsageError(
@@ -259,8 +258,9 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def differing_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[str]
 ) -> list[str]:
-    """Those lines of `config_diff` that are of these fields."""
-    return [line for line in config_diff(old, new) if _is_below(line.split(":")[0], fields)]
+    """Those lines of `config_diff` that are of these fields, and not of RESUMABLE."""
+    names = {line: line.split(":")[0] for line in config_diff(old, new)}
+    return [d for d, n in names.items() if _is_below(n, fields) and not _is_below(n, RESUMABLE)]
 
 
 class SavedConfig(ConfigDict):

@@ -142,6 +142,9 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     config = _with_dtype(config)
     tokenizer = data.make_tokenizer(config)
     net = model.make_model(config, tokenizer)
+    # weights are also read elsewhere than they were trained; a config.json may be older
+    wanted = "auto" if mode == "weights" else config.model.get("attention", "xla")
+    net = model.with_attention(net, wanted)
     validate.check_model(config, tokenizer, net)
     parameters = model.make_parameters(config, net)
     training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it

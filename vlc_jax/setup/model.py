@@ -1,5 +1,6 @@
 """Model of a run, the parameters of it that are trained, and how they are optimised."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import image as image_ops
-from vlc_jax import losses, models, optimizer
+from vlc_jax import devices, losses, models, optimizer
 from vlc_jax.errors import known
-from vlc_jax.models import flops
+from vlc_jax.models import attention, flops, layers, text
 from vlc_jax.parameters import TOWERS, Parameters
 from vlc_jax.setup.data import Tokenizer
 
@@ -49,6 +50,7 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     """The configured towers and head, for texts as `tokenizer` gives them."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
+    overrides.pop("attention", None)  # with_attention's
     if isinstance(tokenizer, input_pipeline.TextVectors):
         text_options = {"vector_width": tokenizer.width}
     else:
@@ -57,6 +59,42 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
             "eos_id": tokenizer.eos_id,
         }
     return models.build(**overrides, **text_options, image_size=config.input.image_size)
+
+
+def with_attention(net: nn.Module, wanted: str) -> nn.Module:
+    """The model with the attention that `wanted` (config.model.attention) is on these devices.
+
+    Logs what each tower has, and why. Raises UsageError for "cudnn" where that cannot be.
+    """
+    choices = {}
+    for name in TOWERS:
+        tower = getattr(net, name)
+        if isinstance(tower, layers.Tower):  # not of vectors
+            choices[name] = _choose_attention(tower, wanted)
+    described = (
+        f"{name} {choice.implementation} ({choice.reason})" for name, choice in choices.items()
+    )
+    logging.info("attention: %s", ", ".join(described))
+    changed = {
+        name: getattr(net, name).clone(attention=choice.implementation)
+        for name, choice in choices.items()
+    }
+    return net.clone(**changed)
+
+
+def _choose_attention(tower: layers.Tower, wanted: str) -> attention.Choice:
+    is_text = isinstance(tower, text.TextTower)
+    is_causal = is_text and tower.is_causal
+    length = tower.context_length if is_text else tower.grid**2 + (tower.pooling == "cls")
+    kind = {"dtype": jnp.dtype(tower.dtype).name, "head_dim": tower.width // tower.heads}
+    mask = "causal" if is_causal else "none"
+    return attention.choose(
+        wanted,
+        platform=devices.platform_name(),
+        mask="lengths" if is_text and tower.padding_mask else mask,
+        probe=partial(attention.failure, "cudnn", length=length, is_causal=is_causal, **kind),
+        **kind,
+    )
 
 
 def normaliser(name: str) -> Callable[[Array], Array]:

@@ -1,0 +1,124 @@
+"""Which attention a tower has, why, and that it works."""
+
+import logging
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from configs import default
+from vlc_jax import models
+from vlc_jax.errors import UsageError
+from vlc_jax.models import attention, layers
+from vlc_jax.setup import model as model_setup
+from vlc_jax.setup import resolve
+
+GOOD = {"platform": "gpu", "dtype": "bfloat16", "head_dim": 64, "mask": "causal"}
+REFUSED = [
+    ({"platform": "cpu"}, "cuDNN is of NVIDIA GPUs, this is cpu"),
+    ({"platform": "tpu"}, "cuDNN is of NVIDIA GPUs, this is tpu"),
+    ({"dtype": "float32"}, "cuDNN takes bfloat16 and float16, not float32"),
+    ({"head_dim": 36}, "multiples of 8 up to 128 channels a head, not 36"),
+    ({"head_dim": 256}, "multiples of 8 up to 128 channels a head, not 256"),
+    ({"mask": "lengths"}, "masks of padding are left to XLA"),
+]
+
+
+def no_probe():
+    raise AssertionError("asked what works, where it is known")
+
+
+def test_cudnn_is_taken_where_every_condition_holds_and_it_works():
+    for wanted in ("auto", "cudnn"):
+        for change in ({}, {"dtype": "float16"}, {"mask": "none"}, {"head_dim": 128}):
+            choice = attention.choose(wanted, **GOOD | change, probe=lambda: None)
+            assert choice.implementation == "cudnn"
+    assert choice.reason == "bfloat16, 128 channels a head, mask causal"
+
+
+@pytest.mark.parametrize(("change", "reason"), REFUSED)
+def test_where_a_condition_fails_auto_is_xla_and_cudnn_is_refused(change, reason):
+    choice = attention.choose("auto", **GOOD | change, probe=no_probe)
+    assert choice.implementation == "xla"
+    assert reason in choice.reason
+    with pytest.raises(UsageError, match=f"config.model.attention=cudnn: .*{reason}; say auto"):
+        attention.choose("cudnn", **GOOD | change, probe=no_probe)
+
+
+def test_what_the_probe_finds_decides_where_all_else_speaks_for_cudnn():
+    choice = attention.choose("auto", **GOOD, probe=lambda: "cudnn fails: too old")
+    assert choice == attention.Choice("xla", "cudnn fails: too old")
+    with pytest.raises(UsageError, match="cudnn fails: too old; say auto or xla"):
+        attention.choose("cudnn", **GOOD, probe=lambda: "cudnn fails: too old")
+
+
+def test_xla_asks_nothing_and_other_names_are_refused():
+    assert attention.choose("xla", **GOOD, probe=no_probe).implementation == "xla"
+    with pytest.raises(UsageError, match="did you mean 'cudnn'"):
+        attention.choose("cudn", **GOOD, probe=no_probe)
+
+
+def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch):
+    kind = {"dtype": "bfloat16", "head_dim": 8, "length": 5, "is_causal": True}
+    assert attention.failure("xla", **kind) is None
+    assert attention.failure("cudnn", **kind).startswith("cudnn fails: ")  # no GPU here
+    computed = jax.nn.dot_product_attention
+
+    def forgets_the_mask(*arrays, is_causal, implementation):
+        is_causal &= implementation == "xla"
+        return computed(*arrays, is_causal=is_causal)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", forgets_the_mask)
+    assert attention.failure("cudnn", **kind) == "cudnn gives other numbers than XLA"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The implementation of every attention that is computed, in order."""
+    found, computed = [], jax.nn.dot_product_attention
+
+    def record(*arrays, implementation, **options):
+        found.append(implementation)
+        return computed(*arrays, **options)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", record)
+    return found
+
+
+def test_attention_of_one_query_is_left_to_xla(asked):
+    net = models.build(variant="mini", image={"attention": "cudnn"})
+    jax.eval_shape(lambda: models.init(net, jax.random.key(1)))
+    image, text = net.image.depth, net.text.depth
+    assert asked == ["cudnn"] * (image - 1) + ["xla"] + ["xla"] * text
+    asked.clear()
+    init = layers.initialisers("big_vision", 16, 1)
+    layer = layers.Attention(2, init, implementation="cudnn")
+    x, ends = jnp.zeros((3, 5, 16)), jnp.zeros(3, jnp.int32)
+    for queries, positions in ((x, None), (x[:1, :1], None), (x, ends)):
+        jax.eval_shape(
+            lambda q, p: layer.init(jax.random.key(0), q, x, positions=p), queries, positions
+        )
+    assert asked == ["cudnn", "xla", "xla"]
+
+
+def test_each_tower_has_its_own_and_one_line_says_why(monkeypatch, caplog):
+    net = models.build(variant="B/32", text={"padding_mask": True}, dtype="bfloat16")
+    monkeypatch.setattr(model_setup.devices, "platform_name", lambda: "gpu")
+    monkeypatch.setattr(attention, "failure", lambda *_, **__: None)
+    with caplog.at_level(logging.INFO):
+        chosen = model_setup.with_attention(net, "auto")
+    assert (chosen.image.attention, chosen.text.attention) == ("cudnn", "xla")
+    assert caplog.messages == [
+        "attention: image cudnn (bfloat16, 64 channels a head, mask none), "
+        "text xla (masks of padding are left to XLA)"
+    ]
+
+
+def test_on_a_cpu_auto_changes_nothing_and_cudnn_is_refused():
+    net = models.build(variant="mini")
+    assert model_setup.with_attention(net, "auto") == net
+    config = default.get_config()
+    config.model.attention = "cudnn"
+    with pytest.raises(UsageError, match="NVIDIA GPUs, this is cpu; say auto or xla"):
+        resolve(config, "eval")
+    assert resolve(config, "weights").model.image.attention == "xla"  # of a run on a GPU
