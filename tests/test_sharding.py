@@ -28,6 +28,58 @@ def test_a_mesh_that_does_not_fit_is_an_error_with_the_cure(arguments, words):
         sharding.make_mesh(**arguments)
 
 
+class Chip:
+    """A device of a slice, as jax.experimental.mesh_utils looks at it."""
+
+    def __init__(self, number, slice_index):
+        self.id, self.slice_index, self.process_index = number, slice_index, slice_index
+        self.platform, self.device_kind = "gpu", "a GPU"
+
+
+def chips(*sizes):
+    """Slices of these sizes, their devices in turn, as processes of several nodes may join."""
+    made = [(place, index) for index, size in enumerate(sizes) for place in range(size)]
+    return [Chip(number, index) for number, (_, index) in enumerate(sorted(made))]
+
+
+@pytest.mark.parametrize(("fsdp", "shape"), [(1, (16, 1)), (2, (8, 2)), (4, (4, 4))])
+def test_fsdp_stays_inside_a_slice_and_data_goes_over_them(fsdp, shape):
+    mesh = sharding.over_slices(chips(4, 4, 4, 4), fsdp)
+    assert mesh.shape == shape
+    assert len({chip.id for chip in mesh.flat}) == 16
+    assert all(len({chip.slice_index for chip in row}) == 1 for row in mesh)
+    assert {chip.slice_index for chip in mesh[:, 0]} == {0, 1, 2, 3}
+
+
+def test_a_larger_fsdp_takes_whole_slices():
+    mesh = sharding.over_slices(chips(4, 4, 4, 4), 8)
+    assert mesh.shape == (2, 8)
+    assert [sorted({chip.slice_index for chip in row}) for row in mesh] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fsdp", "words"),
+    [
+        ((4, 4), 3, "fsdp=3 does not fit 2 slices of 4 devices: take a divisor of 4, or 4 times"),
+        ((4, 4), 6, "fsdp=6 does not fit"),
+        ((4, 4, 4), 8, "fsdp=8 does not fit 3 slices"),
+        ((4, 2), 2, r"slices hold \[2, 4\] devices"),
+    ],
+)
+def test_slices_that_a_mesh_does_not_fit_are_an_error(sizes, fsdp, words):
+    with pytest.raises(UsageError, match=words):
+        sharding.over_slices(chips(*sizes), fsdp)
+
+
+def test_devices_of_several_slices_get_such_a_mesh(monkeypatch):
+    devices = chips(2, 2)
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    monkeypatch.setattr(jax, "device_count", lambda: 4)
+    mesh = sharding.make_mesh(data=-1, fsdp=2, batch_size=8)
+    assert dict(mesh.shape) == {"data": 2, "fsdp": 2}
+    assert [[chip.slice_index for chip in row] for row in mesh.devices] == [[0, 0], [1, 1]]
+
+
 def test_big_leaves_split_their_longest_divisible_axis_over_fsdp():
     mesh = sharding.make_mesh(data=2, fsdp=4)
     shapes = {

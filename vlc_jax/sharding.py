@@ -5,12 +5,13 @@ every mesh axis (`put_batch`). jit does the rest: arrays are global, so `image @
 similarity matrix of the global batch on any number of devices and hosts.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.experimental import mesh_utils, multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from vlc_jax.errors import UsageError
@@ -22,8 +23,9 @@ SHARD_FROM = 2**14  # elements; smaller leaves are cheaper to replicate than to 
 def make_mesh(data: int = -1, fsdp: int = 1, batch_size: int | None = None) -> Mesh:
     """A (data, fsdp) mesh over all devices; -1 means: all that are left.
 
-    Raises UsageError when the sizes do not multiply to the device count, or when the devices do
-    not divide `batch_size`.
+    Devices of several slices (TPU) or nodes (GPU) lie as `over_slices` says.
+    Raises UsageError when the sizes do not multiply to the device count, or do not fit the slices,
+    or when the devices do not divide `batch_size`.
     """
     devices = jax.device_count()
     sizes = {"data": data, "fsdp": fsdp}
@@ -46,8 +48,37 @@ def make_mesh(data: int = -1, fsdp: int = 1, batch_size: int | None = None) -> M
             f"batch_size {batch_size} is not divisible by {devices} devices; "
             f"use {' or '.join(map(str, near))}"
         )
-    return jax.make_mesh(
-        (sizes["data"], sizes["fsdp"]), BATCH_AXES, axis_types=(AxisType.Auto, AxisType.Auto)
+    axis_types = (AxisType.Auto, AxisType.Auto)
+    if len({getattr(device, "slice_index", 0) for device in jax.devices()}) > 1:
+        # which jax.make_mesh refuses
+        return Mesh(over_slices(jax.devices(), sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
+    return jax.make_mesh((sizes["data"], sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
+
+
+def over_slices(devices: Sequence[Any], fsdp: int) -> np.ndarray:
+    """The devices of several slices as an array (data, fsdp), each with its slice_index.
+
+    The fsdp axis, which gathers parameters in every block, stays inside a slice, and the data axis,
+    which adds gradients once a step, goes over them. Where a slice has fewer than `fsdp` devices,
+    the fsdp axis takes whole slices.
+    Raises UsageError for slices of different sizes, or that `fsdp` does not fit.
+    """
+    counts = Counter(device.slice_index for device in devices)
+    slices, size = len(counts), min(counts.values())
+    if size != max(counts.values()):
+        raise UsageError(f"slices hold {sorted(counts.values())} devices; a mesh needs equal ones")
+    inside = min(fsdp, size)
+    outside = fsdp // inside
+    if size % inside or fsdp % inside or slices % outside:
+        raise UsageError(
+            f"config.mesh.fsdp={fsdp} does not fit {slices} slices of {size} devices: take a "
+            f"divisor of {size}, or {size} times a divisor of {slices}"
+        )
+    return mesh_utils.create_hybrid_device_mesh(
+        (size // inside, inside),
+        (slices // outside, outside),
+        devices,
+        allow_split_physical_axes=True,  # else some shapes of a slice are refused
     )
 
 
