@@ -101,6 +101,12 @@ def test_attention_of_one_query_is_left_to_xla(asked):
     assert asked == ["cudnn", "xla", "xla"]
 
 
+def test_kept_features_are_those_of_any_attention():
+    towers = [models.build(image={"attention": name}).image for name in ("xla", "cudnn")]
+    assert towers[0] != towers[1]
+    assert str(towers[0]) == str(towers[1])  # by which vlc_jax/encode_once.py knows them
+
+
 def test_each_tower_has_its_own_and_one_line_says_why(monkeypatch, caplog):
     net = models.build(variant="B/32", text={"padding_mask": True}, dtype="bfloat16")
     monkeypatch.setattr(model_setup.devices, "platform_name", lambda: "gpu")

@@ -14,11 +14,11 @@ from vlc_jax import devices, train
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluate import Evaluation
 from vlc_jax.run import workdir
-from vlc_jax.run.workdir import Workdir
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
 
 HOLD = """
 import sys, time
-from vlc_jax.run.workdir import Workdir
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
 run = Workdir(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
@@ -80,6 +80,17 @@ def test_fields_that_change_nothing_computed_may_change(run):
     config["input"]["image_size"] = 64
     with pytest.raises(UsageError, match=r"input.image_size: 40 -> 64"):
         run.check_config(config, allow_change=False)
+
+
+def test_a_run_without_a_choice_of_attention_goes_on_and_is_evaluated_with_one(run):
+    saved(run).claim({"model": {"variant": "B/32"}})
+    config = {"model": {"variant": "B/32", "attention": "auto"}, "compilation_cache": "compiled"}
+    for fields in (None, EVAL_FIELDS):
+        run.check_config(config, allow_change=False, fields=fields)
+    config["model"]["variant"] = "B/16"
+    for fields in (None, EVAL_FIELDS):
+        with pytest.raises(UsageError, match=r"model.variant: B/32 -> B/16\nuse another"):
+            run.check_config(config, allow_change=False, fields=fields)
 
 
 def test_changed_data_is_refused(run):

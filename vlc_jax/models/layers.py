@@ -4,6 +4,7 @@ Parameters are always float32; `dtype` is what matrix products and activations a
 Softmax and layer norms are computed in float32 whatever `dtype` is.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -315,7 +316,8 @@ class Tower(nn.Module, kw_only=True):
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
-    attention: str = "xla"
+    # not in the repr, by which kept features know their tower: a way of computing the same
+    attention: str = dataclasses.field(default="xla", repr=False)
 
     @property
     def embed(self) -> int:
