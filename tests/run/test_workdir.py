@@ -18,7 +18,7 @@ from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
 
 HOLD = """
 import sys, time
-from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
+from vlc_jax.run.workdir import Workdir
 run = Workdir(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
