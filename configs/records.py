@@ -145,7 +145,8 @@ def start_from(config: ConfigDict, run: str) -> None:
             f"init_from={run} is the workdir of a run; its config.json: {error}"
         ) from None
     config.init_from = run
-    config.model.update({**saved["model"], "dtype": "auto"})  # of the devices, not of the model
+    # of the devices, not of the model
+    config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
     config.text.update(saved["text"])
     for field in OF_MODEL:
         config.input[field] = saved["input"][field]
