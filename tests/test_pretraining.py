@@ -103,6 +103,7 @@ def test_validation_and_imagenet_are_evaluated_where_they_are_given(tmp_path):
     assert zeroshot.class_names == "imagenet/en_classnames.json:imagenet1k"
 
 
+@pytest.mark.slow
 def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
     shards, weights = tmp_path / "shards", tmp_path / "siglip"
     options = ("--option", "count=32", "--size", "64", "--shard-size", "16")
@@ -115,6 +116,7 @@ def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
         config.update_from_flattened_dict(fields)
         config.examples, config.optimizer.warmup_steps = 3 * config.batch_size, 1
         config.input.image_size, config.input.preview, config.log_every = 48, 4, 1
+        config.model.remat = False  # compiles faster
     workdir = Workdir(tmp_path / "run")
     try:
         train.train(resolve(config), workdir, StopSignal(), allow_change=False)
