@@ -25,7 +25,7 @@ SIGLIP_DECAY = 1e-4
 SIGLIP_WARMUP = 200_000_000  # examples (appendix A, of SigLiT; none is given for SigLIP)
 
 
-def clip(args: SimpleNamespace, variant: str, rate: float, remat: bool = False) -> ConfigDict:
+def clip(args: SimpleNamespace, variant: str, rate: float, remat: str = "none") -> ConfigDict:
     """CLIP for args.epochs epochs (Radford et al. 2021, tables 18 and 20)."""
     config = default.get_config()
     with config.unlocked():
@@ -43,7 +43,7 @@ def clip(args: SimpleNamespace, variant: str, rate: float, remat: bool = False) 
 
 
 def siglip(
-    args: SimpleNamespace, variant: str, size: int, tokens: int, examples: int, remat: bool = False
+    args: SimpleNamespace, variant: str, size: int, tokens: int, examples: int, remat: str = "none"
 ) -> ConfigDict:
     """SigLIP for `examples` pairs at `size` pixels and `tokens` tokens (Zhai et al. 2023)."""
     config = default.get_config()

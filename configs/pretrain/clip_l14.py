@@ -20,4 +20,4 @@ from configs.common import arguments, pretraining
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **pretraining.ARGUMENTS, epochs=32.0)
-    return pretraining.clip(args, "L/14", rate=4e-4, remat=True)
+    return pretraining.clip(args, "L/14", rate=4e-4, remat="block")

@@ -30,7 +30,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         tokens=64,
     )
     first, config = (
-        pretraining.siglip(args, "SigLIP-L/16-256", size, args.tokens, examples, remat=True)
+        pretraining.siglip(args, "SigLIP-L/16-256", size, args.tokens, examples, remat="block")
         for size, examples in ((256, args.examples), (384, args.examples_384))
     )
     with config.unlocked():
