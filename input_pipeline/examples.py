@@ -10,12 +10,12 @@ that is missing, because there are fewer or they cannot be used; such rows are m
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from input_pipeline import record_validation
+from input_pipeline import order, record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
@@ -82,7 +82,7 @@ class Examples:
         Bad records passed over are added to `bad`. Raises DataError when they are too many.
         """
         position = number * (1 + self.hard_images)
-        index, main = self._next_usable(int(self._shuffled_indices[number]), position, bad)
+        index, main = self._next_usable(int(self._order[number]), position, bad)
         if not self.hard_images:
             return [main]
         group = [main, *self._hard_images(main.record, position)]
@@ -174,12 +174,8 @@ class Examples:
         return Example(record, text, pixels, negatives, positives)
 
     @functools.cached_property
-    def _shuffled_indices(self) -> Sequence[int]:
-        import grain  # imports jax where it can; readers and checks do without both
-
-        # An index shuffle without a table: order[i] costs nothing to store, and `repeat` shuffles
-        # every epoch anew. No order is promised across Grain's versions; test_loader.py pins it.
-        return grain.MapDataset.range(len(self.source)).seed(self.seed).shuffle().repeat()
+    def _order(self) -> order.Order:
+        return order.make(self.source, self.seed)
 
     def _generator(self, position: int, stream: str) -> np.random.Generator:
         """Random numbers of one position and purpose, the same whoever draws them and when.
@@ -199,7 +195,7 @@ class Examples:
             raise DataError(self.known_bad[name])
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key != "_shuffled_indices"}
+        return {key: value for key, value in self.__dict__.items() if key != "_order"}
 
 
 def check_hard_images(source: Source) -> None:

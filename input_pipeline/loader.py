@@ -24,7 +24,7 @@ from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Source
+from input_pipeline.record import DataError, Sharded, Source
 from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenize import tokenize
 from input_pipeline.tokenizers.tokenizer import Tokenizer
@@ -67,7 +67,7 @@ class Batches:
         """A batch and the bad records met while it was made.
 
         Returns {"batch": Batch, "bad": JSON of id -> reason, "stand_ins": rows without a hard
-        image}. Raises DataError, Cancelled.
+        image, "reads": what was read}. Raises DataError, Cancelled.
         """
         bad: dict[str, str] = {}
         first = step * self.batch_size + self.first_row
@@ -87,7 +87,10 @@ class Batches:
         if is_stored:
             result |= self._stored_texts(rows, slots, examples.positives.count)
         stand_ins = sum(row.is_stand_in for row in rows)
-        return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins}
+        source = examples.source
+        # Since any batch of this process was ready: their sum is right, their shares are not.
+        reads = source.take_counts() if isinstance(source, Sharded) else {}
+        return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins, "reads": reads}
 
     def _pixels(self, sequence: Iterator[Example]) -> tuple[list[Example], Batch]:
         size = self.examples.image_transform.size
@@ -133,8 +136,9 @@ class Loader:
     """Iterator over training batches, made ahead of time in threads or worker processes.
 
     `bad` maps the id of every record passed over so far to the reason; `stand_ins` counts this
-    host's rows so far in which another record stands for a hard image that is missing. Close it
-    after use, or use it as a context manager.
+    host's rows so far in which another record stands for a hard image that is missing; `reads`
+    counts what this host read so far from shards (staged_shards.ReadCounts). Close it after use, or
+    use it as a context manager.
     """
 
     def __init__(self, batches: Batches, *, start_step: int, workers: int, threads: int) -> None:
@@ -145,6 +149,7 @@ class Loader:
         self.step = start_step  # of the batch that comes next
         self.bad: dict[str, str] = dict(batches.examples.known_bad)
         self.stand_ins = 0
+        self.reads: collections.Counter[str] = collections.Counter()
         self._batches = batches
         self._workers = WorkerStream(batches, start_step, workers, threads) if workers else None
         self._make = self._workers or batches.__getitem__
@@ -189,6 +194,7 @@ class Loader:
             self._checked = True
         self._pending.popleft()
         self.stand_ins += int(made["stand_ins"])
+        self.reads.update(made["reads"])
         self.step += 1
         self._fill()
         return result

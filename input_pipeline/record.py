@@ -98,3 +98,21 @@ class Findable(Protocol):
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
         ...
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A source whose neighbouring records lie together in files.
+
+    shuffle: the order of training, a name in `order.SHUFFLES`.
+    """
+
+    shuffle: str
+
+    def read_ahead(self, indices: np.ndarray) -> None:
+        """Begins to fetch the files of these records; returns at once."""
+        ...
+
+    def take_counts(self) -> dict[str, int]:
+        """What this process read since the last call; see sources/staged_shards.py: ReadCounts."""
+        ...

@@ -10,13 +10,17 @@ import functools
 import hashlib
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from input_pipeline import order
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import id_index
+from input_pipeline.sources.stage import GIGABYTE, Stage
+from input_pipeline.sources.staged_shards import ReadCounts, StagedShards
 
 MANIFEST = "manifest.json"
 PREPARE = "python -m input_pipeline.prepare"  # what writes such folders
@@ -100,14 +104,24 @@ class ShardsSource:
     of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
     sha256 by `python -m input_pipeline.check`. Raises ValueError for a missing folder, another
     split or features in place of pictures, DataError for missing, truncated or damaged shards.
+
+    shuffle: the order of training, "global" or "blocks" (order.py).   stage: folder on a local disk
+    for copies of the shards that are read, up to `stage_gb` (10**9 bytes); None: they are read
+    where they are.
     """
 
     holds_features = False
     written_by = PREPARE
 
-    def __init__(self, split: str = "all", *, path: str | Path) -> None:
-        from array_record.python import array_record_data_source
-
+    def __init__(
+        self,
+        split: str = "all",
+        *,
+        path: str | Path,
+        shuffle: str = "global",
+        stage: str | Path | None = None,
+        stage_gb: float = 100.0,
+    ) -> None:
         if not str(path):
             raise ValueError(f"this source needs `path`, the folder that {self.written_by} wrote")
         folder = Path(path)
@@ -117,6 +131,7 @@ class ShardsSource:
         is_training = split == "train" and "train" in made_of.split("+")
         if split not in ("all", made_of) and not is_training:
             raise ValueError(f"{folder} holds the split {made_of!r}; got {split!r}")
+        self.shuffle = order.check(shuffle)
         self.manifest = manifest
         self.text_versions = _text_versions(manifest)
         self.fingerprint = f"shards/{_digest(manifest)}"
@@ -127,12 +142,13 @@ class ShardsSource:
             _check_size(folder, shard["ids"])
         if not full:
             raise DataError(f"{folder} holds no records")
-        try:
-            self._entries = array_record_data_source.ArrayRecordDataSource(
-                [folder / shard["name"] for shard in full]
-            )
-        except (RuntimeError, ValueError) as error:
-            raise DataError(f"a shard of {folder} cannot be opened: {error}") from error
+        self._counts = ReadCounts()
+        self._entries: Sequence[bytes] | StagedShards
+        if stage is None:
+            self._entries = _open(folder, full)
+        else:
+            local = Stage(stage, stage_gb * GIGABYTE)
+            self._entries = StagedShards(folder, full, local, shuffle, self._counts)
         if len(self._entries) != manifest["count"]:
             raise DataError(
                 f"{folder} holds {len(self._entries)} records, its manifest says "
@@ -150,9 +166,20 @@ class ShardsSource:
 
     def __getitem__(self, index: int) -> Record:
         try:
-            return decode(self._entries[index])
+            entry = self._entries[index]
+            self._counts.add(bytes_read=len(entry))
+            return decode(entry)
         except (RuntimeError, ValueError, TypeError) as error:  # array_record, JSON, Record
             raise DataError(f"entry {index} of {self._folder} is damaged: {error}") from error
+
+    def read_ahead(self, indices: np.ndarray) -> None:
+        """Begins to copy the shards of these records, if there is a stage."""
+        if isinstance(self._entries, StagedShards):
+            self._entries.read_ahead(indices)
+
+    def take_counts(self) -> dict[str, int]:
+        """What was read since the last call (ReadCounts), in this process."""
+        return self._counts.take()
 
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
@@ -167,6 +194,17 @@ class ShardsSource:
         names = [shard["ids"]["name"] for shard in self.manifest["shards"]]
         stored = [np.fromfile(self._folder / name, "<u8") for name in names]
         return id_index.IdIndex(np.concatenate(stored).astype(np.uint64))
+
+
+def _open(folder: Path, shards: list[dict[str, Any]]) -> Sequence[bytes]:
+    from array_record.python import array_record_data_source
+
+    try:
+        return array_record_data_source.ArrayRecordDataSource(
+            [folder / shard["name"] for shard in shards]
+        )
+    except (RuntimeError, ValueError) as error:
+        raise DataError(f"a shard of {folder} cannot be opened: {error}") from error
 
 
 def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -1,0 +1,187 @@
+"""Stage: copies of shards on a local disk, up to a limit; the least recently used are removed.
+
+Copies are named by the sha256 of their content, so that several runs and processes of a host share
+a folder. A copy is written under a temporary name, checked and then renamed: what has a shard's
+name is whole, whenever a process was killed.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+GIGABYTE = 10**9
+_PIECE = 8 * 2**20  # bytes read at a time: object stores and their mounts are slow in small ones
+_RETRY_S = 0.05  # while the copies of others fill the folder, which they do for seconds
+_OURS = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # whatever else lies there stays
+
+
+class StageError(Exception):
+    """A local disk that cannot take the copy of a shard."""
+
+
+class ShardError(Exception):
+    """A shard that differs from what its manifest says. Not a DataError, which a record ends in:
+    all records of a shard would be passed over one after another."""
+
+
+class Stage:
+    """Folder of copies of shards, `limit` bytes at most; pickles to workers.
+
+    Raises ValueError if the folder cannot be made, or for a limit that is none.
+    """
+
+    def __init__(self, folder: str | Path, limit: float) -> None:
+        if not limit > 0:
+            raise ValueError(f"stage_gb must be above 0; got {limit / GIGABYTE:g}")
+        self.folder, self.limit = Path(folder).absolute(), limit
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"cannot make the folder `stage`, {folder}: {error}") from error
+
+    def path(self, shard: dict[str, Any]) -> Path:
+        """Where the copy of a shard of a manifest lies, if there is one."""
+        return self.folder / f"{shard['sha256']}.array_record"
+
+    def use(self, shard: dict[str, Any]) -> bool:
+        """Marks a copy as the most recently used; False if there is none."""
+        try:
+            os.utime(self.path(shard))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def copy(self, origin: Path, shard: dict[str, Any], *, waits: bool = True) -> int:
+        """Copies a shard, unless its copy is there; the number of bytes that were copied.
+
+        waits: for another process or thread that copies it; else returns 0 at once.
+        Raises ShardError, naming the file, if it is not what the manifest says, StageError if the
+        local disk is full or fails, OSError if the shard cannot be read.
+        """
+        local = self.path(shard)
+        if local.exists():
+            return 0
+        partial = local.with_name(f"{local.name}.partial")
+        with _locked(partial, waits) as file:
+            if file is None:
+                return 0
+            # Removed while it is locked: who waits for the lock notices that it has another file.
+            if local.exists():
+                partial.unlink()
+                return 0
+            try:
+                self._reserve(file, origin, shard["bytes"])
+                self._fill(file, origin, shard)
+            except BaseException:
+                partial.unlink()
+                raise
+            with self._local_errors(origin, shard["bytes"]):
+                os.fsync(file.fileno())  # else a crash of the host could leave zeros there
+                os.replace(partial, local)
+        return shard["bytes"]
+
+    def _fill(self, file: BinaryIO, origin: Path, shard: dict[str, Any]) -> None:
+        digest, size = hashlib.sha256(), 0
+        try:
+            source = origin.open("rb")
+        except FileNotFoundError as error:
+            raise ShardError(f"shard {origin} is missing") from error
+        with source:
+            while piece := source.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+                with self._local_errors(origin, shard["bytes"]):
+                    rest = memoryview(piece)
+                    while rest:  # an unbuffered file may write less than it is given
+                        rest = rest[file.write(rest) :]
+        if digest.hexdigest() != shard["sha256"]:
+            raise ShardError(
+                f"shard {origin} of {size} bytes is not that of its manifest, which says "
+                f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
+                f"input_pipeline.check {origin.parent}"
+            )
+
+    def _reserve(self, file: BinaryIO, origin: Path, size: int) -> None:
+        """Gives a file its final size, which others count, after making room for it."""
+        file.truncate(0)  # what a killed process left counts no more
+        while True:
+            with _locked(self.folder / "lock", waits=True), self._local_errors(origin, size):
+                if self._make_room(size):
+                    file.truncate(size)
+                    return
+            time.sleep(_RETRY_S)
+
+    def _make_room(self, size: int) -> bool:
+        """Removes copies, the least recently used first; False if others' copying fills it all."""
+        found = []
+        for entry in os.scandir(self.folder):
+            if not _OURS.fullmatch(entry.name):
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:  # a partial file that was renamed meanwhile
+                return False
+            found.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
+        used = sum(bytes_of for _, bytes_of, _ in found)
+        for _, bytes_of, path in sorted(found):
+            if used + size <= self.limit:
+                break
+            if _remove(path):
+                used -= bytes_of
+        return used + size <= self.limit
+
+    @contextmanager
+    def _local_errors(self, origin: Path, size: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StageError(
+                f"cannot copy {origin.name} ({size / 1e6:.1f} MB) to the stage {self.folder}: "
+                f"{error.strerror}; make room there, lower stage_gb={self.limit / GIGABYTE:g}, or "
+                "name another folder as stage"
+            ) from error
+
+
+def _remove(path: Path) -> bool:
+    """Removes a copy, or what is left of one whose process died; False if it is being made."""
+    if path.suffix != ".partial":
+        path.unlink(missing_ok=True)  # who has it open reads on
+        return True
+    with _locked(path, waits=False) as file:
+        if file is not None:
+            path.unlink()
+    return file is not None
+
+
+@contextmanager
+def _locked(path: Path, waits: bool) -> Iterator[BinaryIO | None]:
+    """Opens and locks a file, made if missing; None if it is locked and `waits` is False."""
+    # An flock and no lock file: the kernel drops it when its process dies, however it dies.
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StageError(f"cannot write to the stage {path.parent}: {error}") from error
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield None
+                return
+            # It may have been renamed or removed between our `open` and our `flock`.
+            if _is_at(path, descriptor):
+                yield file
+                return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

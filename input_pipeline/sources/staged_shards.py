@@ -1,0 +1,175 @@
+"""Entries of shards that are read from copies on a local disk, made as they are needed."""
+
+import bisect
+import collections
+import itertools
+import logging
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.order import BLOCK, WINDOW
+from input_pipeline.sources.stage import GIGABYTE, ShardError, Stage, StageError
+
+# Copies ahead of time at once: one stream from an object store takes a part of the network only.
+_COPIERS = 4
+_READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768  # as array_record's data source
+# The window that is read, the one after it that is fetched, and the one before, in which slower
+# threads and other processes still read.
+_WINDOWS = 3
+
+
+class ReadCounts:
+    """Counts of what is read, from any thread; in a worker process they begin at 0 again.
+
+    bytes_read: of the records. stage_hits, stage_misses: records whose shard had a local copy, and
+    records that waited for one. bytes_staged: of the shards that were copied.
+    """
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
+
+    def add(self, **counts: int) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def take(self) -> dict[str, int]:
+        """The counts since the last call."""
+        with self._lock:
+            taken, self._counts = dict(self._counts), collections.Counter()
+        return taken
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return ReadCounts, ()
+
+
+class StagedShards:
+    """Entries of all shards, in order: `shards[i]` is encoded as in the shard. Pickles to workers.
+
+    shards: entries of a manifest. Raises ValueError for a stage in which what is read at a time
+    has no room: three windows of blocks, or, in a global shuffle, everything.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        shards: list[dict[str, Any]],
+        stage: Stage,
+        shuffle: str,
+        counts: ReadCounts,
+    ) -> None:
+        _check_limit(folder, shards, stage, shuffle)
+        self._folder, self._shards, self._stage = folder, shards, stage
+        self._ends = list(itertools.accumulate(shard["count"] for shard in shards))
+        self._counts = counts
+        self._begin()
+
+    def _begin(self) -> None:
+        self._readers: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._wanted: queue.SimpleQueue[int] | None = None
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: int) -> bytes:
+        """Raises ShardError, StageError, and RuntimeError for a damaged entry."""
+        number = bisect.bisect_right(self._ends, index)
+        position = index - self._ends[number] + self._shards[number]["count"]
+        return self._reader(number).read([position])[0]
+
+    def read_ahead(self, indices: np.ndarray) -> None:
+        """Begins to copy the shards of these records, in their order; returns at once."""
+        with self._lock:
+            if self._wanted is None:
+                self._wanted = queue.SimpleQueue()
+                for _ in range(_COPIERS):
+                    # As daemons: they hold no process back, and may be killed at any time.
+                    threading.Thread(target=self._copy_wanted, daemon=True).start()
+        numbers = np.searchsorted(self._ends, indices, side="right")
+        for number in dict.fromkeys(numbers.tolist()):
+            self._wanted.put(number)
+
+    def _copy_wanted(self) -> None:
+        while True:
+            try:
+                self._copy(self._wanted.get(), waits=False)
+            except (ShardError, StageError, OSError):
+                continue  # raised again where the record is read
+
+    def _copy(self, number: int, *, waits: bool) -> None:
+        shard = self._shards[number]
+        copied = self._stage.copy(self._folder / shard["name"], shard, waits=waits)
+        self._counts.add(bytes_staged=copied)
+
+    def _reader(self, number: int) -> Any:
+        is_hit = self._stage.use(self._shards[number])
+        reader = self._readers.get(number) if is_hit else None
+        while reader is None:
+            self._copy(number, waits=True)
+            reader = self._open(number)
+        self._counts.add(**{"stage_hits" if is_hit else "stage_misses": 1})
+        return reader
+
+    def _open(self, number: int) -> Any:
+        """A reader of a copy; None if it was removed, for other shards, before it was opened."""
+        from array_record.python import array_record_module
+
+        shard = self._shards[number]
+        try:
+            # Entries are read one by one: to read on behind them costs only.
+            reader = array_record_module.ArrayRecordReader(
+                str(self._stage.path(shard)), _READER_OPTIONS, file_reader_buffer_size=_BUFFER
+            )
+        except (RuntimeError, ValueError):
+            if self._stage.use(shard):
+                raise
+            return None
+        self._forget_removed()
+        self._readers[number] = reader
+        return reader
+
+    def _forget_removed(self) -> None:
+        # A removed file takes room on the disk while it is open.
+        for number in list(self._readers):
+            if not self._stage.path(self._shards[number]).exists():
+                self._readers.pop(number, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        process_bound = ("_readers", "_lock", "_wanted")
+        return {key: value for key, value in self.__dict__.items() if key not in process_bound}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+
+def _check_limit(folder: Path, shards: list[dict[str, Any]], stage: Stage, shuffle: str) -> None:
+    total = sum(shard["bytes"] for shard in shards)
+    if stage.limit >= total:
+        return
+    if shuffle == "global":
+        raise ValueError(
+            f"the shards of {folder} have {total / GIGABYTE:.3g} GB, and stage_gb is "
+            f"{stage.limit / GIGABYTE:g}: a global shuffle reads all of them at a time; use "
+            "shuffle='blocks' or a higher stage_gb"
+        )
+    largest = max(shard["bytes"] for shard in shards)
+    needed = _WINDOWS * WINDOW * largest
+    if stage.limit < needed:
+        raise ValueError(
+            f"stage_gb is {stage.limit / GIGABYTE:g}; {_WINDOWS} windows of {WINDOW} blocks, in "
+            f"shards of {largest / 1e6:.1f} MB, need {min(needed, total) / GIGABYTE:.3g}; allow "
+            f"that, or prepare the data with --shard-size={BLOCK}"
+        )
+    blocks = max(shard["count"] for shard in shards) // BLOCK
+    if blocks > 1:
+        logging.getLogger(__name__).warning(
+            "shards of %d blocks and a stage smaller than the data: a shard is copied up to %d "
+            "times in an epoch; prepare the data with --shard-size=%d, or allow stage_gb=%.3g",
+            *(blocks, blocks, BLOCK, total / GIGABYTE),
+        )
