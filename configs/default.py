@@ -193,7 +193,16 @@ def _input() -> ConfigDict:
                 "answers": "first",  # as captions: first | each (one per reading) | joined
             },
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
-            "shards": {"path": ""},  # folder written by python -m input_pipeline.prepare
+            "shards": {  # folder written by python -m input_pipeline.prepare
+                "path": "",
+                # Order of training: global | blocks (blocks of 256 neighbours, shuffled in windows
+                # of 16 blocks: for data that are much slower to read at random).
+                "shuffle": "global",
+                # Folder on a local disk for copies of the shards that training reads; None: they
+                # are read where they are. Processes of a host may share it.
+                "stage": placeholder(str),
+                "stage_gb": 100.0,  # 10**9 bytes; the least recently used copies are removed
+            },
             "features": {"path": ""},  # folder written by python -m vlc_jax.tools.cache_features
             # File of images to leave out of training, for sources with `annotations`, such as the
             # evaluation images found by python -m input_pipeline.leaks.

@@ -136,9 +136,8 @@ class Loader:
     """Iterator over training batches, made ahead of time in threads or worker processes.
 
     `bad` maps the id of every record passed over so far to the reason; `stand_ins` counts this
-    host's rows so far in which another record stands for a hard image that is missing; `reads`
-    counts what this host read so far from shards (staged_shards.ReadCounts). Close it after use, or
-    use it as a context manager.
+    host's rows so far in which another record stands for a hard image that is missing. Close it
+    after use, or use it as a context manager.
     """
 
     def __init__(self, batches: Batches, *, start_step: int, workers: int, threads: int) -> None:
@@ -149,7 +148,7 @@ class Loader:
         self.step = start_step  # of the batch that comes next
         self.bad: dict[str, str] = dict(batches.examples.known_bad)
         self.stand_ins = 0
-        self.reads: collections.Counter[str] = collections.Counter()
+        self._reads: collections.Counter[str] = collections.Counter()
         self._batches = batches
         self._workers = WorkerStream(batches, start_step, workers, threads) if workers else None
         self._make = self._workers or batches.__getitem__
@@ -194,10 +193,15 @@ class Loader:
             self._checked = True
         self._pending.popleft()
         self.stand_ins += int(made["stand_ins"])
-        self.reads.update(made["reads"])
+        self._reads.update(made["reads"])
         self.step += 1
         self._fill()
         return result
+
+    def take_reads(self) -> dict[str, int]:
+        """What this host read from shards since the last call (staged_shards.ReadCounts)."""
+        taken, self._reads = dict(self._reads), collections.Counter()
+        return taken
 
     def record_ids(self, step: int) -> list[str]:
         """Ids of the records in the global batch of a step, in order.
@@ -343,6 +347,8 @@ def make_train(
         limit=max_bad_share * len(source),
         known_bad=known_bad,
     )
+    if isinstance(source, Sharded):
+        source.take_counts()  # what was read before, as by a preview, is not the run's
     batches = Batches(
         examples,
         tokenizer,

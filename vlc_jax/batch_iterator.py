@@ -38,7 +38,7 @@ class BatchIterator:
 
     def next(self, stop: StopSignal, clock: StepClock) -> Batch:
         """The next batch, with `stop` saying on each row whether its process should stop; `clock`
-        counts the wait for the loader.
+        counts the wait for the loader, and what it read.
 
         Raises PreemptedError when a signal arrives during the wait, in a run of one process.
         Several must stop at the same step, so they exchange it with the batch.
@@ -47,6 +47,7 @@ class BatchIterator:
             while (batch := self._loader.next(timeout=POLL_SECONDS)) is None:
                 if jax.process_count() == 1:
                     stop.check()
+        clock.count_reads(self._loader.take_reads())
         if not self._is_checked:  # one batch stands for all: their shapes are the same
             batch_contract.check(batch)
             self._is_checked = True

@@ -29,6 +29,7 @@ from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
 from input_pipeline.record import DataError
+from input_pipeline.sources.stage import ShardError, StageError
 from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train, watch
 from vlc_jax.errors import (
@@ -84,6 +85,8 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (PeerError, ExitCode.INFRASTRUCTURE),
     (SaveError, ExitCode.INFRASTRUCTURE),
     (WorkerError, ExitCode.INFRASTRUCTURE),
+    (StageError, ExitCode.INFRASTRUCTURE),
+    (ShardError, ExitCode.DATA),
     (DataError, ExitCode.DATA),
     (WeightsError, ExitCode.DATA),
     (DivergedError, ExitCode.DIVERGED),

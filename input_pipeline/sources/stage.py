@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,12 +22,12 @@ _OURS = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # whatever else l
 
 
 class StageError(Exception):
-    """A local disk that cannot take the copy of a shard."""
+    """A shard that cannot be copied: the local disk is full, or the storage fails."""
 
 
 class ShardError(Exception):
-    """A shard that differs from what its manifest says. Not a DataError, which a record ends in:
-    all records of a shard would be passed over one after another."""
+    """A shard that is not what its manifest says. No DataError: by that a record is passed over,
+    and all records of the shard would be."""
 
 
 class Stage:
@@ -37,6 +37,8 @@ class Stage:
     """
 
     def __init__(self, folder: str | Path, limit: float) -> None:
+        if not str(folder):
+            raise ValueError("stage names a folder on a local disk; got ''")
         if not limit > 0:
             raise ValueError(f"stage_gb must be above 0; got {limit / GIGABYTE:g}")
         self.folder, self.limit = Path(folder).absolute(), limit
@@ -62,7 +64,7 @@ class Stage:
 
         waits: for another process or thread that copies it; else returns 0 at once.
         Raises ShardError, naming the file, if it is not what the manifest says, StageError if the
-        local disk is full or fails, OSError if the shard cannot be read.
+        local disk is full, or one of the two fails.
         """
         local = self.path(shard)
         if local.exists():
@@ -78,28 +80,28 @@ class Stage:
             try:
                 self._reserve(file, origin, shard["bytes"])
                 self._fill(file, origin, shard)
+                with self._local_errors(origin, shard["bytes"]):
+                    os.fsync(file.fileno())  # else a crash of the host could leave zeros there
             except BaseException:
                 partial.unlink()
                 raise
-            with self._local_errors(origin, shard["bytes"]):
-                os.fsync(file.fileno())  # else a crash of the host could leave zeros there
+            with self._folder_lock():  # nobody sees both names or none while it counts bytes
                 os.replace(partial, local)
         return shard["bytes"]
 
     def _fill(self, file: BinaryIO, origin: Path, shard: dict[str, Any]) -> None:
         digest, size = hashlib.sha256(), 0
         try:
-            source = origin.open("rb")
+            with origin.open("rb") as source:
+                while piece := source.read(_PIECE):
+                    digest.update(piece)
+                    size += len(piece)
+                    with self._local_errors(origin, shard["bytes"]):
+                        _write(file, piece)
         except FileNotFoundError as error:
             raise ShardError(f"shard {origin} is missing") from error
-        with source:
-            while piece := source.read(_PIECE):
-                digest.update(piece)
-                size += len(piece)
-                with self._local_errors(origin, shard["bytes"]):
-                    rest = memoryview(piece)
-                    while rest:  # an unbuffered file may write less than it is given
-                        rest = rest[file.write(rest) :]
+        except OSError as error:
+            raise StageError(f"cannot read the shard {origin}: {error.strerror}") from error
         if digest.hexdigest() != shard["sha256"]:
             raise ShardError(
                 f"shard {origin} of {size} bytes is not that of its manifest, which says "
@@ -111,7 +113,7 @@ class Stage:
         """Gives a file its final size, which others count, after making room for it."""
         file.truncate(0)  # what a killed process left counts no more
         while True:
-            with _locked(self.folder / "lock", waits=True), self._local_errors(origin, size):
+            with self._folder_lock(), self._local_errors(origin, size):
                 if self._make_room(size):
                     file.truncate(size)
                     return
@@ -125,16 +127,18 @@ class Stage:
                 continue
             try:
                 status = entry.stat()
-            except FileNotFoundError:  # a partial file that was renamed meanwhile
+            except FileNotFoundError:  # of a copy that failed meanwhile
                 return False
             found.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
         used = sum(bytes_of for _, bytes_of, _ in found)
-        for _, bytes_of, path in sorted(found):
+        for _, _, path in sorted(found):
             if used + size <= self.limit:
                 break
-            if _remove(path):
-                used -= bytes_of
+            used -= _remove(path)
         return used + size <= self.limit
+
+    def _folder_lock(self) -> AbstractContextManager[BinaryIO | None]:
+        return _locked(self.folder / "lock", waits=True)
 
     @contextmanager
     def _local_errors(self, origin: Path, size: int) -> Iterator[None]:
@@ -148,15 +152,25 @@ class Stage:
             ) from error
 
 
-def _remove(path: Path) -> bool:
-    """Removes a copy, or what is left of one whose process died; False if it is being made."""
+def _write(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:  # an unbuffered file may write less than it is given
+        rest = rest[file.write(rest) :]
+
+
+def _remove(path: Path) -> int:
+    """Removes a copy, or what is left of one whose process died, and returns its bytes; 0 for one
+    that is being made."""
     if path.suffix != ".partial":
-        path.unlink(missing_ok=True)  # who has it open reads on
-        return True
+        size = path.stat().st_size
+        path.unlink()  # who has it open reads on
+        return size
     with _locked(path, waits=False) as file:
-        if file is not None:
-            path.unlink()
-    return file is not None
+        if file is None:
+            return 0
+        size = os.fstat(file.fileno()).st_size
+        path.unlink()
+        return size
 
 
 @contextmanager

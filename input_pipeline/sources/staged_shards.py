@@ -98,7 +98,7 @@ class StagedShards:
         while True:
             try:
                 self._copy(self._wanted.get(), waits=False)
-            except (ShardError, StageError, OSError):
+            except (ShardError, StageError):
                 continue  # raised again where the record is read
 
     def _copy(self, number: int, *, waits: bool) -> None:

@@ -5,6 +5,7 @@ import logging
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -98,6 +99,7 @@ class StepClock:
 
     def _reset(self) -> None:
         self._start, self._steps, self._waited = time.perf_counter(), 0, 0.0
+        self._reads: Counter[str] = Counter()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -123,6 +125,10 @@ class StepClock:
         self._steps += 1
         self.ticks += 1
 
+    def count_reads(self, counts: Mapping[str, int]) -> None:
+        """Adds to what this process read from shards (input_pipeline: ReadCounts)."""
+        self._reads.update(counts)
+
     def mean_step(self) -> float:
         """Seconds of a step so far; 0 before the first reading."""
         return self.elapsed / self.steps if self.steps else 0.0
@@ -140,8 +146,18 @@ class StepClock:
             "perf/mfu": rate / self.devices * self.train_flops / self.peak_flops,
             "perf/data_wait_fraction": self._waited / seconds,
             "time/elapsed_s": self.elapsed,
+            **self._read_values(),
         }
         self._reset()
+        return values
+
+    def _read_values(self) -> dict[str, float]:
+        """Megabytes read and copied since the last reading; absent for sources without shards."""
+        reads = self._reads
+        values = {"perf/read_mb": reads["bytes_read"] / 1e6} if "bytes_read" in reads else {}
+        if staged := reads["stage_hits"] + reads["stage_misses"]:
+            values["perf/staged_mb"] = reads["bytes_staged"] / 1e6
+            values["perf/stage_hit_fraction"] = reads["stage_hits"] / staged
         return values
 
     def eta(self, remaining: int) -> float:

@@ -25,6 +25,8 @@ from vlc_jax.run.workdir import is_workdir, saved_config
 Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
 Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
 
+# Fields of config.input.shards that say how training reads records, and not which they are.
+READING = ("shuffle", "stage", "stage_gb")
 # Fields of config.model that image features depend on, and those that text features add.
 IMAGE_FIELDS = ("variant", "activation", "epsilon", "dtype", "image")
 TEXT_FIELDS = ("vocab_size", "text")
@@ -170,15 +172,20 @@ def source(config: ConfigDict, split: str) -> Source:
     """The records of one split of the configured source."""
     with usage_errors():
         options = source_options(config)
-        if split == "train" and config.input.exclude:
-            options["exclude"] = config.input.exclude
+        if split == "train":
+            if options["source"] == "shards":
+                options |= _options(config.input, "shards", config.input.source_options)
+            if config.input.exclude:
+                options["exclude"] = config.input.exclude
         return input_pipeline.make_source(options.pop("source"), split, **options)
 
 
 def source_options(config: ConfigDict) -> dict[str, Any]:
-    """The configured source's name and its own options."""
+    """The configured source's name and its own options, those of READING left out."""
     name = config.input.source
-    return {"source": name, **_options(config.input, name, config.input.source_options)}
+    options = _options(config.input, name, config.input.source_options)
+    left_out = READING if name == "shards" else ()
+    return {"source": name, **{key: options[key] for key in options if key not in left_out}}
 
 
 def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
