@@ -88,7 +88,7 @@ class Batches:
             result |= self._stored_texts(rows, slots, examples.positives.count)
         stand_ins = sum(row.is_stand_in for row in rows)
         source = examples.source
-        # Since any batch of this process was ready: their sum is right, their shares are not.
+        # What all threads read since a batch was ready: the sum is right, not a batch's share.
         reads = source.take_counts() if isinstance(source, Sharded) else {}
         return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins, "reads": reads}
 

@@ -16,6 +16,7 @@ from input_pipeline.sources.stage import GIGABYTE, ShardError, Stage, StageError
 
 # Copies ahead of time at once: one stream from an object store takes a part of the network only.
 _COPIERS = 4
+_MAX_OPEN = 512  # files; a process may often open 1,024
 _READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768  # as array_record's data source
 # The window that is read, the one after it that is fetched, and the one before, in which slower
 # threads and other processes still read.
@@ -40,7 +41,7 @@ class ReadCounts:
     def take(self) -> dict[str, int]:
         """The counts since the last call."""
         with self._lock:
-            taken, self._counts = dict(self._counts), collections.Counter()
+            taken, self._counts = dict(+self._counts), collections.Counter()  # none of 0
         return taken
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -69,7 +70,8 @@ class StagedShards:
         self._begin()
 
     def _begin(self) -> None:
-        self._readers: dict[int, Any] = {}
+        # The least recently used first.
+        self._readers: collections.OrderedDict[int, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._wanted: queue.SimpleQueue[int] | None = None
 
@@ -108,12 +110,18 @@ class StagedShards:
 
     def _reader(self, number: int) -> Any:
         is_hit = self._stage.use(self._shards[number])
-        reader = self._readers.get(number) if is_hit else None
+        reader = self._opened(number) if is_hit else None
         while reader is None:
             self._copy(number, waits=True)
             reader = self._open(number)
         self._counts.add(**{"stage_hits" if is_hit else "stage_misses": 1})
         return reader
+
+    def _opened(self, number: int) -> Any:
+        with self._lock:
+            if number in self._readers:
+                self._readers.move_to_end(number)
+            return self._readers.get(number)
 
     def _open(self, number: int) -> Any:
         """A reader of a copy; None if it was removed, for other shards, before it was opened."""
@@ -129,22 +137,22 @@ class StagedShards:
             if self._stage.use(shard):
                 raise
             return None
-        self._forget_removed()
-        self._readers[number] = reader
+        with self._lock:
+            self._readers[number] = reader
+            # A removed file takes room on the disk while it is open.
+            for other in list(self._readers):
+                if not self._stage.path(self._shards[other]).exists():
+                    del self._readers[other]
+            while len(self._readers) > _MAX_OPEN:
+                self._readers.popitem(last=False)  # closed once no thread reads from it
         return reader
-
-    def _forget_removed(self) -> None:
-        # A removed file takes room on the disk while it is open.
-        for number in list(self._readers):
-            if not self._stage.path(self._shards[number]).exists():
-                self._readers.pop(number, None)
 
     def __getstate__(self) -> dict[str, Any]:
         process_bound = ("_readers", "_lock", "_wanted")
-        return {key: value for key, value in self.__dict__.items() if key not in process_bound}
+        return {key: value for key, value in vars(self).items() if key not in process_bound}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self._begin()
 
 

@@ -1,0 +1,178 @@
+"""Training from shards by blocks and from a stage: the same records, counted, in the same order."""
+
+import logging
+import pickle
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from input_pipeline import order, shard_writer
+from input_pipeline.sources import staged_shards
+from input_pipeline.sources.shards import ShardsSource
+from input_pipeline.sources.stage import ShardError, StageError
+from tests.support.numbered import Numbered, loader, take
+
+COUNT, SHARD = 30, 4  # records, and those of a shard
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    for module in (order, staged_shards):
+        monkeypatch.setattr(module, "BLOCK", SHARD)
+        monkeypatch.setattr(module, "WINDOW", 2)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shard_writer.write(Numbered(COUNT), tmp_path / "shards", size=8, shard_size=SHARD)
+    return tmp_path / "shards"
+
+
+def sizes(folder):
+    return [path.stat().st_size for path in folder.glob("*.array_record")]
+
+
+def open_files():
+    return [file.path for file in psutil.Process().open_files()]
+
+
+def needed(folder):
+    """The smallest limit, of three windows of two blocks, in GB."""
+    return 6 * max(sizes(folder)) / 1e9
+
+
+def assert_equal(batches, expected):
+    for batch in expected:
+        got = next(batches)
+        for name, array in batch.items():
+            np.testing.assert_array_equal(got[name], array)
+
+
+def test_staged_records_are_those_of_the_shards_and_are_counted(folder, tmp_path):
+    direct = ShardsSource(path=folder)
+    staged = ShardsSource(path=folder, stage=tmp_path / "stage")
+    records = [direct[index] for index in range(COUNT)]
+    read = direct.take_counts()
+    assert set(read) == {"bytes_read"}
+    shards = len(sizes(folder))
+    first = {"stage_misses": shards, "bytes_staged": sum(sizes(folder))}
+    for source, expected in ((staged, first), (pickle.loads(pickle.dumps(staged)), {})):
+        assert source.fingerprint == direct.fingerprint
+        assert [source[index] for index in range(len(source))] == records
+        hits = COUNT - expected.get("stage_misses", 0)
+        assert source.take_counts() == read | {"stage_hits": hits} | expected
+        assert source.take_counts() == {}
+
+
+def test_a_copy_removed_for_another_process_is_made_again(folder, tmp_path):
+    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+    expected = [source[index] for index in range(COUNT)]
+    for path in (tmp_path / "stage").glob("*.array_record"):
+        path.unlink()
+    source.take_counts()
+    assert [source[index] for index in range(COUNT)] == expected
+    assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_an_epoch_from_a_small_stage_is_that_of_the_shards(folder, tmp_path):
+    stage = {"stage": tmp_path / "stage", "stage_gb": needed(folder)}
+    expected = take(10, ShardsSource(path=folder, shuffle="blocks"), batch_size=6)
+    source = ShardsSource(path=folder, shuffle="blocks", **stage)
+    with loader(source, batch_size=6, threads=1) as batches:
+        assert_equal(batches, expected)
+        reads = batches.take_reads()
+    assert reads["bytes_read"] >= sum(len(source._entries[index]) for index in range(COUNT))
+    assert reads["stage_hits"] + reads["stage_misses"] == 10 * 6
+    assert 0 < sum(sizes(tmp_path / "stage")) <= needed(folder) * 1e9
+
+
+def test_worker_processes_share_a_stage_and_count_what_they_read(folder, tmp_path):
+    expected = take(6, ShardsSource(path=folder, shuffle="blocks"))
+    source = ShardsSource(path=folder, shuffle="blocks", stage=tmp_path / "stage")
+    with loader(source, workers=2, threads=1) as batches:
+        assert_equal(batches, expected)
+        reads = batches.take_reads()
+    assert reads["stage_hits"] + reads["stage_misses"] == 6 * 8
+    assert 0 < reads["bytes_staged"] <= sum(sizes(folder))
+
+
+def test_few_files_are_open_at_a_time(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(staged_shards, "_MAX_OPEN", 3)
+    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+    for _ in range(2):
+        for index in range(COUNT):
+            assert source[index].id == f"r{index}"
+            opened = [path for path in open_files() if str(tmp_path / "stage") in path]
+            assert 1 <= len(opened) <= 3
+
+
+def test_shards_that_are_read_ahead_are_no_misses(folder, tmp_path):
+    source = ShardsSource(path=folder, shuffle="blocks", stage=tmp_path / "stage")
+    source.read_ahead(np.arange(COUNT))
+    deadline = time.monotonic() + 60
+    while len(sizes(tmp_path / "stage")) < len(sizes(folder)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for index in range(COUNT):
+        source[index]
+    counts = source.take_counts()
+    assert counts["stage_hits"] == COUNT
+    assert counts["bytes_staged"] == sum(sizes(folder))
+
+
+def test_the_preview_is_not_counted_as_read_by_the_run(folder):
+    source = ShardsSource(path=folder)
+    for index in range(COUNT):
+        source[index]
+    with loader(source, batch_size=2, threads=1) as batches:
+        next(batches)
+        assert batches.take_reads()["bytes_read"] < sum(sizes(folder)) / 2
+
+
+@pytest.mark.parametrize("kind", ["truncated", "no folder"])
+def test_what_cannot_be_staged_ends_the_run_and_no_record_is_passed_over(folder, tmp_path, kind):
+    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+    error = StageError
+    if kind == "truncated":
+        error = ShardError
+        for path in folder.glob("*.array_record"):
+            path.write_bytes(path.read_bytes()[:-1])
+    else:
+        (tmp_path / "stage").rmdir()
+    with loader(source, max_bad_share=1.0) as batches:
+        with pytest.raises(error, match=r"shard|stage"):
+            next(batches)
+        assert not batches.bad
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_stage_too_small_for_its_order_is_refused(folder, tmp_path, caplog):
+    total = sum(sizes(folder)) / 1e9
+    stage = {"path": folder, "stage": tmp_path / "stage"}
+    with pytest.raises(ValueError, match="global shuffle reads all of them at a time"):
+        ShardsSource(**stage, stage_gb=total * 0.99)
+    with pytest.raises(ValueError, match=r"3 windows of 2 blocks.*allow that, or prepare"):
+        ShardsSource(**stage, stage_gb=needed(folder) * 0.99, shuffle="blocks")
+    with caplog.at_level(logging.WARNING):
+        ShardsSource(**stage, stage_gb=needed(folder), shuffle="blocks")
+        ShardsSource(**stage, stage_gb=total)
+    assert not caplog.records
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_shards_of_many_blocks_in_a_small_stage_are_warned_of(tmp_path, caplog):
+    shard_writer.write(Numbered(250, size=2), tmp_path / "shards", size=8, shard_size=12)
+    gigabytes = needed(tmp_path / "shards")
+    with caplog.at_level(logging.WARNING):
+        ShardsSource(
+            path=tmp_path / "shards", shuffle="blocks", stage=tmp_path / "s", stage_gb=gigabytes
+        )
+    assert "copied up to 3 times in an epoch" in caplog.text
+
+
+def test_a_misspelt_shuffle_is_refused(folder):
+    with pytest.raises(ValueError, match="known: global, blocks"):
+        ShardsSource(path=folder, shuffle="local")
