@@ -4,8 +4,10 @@ import pytest
 
 import input_pipeline
 from configs import default
+from input_pipeline import shard_writer
 from input_pipeline.record import Record
 from input_pipeline.tokenizers.byte_level import BytesTokenizer
+from tests.support.numbered import Numbered
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import data
 
@@ -65,6 +67,33 @@ def test_options_of_a_listed_source_are_added_to_its_fields():
         "part",
         0.5,
     )
+
+
+def test_shuffle_and_stage_are_of_training_and_no_options_of_a_benchmark():
+    config = default.get_config()
+    config.input.source, config.input.shards.path = "shards", "a"
+    config.input.shards.stage = "local"
+    config.evals = {"retrieval": {}}
+    assert data.source_options(config) == {"source": "shards", "path": "a"}
+    read = data.benchmarks(config)["retrieval"].reader_options
+    assert read == {"source": "shards", "path": "a"}
+
+
+def test_shuffle_and_stage_reach_the_source_of_training(tmp_path):
+    shard_writer.write(Numbered(), tmp_path / "shards", size=8, request={"split": "train"})
+    config = default.get_config()
+    config.input.source = "shards"
+    config.input.shards.update({"path": str(tmp_path / "shards"), "stage": str(tmp_path / "s")})
+    config.input.shards.shuffle = "blocks"
+    source = data.source(config, "train")
+    assert source.shuffle == "blocks"
+    assert source[3].id == "r3"
+    assert len(list((tmp_path / "s").glob("*.array_record"))) == 1
+    for field, value in (("shuffle", "local"), ("stage_gb", -1.0), ("stage_gb", 1e-9)):
+        wrong = config.copy_and_resolve_references()
+        wrong.input.shards.update({"shuffle": "blocks", field: value})
+        with pytest.raises(UsageError, match=field):
+            data.source(wrong, "train")
 
 
 def test_an_option_that_the_source_or_tokenizer_has_not_is_refused(config):

@@ -28,8 +28,7 @@ import jax
 from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
-from input_pipeline.record import DataError
-from input_pipeline.sources.stage import ShardError, StageError
+from input_pipeline.record import DataError, ShardError, StageError
 from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train, watch
 from vlc_jax.errors import (

@@ -15,19 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from input_pipeline.record import ShardError, StageError
+
 GIGABYTE = 10**9
 _PIECE = 8 * 2**20  # bytes read at a time: object stores and their mounts are slow in small ones
 _RETRY_S = 0.05  # while the copies of others fill the folder, which they do for seconds
 _OURS = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # whatever else lies there stays
-
-
-class StageError(Exception):
-    """A shard that cannot be copied: the local disk is full, or the storage fails."""
-
-
-class ShardError(Exception):
-    """A shard that is not what its manifest says. No DataError: by that a record is passed over,
-    and all records of the shard would be."""
 
 
 class Stage:

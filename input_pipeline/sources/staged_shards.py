@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from input_pipeline.order import BLOCK, WINDOW
-from input_pipeline.sources.stage import GIGABYTE, ShardError, Stage, StageError
+from input_pipeline.record import ShardError, StageError
+from input_pipeline.sources.stage import GIGABYTE, Stage
 
 # Copies ahead of time at once: one stream from an object store takes a part of the network only.
 _COPIERS = 4

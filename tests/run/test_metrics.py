@@ -65,6 +65,20 @@ def test_speed_counts_waits_and_leaves_pauses_out():
     assert clock.eta(10) == 10 * clock.elapsed
 
 
+def test_reads_are_counted_since_the_last_row():
+    clock = metrics.StepClock(batch_size=1, devices=1, train_flops=1.0, peak_flops=1.0)
+    names = ("perf/read_mb", "perf/staged_mb", "perf/stage_hit_fraction")
+    assert not clock.read().keys() & {*names}
+    for _ in range(2):
+        clock.count_reads({"bytes_read": 10**6, "bytes_staged": 10**6, "stage_misses": 1})
+        clock.count_reads({"bytes_read": 10**6, "stage_hits": 3})
+        values = clock.read()
+        assert [values[name] for name in names] == [2, 1, 0.75]
+    values = clock.read()
+    assert (values["perf/read_mb"], values["perf/staged_mb"]) == (0, 0)
+    assert "perf/stage_hit_fraction" not in values
+
+
 def test_the_progress_line_shows_what_is_known():
     line = metrics.progress_text(5, 20, {"train/loss": 1.5, "perf/mfu": 0.25}, 61.0)
     assert line == "step 5/20 25% ETA 0:01:01 loss 1.500 mfu 0.25"

@@ -95,11 +95,13 @@ class StepClock:
         self.steps = 0  # in that time
         self.ticks = 0  # finished steps
         self.is_paused = False
+        self._reads: Counter[str] = Counter()
         self._reset()
 
     def _reset(self) -> None:
         self._start, self._steps, self._waited = time.perf_counter(), 0, 0.0
-        self._reads: Counter[str] = Counter()
+        # A name stays: rows without reads, as those of batches that lay ready, have a 0.
+        self._reads = Counter(dict.fromkeys(self._reads, 0))
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -152,12 +154,14 @@ class StepClock:
         return values
 
     def _read_values(self) -> dict[str, float]:
-        """Megabytes read and copied since the last reading; absent for sources without shards."""
-        reads = self._reads
-        values = {"perf/read_mb": reads["bytes_read"] / 1e6} if "bytes_read" in reads else {}
-        if staged := reads["stage_hits"] + reads["stage_misses"]:
+        """Of this process since the last reading; absent for sources without shards or a stage."""
+        reads, values = self._reads, {}
+        if "bytes_read" in reads:
+            values["perf/read_mb"] = reads["bytes_read"] / 1e6
+        if "bytes_staged" in reads:
             values["perf/staged_mb"] = reads["bytes_staged"] / 1e6
-            values["perf/stage_hit_fraction"] = reads["stage_hits"] / staged
+        if records := reads["stage_hits"] + reads["stage_misses"]:
+            values["perf/stage_hit_fraction"] = reads["stage_hits"] / records
         return values
 
     def eta(self, remaining: int) -> float:

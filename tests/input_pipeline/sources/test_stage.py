@@ -10,7 +10,8 @@ from concurrent import futures
 
 import pytest
 
-from input_pipeline.sources.stage import ShardError, Stage, StageError
+from input_pipeline.record import ShardError, StageError
+from input_pipeline.sources.stage import Stage
 from tests.support import helpers
 
 SIZE = 1000
@@ -108,6 +109,7 @@ def open_when_read(pipe, process):
 COPY = """
 import sys
 from pathlib import Path
+from input_pipeline.record import ShardError, StageError
 from input_pipeline.sources.stage import Stage
 shard = {"bytes": int(sys.argv[3]), "sha256": sys.argv[4]}
 Stage(sys.argv[1], 10**9).copy(Path(sys.argv[2]), shard)

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from input_pipeline import order, shard_writer
+from input_pipeline.record import ShardError, StageError
 from input_pipeline.sources import staged_shards
 from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.sources.stage import ShardError, StageError
 from tests.support.numbered import Numbered, loader, take
 
 COUNT, SHARD = 30, 4  # records, and those of a shard
