@@ -81,10 +81,11 @@ def _wait(child: int, workdir: Path, lost_seconds: float) -> tuple[int, bool]:
         waited += POLL_SECONDS
         if waited < peers.BEAT_SECONDS:
             continue
-        silence.update(_presence(workdir, child)[1], waited)
+        presence = _presence(workdir, child)[1]
+        if presence is not None:  # before its first sign of life it imports, or waits for storage
+            silence.update(presence, waited)
         waited = 0.0
-        # before its first sign of life it imports, or waits for storage
-        if silence.is_alive and silence.seconds >= lost_seconds:
+        if silence.seconds >= lost_seconds:
             os.kill(child, signal.SIGKILL)
             return os.waitpid(child, 0)[1], True
 

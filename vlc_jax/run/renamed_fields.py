@@ -1,4 +1,5 @@
-"""Config fields and values that have another name now; old configs are refused with the new one."""
+"""Config fields by which config.json of earlier versions differs: renamed ones and renamed values,
+which are refused with the new name, and added ones, whose value is implied."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,20 @@ RENAMED_FIELDS = {  # former name -> name now
 RENAMED_VALUES = {  # field -> former value, also as a word of the command line -> value now
     "model.remat": {"True": "block", "False": "none"},
 }
+
+# Added field -> the value that runs without it had.
+IMPLIED_FIELDS = {"input.shards.shuffle": "global", "optimizer.mu_dtype": "float32"}
+
+
+def add_implied_fields(content: dict[str, Any]) -> None:
+    """Adds IMPLIED_FIELDS to a config.json that lacks them, where it has their group."""
+    for name, value in IMPLIED_FIELDS.items():
+        *groups, field = name.split(".")
+        node: Any = content
+        for group in groups:
+            node = node.get(group) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node.setdefault(field, value)
 
 
 def refuse_renamed_fields(content: Mapping[str, Any], path: Path) -> None:

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.run.peers import Peers
-from vlc_jax.run.renamed_fields import refuse_renamed_fields
+from vlc_jax.run.renamed_fields import add_implied_fields, refuse_renamed_fields
 
 PACKAGES = (
     *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
@@ -39,8 +39,6 @@ RESUMABLE = (
     *("model.attention", "compilation_cache"),
     *("input.shards.stage", "input.shards.stage_gb"),
 )
-# Config fields that config.json of earlier versions lacks -> the value that their runs had.
-IMPLIED_FIELDS = {"input.shards.shuffle": "global"}
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
     *("model", "text", "lora", "frozen"),
@@ -138,7 +136,7 @@ class Workdir:
         if path.exists() and self._has_state():
             saved = read_object(path)
             refuse_renamed_fields(saved, path)
-            _add_implied_fields(saved)
+            add_implied_fields(saved)
             differences = config_diff(saved, config)
             refused = [d for d in differences if not _is_below(d.split(":")[0], RESUMABLE)]
             if fields is not None:
@@ -338,16 +336,6 @@ def read_object(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file all or nothing."""
     workdir_files.replace(path, json.dumps(value, indent=1, default=str) + "\n")
-
-
-def _add_implied_fields(saved: dict[str, Any]) -> None:
-    for name, value in IMPLIED_FIELDS.items():
-        *groups, field = name.split(".")
-        node: Any = saved
-        for group in groups:
-            node = node.get(group) if isinstance(node, dict) else None
-        if isinstance(node, dict):
-            node.setdefault(field, value)
 
 
 def _is_below(field: str, groups: Sequence[str]) -> bool:
