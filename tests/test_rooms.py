@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.run.renamed_fields": ("vlc_jax.errors",),
     "vlc_jax.run.workdir": (
         *("vlc_jax.errors", "vlc_jax.run.renamed_fields", "vlc_jax.workdir_files"),
-        "vlc_jax.run.peers",
+        *("vlc_jax.run.environment", "vlc_jax.run.peers"),
     ),
     "vlc_jax.run.results": ("vlc_jax.workdir_files",),
     "vlc_jax.evaluators": (

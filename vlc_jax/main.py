@@ -42,10 +42,11 @@ from vlc_jax.errors import (
 )
 from vlc_jax.run import guard, terminal
 from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
+from vlc_jax.run.environment import environment
 from vlc_jax.run.peers import GRACE_SECONDS, Peers
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
-from vlc_jax.run.workdir import Workdir, config_diff, environment
+from vlc_jax.run.workdir import Workdir, config_diff
 from vlc_jax.setup import config_of_run, resolve
 from vlc_jax.setup.validate import refuse_url
 
@@ -69,10 +70,16 @@ PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, wi
 PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
 
 JOIN = flags.DEFINE_float(
-    "join_seconds", 300.0, "How long to wait until all processes are there, with --coordinator."
+    "join_seconds",
+    300.0,
+    "Seconds until all processes must be there, with --coordinator.",
+    lower_bound=1.0,
 )
 LOST = flags.DEFINE_float(
-    "lost_seconds", 100.0, "Without a sign of life a process is lost, and the others end."
+    "lost_seconds",
+    100.0,
+    "Seconds without a sign of life after which a process is lost, and the others end.",
+    lower_bound=5.0,
 )
 
 FLAGS = (CONFIG, WORKDIR, MODE, WATCH, ALLOW, COORDINATOR, PROCESSES, PROCESS, JOIN, LOST)
@@ -189,14 +196,13 @@ def connect(chosen: ConfigDict) -> Peers | None:
         devices.connect(None)
         return None
     folder = Path(WORKDIR.value).absolute()
-    if count is None or index is None or not 0 <= index < count:  # known to the cluster, or wrong
+    is_known = count is not None and index is not None and 0 <= index < count
+    if not is_known:  # but to the cluster, or refused
         devices.connect(coordinator, count, index, JOIN.value)
         index, count = devices.process()
-        peers = Peers(folder, index, count, LOST.value).start()
-        peers.join(JOIN.value)
-    else:
-        peers = Peers(folder, index, count, LOST.value).start()
-        peers.join(JOIN.value)
+    peers = Peers(folder, index, count, LOST.value).start()
+    peers.join(JOIN.value)
+    if is_known:  # JAX aborts where a process is absent, so it connects those that are there
         peers.enter("connecting")
         devices.connect(coordinator, count, index, JOIN.value)
     peers.enter("running")

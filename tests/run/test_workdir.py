@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-import types
 
 import pytest
 
@@ -221,25 +220,3 @@ def test_a_log_without_room_is_one_line_and_no_traceback(tmp_path, capsys):
     assert line.startswith(f"lines are missing in {tmp_path / 'logs' / 'host_000.log'}")
     assert "No space left on device" in line
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
-
-
-def test_the_commit_is_that_of_the_checkout_and_not_of_one_around_it(tmp_path):
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path))
-    (tmp_path / "a").write_text("a")
-    for words in (("init", "-q"), ("add", "a"), ("commit", "-qm", "a")):
-        subprocess.run([*git, *words], check=True)
-    installed = tmp_path / "lib"
-    installed.mkdir()
-    assert workdir._commit(installed) == ""
-    (tmp_path / "pyproject.toml").touch()
-    assert len(workdir._commit(tmp_path)) == 40
-    (tmp_path / "a").write_text("b")
-    assert workdir._commit(tmp_path).endswith("-dirty")
-
-
-def test_a_run_says_its_command_and_the_versions(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/vlc-jax", "--config.evals={'a': 1}"])
-    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
-    found = workdir.environment()
-    assert found["command"] == """vlc-jax '--config.evals={'"'"'a'"'"': 1}'"""
-    assert {"vlc_jax", "jax", "python"} <= found["versions"].keys()

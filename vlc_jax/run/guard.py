@@ -55,7 +55,8 @@ def guard(workdir: Path, coordinator: str, lost_seconds: float) -> None:
 
 
 def _begin_child(parent: int, workdir: Path) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent's end is its end
+    if sys.platform == "linux":  # the parent's end is its end
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before that call
         os._exit(ExitCode.INFRASTRUCTURE)
     # A scheduler may signal every process of a job: what counts is what the parent passes on, once.
@@ -92,7 +93,9 @@ def _wait(child: int, workdir: Path, lost_seconds: float) -> tuple[int, bool]:
 
 def _presence(workdir: Path, child: int) -> tuple[int, peers.Presence | None]:
     """Index and presence of the child; the index may come from the cluster, known to it alone."""
-    for path in sorted((workdir / "processes").glob("[0-9][0-9][0-9].json")):
+    for path in sorted((workdir / "processes").glob("*.json")):
+        if not path.stem.isdecimal():  # facts that processes compare
+            continue
         found = peers.read(path.parent, int(path.stem))
         if found and found.pid == child and found.host == os.uname().nodename:
             return int(path.stem), found

@@ -41,8 +41,8 @@ class Presence(NamedTuple):
 
     start: random, another one after each start.   beat: a count that grows while it lives.
     phase: waiting | connecting | running.   code: its exit code; None while it lives.
-    found: of process 0: `starts` (those of all, once all are there), `lost` ([code, message]) and
-      `differences` (name -> message, "" where all processes agree).
+    found: of process 0: `absent` (indices, until all are there), `starts` (those of all, from then
+      on), `lost` ([code, message]) and `differences` (name -> message, "" where all agree).
     """
 
     start: str
@@ -87,7 +87,7 @@ class Silence:
 
 
 class Peers:
-    """The other processes, watched by a thread from `start` to `leave`.
+    """The other processes, watched by a thread from `start` to `stop`.
 
     Once one of them is lost, by an end that is not 0 or by `lost_seconds` without a sign of life,
     this process ends too: by itself within GRACE_SECONDS, else by the thread, with one line that
@@ -192,10 +192,12 @@ class Peers:
         facts = json.loads(json.dumps(facts, default=str))
         workdir_files.replace(path, json.dumps({"start": self._mine.start, "facts": facts}))
         if self.index == 0:
-            found = self._compare(name, facts, differences)
-            self._set(
-                found={**self._mine.found, "differences": {**self._differences(), name: found}}
-            )
+            message = self._compare(name, facts, differences)
+            with self._lock:  # the watching thread writes `found`, too
+                found = {**self._differences(), name: message}
+                self._set(found={**self._mine.found, "differences": found})
+            if message:  # the others read it before this process ends
+                time.sleep(2 * BEAT_SECONDS)
         while name not in self._differences():  # the thread ends the process if one is lost
             time.sleep(BEAT_SECONDS / 10)
         if message := self._differences()[name]:

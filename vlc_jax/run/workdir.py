@@ -3,14 +3,10 @@
 import contextlib
 import datetime
 import fcntl
-import importlib.metadata
 import json
 import logging
 import os
-import platform
-import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,13 +17,10 @@ from ml_collections import ConfigDict
 
 from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
+from vlc_jax.run.environment import environment
 from vlc_jax.run.peers import Peers
 from vlc_jax.run.renamed_fields import add_implied_fields, refuse_renamed_fields
 
-PACKAGES = (
-    *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
-    "pillow",
-)
 SHOWN_IMAGES = 3  # named in a message
 # Config fields that may change when a run is resumed: none of them changes the trained parameters,
 # beyond the rounding of sums in another order. mesh and input.loader too: the order of data depends
@@ -233,18 +226,6 @@ LOUD = frozenset(
 )
 
 
-def environment() -> dict[str, Any]:
-    """Command, commit and package versions of this process."""
-    return {
-        "command": shlex.join([*_program(), *sys.argv[1:]]),
-        "commit": _commit(Path(__file__).resolve().parents[2]),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: _version(name) for name in PACKAGES},
-        },
-    }
-
-
 def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Lines "field: old -> new" of every leaf that differs, fields by their dotted path."""
     lines: list[str] = []
@@ -375,41 +356,3 @@ def _log_to(path: Path) -> logging.Handler:
 def _plain(value: Any) -> Any:
     """The value after a round trip through JSON: a tuple equals the list it was saved as."""
     return json.loads(json.dumps(value, default=str))
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        result = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
-
-
-def _commit(folder: Path) -> str:
-    """That of the checkout in `folder`, or from which pip installed the package; "" if unknown."""
-    # an installed package may lie inside somebody else's checkout
-    if (folder / ".git").exists() and (folder / "pyproject.toml").exists():
-        commit = _git(folder, "rev-parse", "HEAD")
-        if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
-            commit += "-dirty"
-        return commit
-    try:
-        source = importlib.metadata.distribution("vlc_jax").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return json.loads(source or "{}").get("vcs_info", {}).get("commit_id", "")
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # vlc_jax, run from a checkout
-
-
-def _program() -> list[str]:
-    """The words before the arguments: those of a module, or the console script."""
-    spec = sys.modules["__main__"].__spec__ if "__main__" in sys.modules else None
-    return ["python", "-m", spec.name] if spec else [Path(sys.argv[0]).name]

@@ -1,0 +1,65 @@
+"""The program of a run: its command line, its commit and the versions of its packages."""
+
+import importlib.metadata
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
+    "pillow",
+)
+
+
+def environment() -> dict[str, Any]:
+    """Command, commit and package versions of this process."""
+    return {
+        "command": shlex.join([*_program(), *sys.argv[1:]]),
+        "commit": _commit(Path(__file__).resolve().parents[2]),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in PACKAGES},
+        },
+    }
+
+
+def _commit(folder: Path) -> str:
+    """That of the checkout in `folder`, or from which pip installed the package; "" if unknown."""
+    # an installed package may lie inside somebody else's checkout
+    if (folder / ".git").exists() and (folder / "pyproject.toml").exists():
+        commit = _git(folder, "rev-parse", "HEAD")
+        if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+            commit += "-dirty"
+        return commit
+    try:
+        source = importlib.metadata.distribution("vlc_jax").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return json.loads(source or "{}").get("vcs_info", {}).get("commit_id", "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        result = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # vlc_jax, run from a checkout
+
+
+def _program() -> list[str]:
+    """The words before the arguments: those of a module, or the console script."""
+    spec = sys.modules["__main__"].__spec__ if "__main__" in sys.modules else None
+    return ["python", "-m", spec.name] if spec else [Path(sys.argv[0]).name]
