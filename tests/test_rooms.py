@@ -24,19 +24,28 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.optimizer": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.sharding": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.run": (),
-    "vlc_jax.run.checkpoint": ("vlc_jax.types", "vlc_jax.errors"),
+    "vlc_jax.run.checkpoint": ("vlc_jax.types", "vlc_jax.errors", "vlc_jax.run.step_folders"),
+    "vlc_jax.run.step_folders": ("input_pipeline.fetch", "input_pipeline.stores"),
+    "vlc_jax.run.store_lock": (
+        *("vlc_jax.errors", "vlc_jax.workdir_files", "input_pipeline.stores"),
+    ),
+    "vlc_jax.run.remote_workdir": (
+        *("vlc_jax.errors", "vlc_jax.run.store_lock"),
+        *("input_pipeline.fetch", "input_pipeline.mirror", "input_pipeline.stores"),
+    ),
     "vlc_jax.run.metrics": ("vlc_jax.types", "vlc_jax.errors", "vlc_jax.workdir_files"),
     "vlc_jax.run.preemption": ("vlc_jax.errors",),
-    "vlc_jax.run.peers": ("vlc_jax.errors", "vlc_jax.workdir_files"),
+    "vlc_jax.run.peers": ("vlc_jax.errors", "vlc_jax.workdir_files", "input_pipeline.stores"),
     "vlc_jax.run.watchdog": ("vlc_jax.errors", "vlc_jax.run.metrics"),
     "vlc_jax.run.guard": (
-        *("vlc_jax.errors", "vlc_jax.workdir_files", "vlc_jax.startup"),
+        *("vlc_jax.errors", "vlc_jax.startup", "input_pipeline.fetch", "input_pipeline.stores"),
         *("vlc_jax.run.peers", "vlc_jax.run.preemption", "vlc_jax.run.terminal"),
     ),
     "vlc_jax.run.renamed_fields": ("vlc_jax.errors",),
     "vlc_jax.run.workdir": (
         *("vlc_jax.errors", "vlc_jax.run.renamed_fields", "vlc_jax.workdir_files"),
-        *("vlc_jax.run.environment", "vlc_jax.run.peers"),
+        *("vlc_jax.run.environment", "vlc_jax.run.peers", "vlc_jax.run.remote_workdir"),
+        *("vlc_jax.run.step_folders", "input_pipeline.stores"),
     ),
     "vlc_jax.run.results": ("vlc_jax.workdir_files",),
     "vlc_jax.evaluators": (
@@ -60,7 +69,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     # the one place that makes a config itself, of weights that come without
     "vlc_jax.setup.weights_config": ("vlc_jax", "input_pipeline", "configs"),
-    "vlc_jax.setup.config_of_run": ("vlc_jax", "configs"),
+    "vlc_jax.setup.config_of_run": ("vlc_jax", "configs", "input_pipeline.stores"),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
         *("vlc_jax.errors", "input_pipeline"),
@@ -83,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
     "vlc_jax.watch": (
         *("vlc_jax.evaluate", "vlc_jax.setup", "vlc_jax.run", "vlc_jax.models"),
-        *("vlc_jax.devices", "vlc_jax.errors"),
+        *("vlc_jax.devices", "vlc_jax.errors", "input_pipeline.fetch"),
     ),
     "vlc_jax.first_state": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.parameters", "vlc_jax.sharding"),
@@ -107,7 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.watch"),
         "vlc_jax.devices",
         *("vlc_jax.errors", "vlc_jax.run", "vlc_jax.startup"),
-        *("input_pipeline.record", "input_pipeline.workers"),
+        *("input_pipeline.record", "input_pipeline.stores", "input_pipeline.workers"),
     ),
     "vlc_jax.startup": ("vlc_jax.main",),
 }

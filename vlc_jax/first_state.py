@@ -6,6 +6,7 @@ import jax
 
 from vlc_jax.parameters import TOWERS, merge_trees
 from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.step_folders import steps_of
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, init_from
 from vlc_jax.setup.data import check_features
@@ -36,10 +37,11 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     """
     training, shapes = setup.training, setup.state_shapes(frozen)
     checkpoints = Checkpoints(
-        workdir.path / "checkpoints",
+        steps_of(workdir.path),
         training.checkpoint["keep_last"],
         training.checkpoint["keep_every"] or 0,
         workdir.event,
+        workdir.flush,
     )
     state = checkpoints.restore(shapes)
     if state is not None:

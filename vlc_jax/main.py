@@ -22,12 +22,14 @@ import re
 import sys
 import threading
 import traceback
+from functools import partial
 from pathlib import Path
 
 import jax
 from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
+from input_pipeline import stores
 from input_pipeline.record import DataError, ShardError, StageError
 from input_pipeline.workers import WorkerError
 from vlc_jax import catalogue, devices, evaluate, train, watch
@@ -47,8 +49,7 @@ from vlc_jax.run.peers import GRACE_SECONDS, Peers
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.run.workdir import Workdir, config_diff
-from vlc_jax.setup import config_of_run, resolve
-from vlc_jax.setup.validate import refuse_url
+from vlc_jax.setup import addresses, config_of_run, resolve
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -131,10 +132,19 @@ def main(argv: list[str]) -> None:
 
 def listen() -> StopSignal:
     """Handles signals from now on; goes on in a guarded child if the run has several processes."""
-    is_guarded = bool(COORDINATOR.value and WORKDIR.value and "://" not in WORKDIR.value)
+    is_guarded = bool(COORDINATOR.value and WORKDIR.value)
     if is_guarded:
-        guard.guard(Path(WORKDIR.value).absolute(), COORDINATOR.value, LOST.value)
+        guard.guard(absolute(WORKDIR.value), COORDINATOR.value, LOST.value)
     return StopSignal().install(is_guarded)
+
+
+def absolute(workdir: str) -> Path | str:
+    """A local path in full, an address as it is; an unknown kind of address ends the process."""
+    try:
+        return workdir if stores.is_url(workdir) else Path(workdir).absolute()
+    except ValueError as error:
+        print(f"Usage: --workdir {error}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
 
 
 def is_loader_left() -> bool:
@@ -149,20 +159,22 @@ def run(stop: StopSignal) -> int:
     try:
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
-        refuse_url("--workdir", WORKDIR.value)
+        folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
         chosen = config()
-        peers = connect(chosen)
-        workdir = Workdir(WORKDIR.value, peers)
+        peers = connect(chosen, folder)
+        workdir = Workdir(folder, peers)
         devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
+        stop.interrupt(partial(addresses.localised, chosen), has_begun=False)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)
         elif WATCH.value is not None:
-            watch.watch(setup, workdir, stop, Path(WATCH.value))
+            watch.watch(setup, workdir, stop, WATCH.value)
         else:
             evaluate.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
+        workdir.flush()
         return ExitCode.DONE
     except Exception as error:
         code = exit_code(error)
@@ -189,13 +201,12 @@ def run(stop: StopSignal) -> int:
             peers.stop()
 
 
-def connect(chosen: ConfigDict) -> Peers | None:
+def connect(chosen: ConfigDict, folder: Path | str) -> Peers | None:
     """Joins the processes of the run, all with the same config and program; None if it is alone."""
     coordinator, count, index = COORDINATOR.value, PROCESSES.value, PROCESS.value
     if not coordinator:
         devices.connect(None)
         return None
-    folder = Path(WORKDIR.value).absolute()
     is_known = count is not None and index is not None and 0 <= index < count
     if not is_known:  # but to the cluster, or refused
         devices.connect(coordinator, count, index, JOIN.value)
@@ -264,7 +275,7 @@ def with_config_paths(argv: list[str]) -> list[str]:
     found = {name: _flag(argv, name) for name in ("config", "mode", "workdir", "watch")}
     run = found["watch"] or found["workdir"]
     if found["config"] is None and found["mode"] == "eval" and run:
-        if (Path(run) / "config.json").exists():
+        if config_of_run.has_config(run):
             argv.insert(1, f"--config={config_of_run.__file__}:{run}")
         return argv
     for index, word in enumerate(argv):

@@ -167,7 +167,7 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
     stop.interrupt(
         setup.training.data.check_preview, has_begun=False
     )  # before another run takes its time
-    first = Workdir(workdir.path / "pretrain")
+    first = workdir.below("pretrain")
     try:
         first_setup = setup.origin.pretraining()
         first.check_config(first_setup.config, allow_change)

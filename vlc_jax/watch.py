@@ -7,29 +7,36 @@ from typing import Any
 
 import jax
 
+from input_pipeline import fetch
 from vlc_jax import devices, models
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluate import Evaluation
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.step_folders import steps_of
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, differing_fields, is_workdir, read_object
-from vlc_jax.setup import Setup, init_from
+from vlc_jax.setup import Setup, addresses, init_from
 
 POLL_SECONDS = 15.0  # an evaluation takes longer, and a listing costs a shared disk something
 ENDS = ("DONE", "FAILED")
 
 
-def watch(setup: Setup, workdir: Workdir, stop: StopSignal, run: Path) -> None:
-    """Evaluates the newest checkpoint of `run` in `workdir`, and again whenever there is a newer
-    one, until the run has ended. Checkpoints that are gone before their turn are left out.
+def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: str) -> None:
+    """Evaluates the newest checkpoint of the run at `address` in `workdir`, and again whenever
+    there is a newer one, until the run has ended. Checkpoints that are gone before their turn are
+    left out.
 
-    `run` is only read, and may be trained meanwhile; results are filed under its steps. Raises
-    UsageError if it is no run, or has another model than the config.
+    address: a local folder, or one of an object store. It is only read, and may be trained
+      meanwhile; results are filed under its steps.
+
+    Raises UsageError if it is no run, or has another model than the config.
     """
+    run = addresses.copy_of("--watch", address)
     _check(setup, workdir, run)
     evaluation = Evaluation(setup, workdir, stop)
     stop.interrupt(evaluation.read)
     while True:
+        fetch.refresh(address)
         # looked at first: the last checkpoint is older than these files
         has_ended = any((run / name).exists() for name in ENDS)
         step = newest_step(run)
@@ -48,9 +55,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, run: Path) -> None:
 
 def newest_step(run: Path) -> int | None:
     """The step of the newest checkpoint of a run; None without any."""
-    folder = run / "checkpoints"
-    steps = [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()]
-    return max(steps, default=None)
+    return max(steps_of(run).steps(), default=None)
 
 
 def wait(stop: StopSignal) -> None:
@@ -77,9 +82,9 @@ def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
         raise UsageError("--watch evaluates a run alone: leave config.interpolate out")
     if not is_workdir(run) or not (run / "config.json").exists():
         raise UsageError(f"--watch is the workdir of a run; {run} is none")
-    if is_workdir(workdir.path) and (workdir.path / "checkpoints").exists():
+    if is_workdir(workdir.path) and steps_of(workdir.path).exists():
         raise UsageError(
-            f"--workdir {workdir.path} holds a run of its own: results of --watch {run} go to "
+            f"--workdir {workdir.name} holds a run of its own: results of --watch {run} go to "
             "another folder"
         )
     found = differing_fields(read_object(run / "config.json"), setup.config, EVAL_FIELDS)

@@ -10,13 +10,13 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from input_pipeline import order
+from input_pipeline import fetch, order, stores
 from input_pipeline.record import DataError, Record
 from input_pipeline.sources import id_index
 from input_pipeline.sources.stage import GIGABYTE, Stage
@@ -124,7 +124,8 @@ class ShardsSource:
     ) -> None:
         if not str(path):
             raise ValueError(f"this source needs `path`, the folder that {self.written_by} wrote")
-        folder = Path(path)
+        # with a stage, shards in a store are copied when they are read
+        folder = fetch.local(path, skip=[".array_record"] if stage is not None else [])
         manifest = read_manifest(folder, self.written_by)
         self._check_format(folder, manifest)
         made_of = manifest["request"]["split"]
@@ -137,8 +138,10 @@ class ShardsSource:
         self.fingerprint = f"shards/{_digest(manifest)}"
         self._folder = folder
         full = [shard for shard in manifest["shards"] if shard["count"]]
+        origin = stores.folder(path)
+        there = origin.list() if isinstance(origin, stores.StoreFolder) else None
         for shard in manifest["shards"]:
-            _check_size(folder, shard)
+            _check_size(folder, shard, there)
             _check_size(folder, shard["ids"])
         if not full:
             raise DataError(f"{folder} holds no records")
@@ -148,7 +151,7 @@ class ShardsSource:
             self._entries = _open(folder, full)
         else:
             local = Stage(stage, stage_gb * GIGABYTE)
-            self._entries = StagedShards(folder, full, local, shuffle, self._counts)
+            self._entries = StagedShards(origin, full, local, shuffle, self._counts)
         if len(self._entries) != manifest["count"]:
             raise DataError(
                 f"{folder} holds {len(self._entries)} records, its manifest says "
@@ -213,9 +216,14 @@ def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {side: texts[side] for side in ("negatives", "positives") if texts.get(side)}
 
 
-def _check_size(folder: Path, entry: dict[str, Any]) -> None:
+def _check_size(
+    folder: Path, entry: dict[str, Any], there: Mapping[str, stores.Object] | None = None
+) -> None:
+    """there: the objects of the store that the folder is a copy of."""
     path = folder / entry["name"]
     size = path.stat().st_size if path.is_file() else None
+    if there is not None and entry["name"] in there:
+        size = there[entry["name"]].size
     if size != entry["bytes"]:
         actual = "is missing" if size is None else f"has {size} bytes"
         raise DataError(f"shard {path} {actual}, the manifest says {entry['bytes']} bytes")

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from input_pipeline.record import ShardError, StageError
+from input_pipeline.stores import Folder
 
 GIGABYTE = 10**9
-_PIECE = 8 * 2**20  # bytes read at a time: object stores and their mounts are slow in small ones
 _RETRY_S = 0.05  # while the copies of others fill the folder, which they do for seconds
 _OURS = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # whatever else lies there stays
 
@@ -52,8 +52,8 @@ class Stage:
             return False
         return True
 
-    def copy(self, origin: Path, shard: dict[str, Any], *, waits: bool = True) -> int:
-        """Copies a shard, unless its copy is there; the number of bytes that were copied.
+    def copy(self, folder: Folder, shard: dict[str, Any], *, waits: bool = True) -> int:
+        """Copies a shard of a folder, unless its copy is there; the number of bytes copied.
 
         waits: for another process or thread that copies it; else returns 0 at once.
         Raises ShardError, naming the file, if it is not what the manifest says, StageError if the
@@ -71,9 +71,9 @@ class Stage:
                 partial.unlink()
                 return 0
             try:
-                self._reserve(file, origin, shard["bytes"])
-                self._fill(file, origin, shard)
-                with self._local_errors(origin, shard["bytes"]):
+                self._reserve(file, shard)
+                self._fill(file, folder, shard)
+                with self._local_errors(shard):
                     os.fsync(file.fileno())  # else a crash of the host could leave zeros there
             except BaseException:
                 partial.unlink()
@@ -82,15 +82,15 @@ class Stage:
                 os.replace(partial, local)
         return shard["bytes"]
 
-    def _fill(self, file: BinaryIO, origin: Path, shard: dict[str, Any]) -> None:
+    def _fill(self, file: BinaryIO, folder: Folder, shard: dict[str, Any]) -> None:
         digest, size = hashlib.sha256(), 0
+        origin = f"{folder.name}/{shard['name']}"
         try:
-            with origin.open("rb") as source:
-                while piece := source.read(_PIECE):
-                    digest.update(piece)
-                    size += len(piece)
-                    with self._local_errors(origin, shard["bytes"]):
-                        _write(file, piece)
+            for piece in folder.pieces(shard["name"]):
+                digest.update(piece)
+                size += len(piece)
+                with self._local_errors(shard):
+                    _write(file, piece)
         except FileNotFoundError as error:
             raise ShardError(f"shard {origin} is missing") from error
         except OSError as error:
@@ -99,14 +99,15 @@ class Stage:
             raise ShardError(
                 f"shard {origin} of {size} bytes is not that of its manifest, which says "
                 f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
-                f"input_pipeline.check {origin.parent}"
+                f"input_pipeline.check {folder.name}"
             )
 
-    def _reserve(self, file: BinaryIO, origin: Path, size: int) -> None:
+    def _reserve(self, file: BinaryIO, shard: dict[str, Any]) -> None:
         """Gives a file its final size, which others count, after making room for it."""
+        size = shard["bytes"]
         file.truncate(0)  # what a killed process left counts no more
         while True:
-            with self._folder_lock(), self._local_errors(origin, size):
+            with self._folder_lock(), self._local_errors(shard):
                 if self._make_room(size):
                     file.truncate(size)
                     return
@@ -134,14 +135,14 @@ class Stage:
         return _locked(self.folder / "lock", waits=True)
 
     @contextmanager
-    def _local_errors(self, origin: Path, size: int) -> Iterator[None]:
+    def _local_errors(self, shard: dict[str, Any]) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StageError(
-                f"cannot copy {origin.name} ({size / 1e6:.1f} MB) to the stage {self.folder}: "
-                f"{error.strerror}; make room there, lower stage_gb={self.limit / GIGABYTE:g}, or "
-                "name another folder as stage"
+                f"cannot copy {shard['name']} ({shard['bytes'] / 1e6:.1f} MB) to the stage "
+                f"{self.folder}: {error.strerror}; make room there, lower "
+                f"stage_gb={self.limit / GIGABYTE:g}, or name another folder as stage"
             ) from error
 
 

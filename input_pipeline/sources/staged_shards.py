@@ -6,7 +6,6 @@ import itertools
 import logging
 import queue
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from input_pipeline.order import BLOCK, WINDOW
 from input_pipeline.record import ShardError, StageError
 from input_pipeline.sources.stage import GIGABYTE, Stage
+from input_pipeline.stores import Folder
 
 # Copies ahead of time at once: one stream from an object store takes a part of the network only.
 _COPIERS = 4
@@ -58,7 +58,7 @@ class StagedShards:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         shards: list[dict[str, Any]],
         stage: Stage,
         shuffle: str,
@@ -106,7 +106,7 @@ class StagedShards:
 
     def _copy(self, number: int, *, waits: bool) -> None:
         shard = self._shards[number]
-        copied = self._stage.copy(self._folder / shard["name"], shard, waits=waits)
+        copied = self._stage.copy(self._folder, shard, waits=waits)
         self._counts.add(bytes_staged=copied)
 
     def _reader(self, number: int) -> Any:
@@ -157,13 +157,13 @@ class StagedShards:
         self._begin()
 
 
-def _check_limit(folder: Path, shards: list[dict[str, Any]], stage: Stage, shuffle: str) -> None:
+def _check_limit(folder: Folder, shards: list[dict[str, Any]], stage: Stage, shuffle: str) -> None:
     total = sum(shard["bytes"] for shard in shards)
     if stage.limit >= total:
         return
     if shuffle == "global":
         raise ValueError(
-            f"the shards of {folder} have {total / GIGABYTE:.3g} GB, and stage_gb is "
+            f"the shards of {folder.name} have {total / GIGABYTE:.3g} GB, and stage_gb is "
             f"{stage.limit / GIGABYTE:g}: a global shuffle reads all of them at a time; use "
             "shuffle='blocks' or a higher stage_gb"
         )

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from vlc_jax import sharding
-from vlc_jax.run import checkpoint
+from vlc_jax.run import checkpoint, step_folders
 
 
 def state(value, mesh=None):
@@ -117,12 +117,12 @@ def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
     elif harm == "delete":
         victim.unlink()
     elif harm == "no manifest":
-        (newest / checkpoint.MANIFEST).unlink()
+        (newest / step_folders.MANIFEST).unlink()
     elif harm == "no state":
         shutil.rmtree(newest / "state")
-        (newest / checkpoint.MANIFEST).write_text('{"sha256": {}}')
+        (newest / step_folders.MANIFEST).write_text('{"sha256": {}}')
     elif harm == "odd manifest":
-        (newest / checkpoint.MANIFEST).write_text('{"sha256": ["state/a"]}')
+        (newest / step_folders.MANIFEST).write_text('{"sha256": ["state/a"]}')
     else:
         shutil.rmtree(newest)
         newest.mkdir()
@@ -180,7 +180,7 @@ def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypa
     def fail(path):
         raise OSError("disk full")
 
-    monkeypatch.setattr(checkpoint, "write_manifest", fail)
+    monkeypatch.setattr(step_folders, "write_manifest", fail)
     folder.checkpoints.save(3, state(3))
     with pytest.raises(checkpoint.SaveError, match="disk full"):
         folder.checkpoints.wait()
@@ -199,14 +199,14 @@ def test_a_passing_input_output_error_is_tried_again_with_the_same_state(
     folder, tmp_path, monkeypatch, fault, times
 ):
     faults = [fault] * times
-    write_manifest = checkpoint.write_manifest
+    write_manifest = step_folders.write_manifest
 
     def fail(path):
         if faults:
             raise faults.pop()
         write_manifest(path)
 
-    monkeypatch.setattr(checkpoint, "write_manifest", fail)
+    monkeypatch.setattr(step_folders, "write_manifest", fail)
     monkeypatch.setattr(checkpoint, "RETRY_AFTER_S", (0.0, 0.0, 0.0))
     saved = state(3)
     folder.checkpoints.save(3, saved)

@@ -7,7 +7,6 @@ it ended, and passes signals on.
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -16,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from vlc_jax import startup, workdir_files
+from input_pipeline import fetch, stores
+from vlc_jax import startup
 from vlc_jax.errors import ExitCode
 from vlc_jax.run import peers, terminal
 from vlc_jax.run.preemption import FORWARDED
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.1
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
-def guard(workdir: Path, coordinator: str, lost_seconds: float) -> None:
+def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
     """Returns in a child process; the parent waits for its end and exits with its code.
 
     A child that crashes because another process is lost ends as `Peers` says; one that shows no
@@ -54,7 +54,7 @@ def guard(workdir: Path, coordinator: str, lost_seconds: float) -> None:
     os._exit(code)
 
 
-def _begin_child(parent: int, workdir: Path) -> None:
+def _begin_child(parent: int, workdir: Path | str) -> None:
     if sys.platform == "linux":  # the parent's end is its end
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before that call
@@ -63,7 +63,14 @@ def _begin_child(parent: int, workdir: Path) -> None:
     for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):  # a workdir that cannot be written is refused later
-        terminal.write_native_output_to(workdir / "logs" / f"native_{os.getpid()}.txt")
+        terminal.write_native_output_to(_native_output(workdir, os.getpid()))
+
+
+def _native_output(workdir: Path | str, child: int) -> Path:
+    """Where the child's C++ libraries print to: on this host, if the run is in a store."""
+    is_url = stores.is_url(workdir)
+    folder = fetch.cache_folder(workdir, "workdirs") if is_url else Path(workdir)
+    return folder / "logs" / f"native_{child}.txt"
 
 
 def _pass_on(child: int, number: int, frame: FrameType | None) -> None:
@@ -71,7 +78,7 @@ def _pass_on(child: int, number: int, frame: FrameType | None) -> None:
         os.kill(child, FORWARDED[number])
 
 
-def _wait(child: int, workdir: Path, lost_seconds: float) -> tuple[int, bool]:
+def _wait(child: int, workdir: Path | str, lost_seconds: float) -> tuple[int, bool]:
     """The child's status, and whether it was killed since it showed no sign of life."""
     silence, waited = peers.Silence(), 0.0
     while True:
@@ -91,30 +98,32 @@ def _wait(child: int, workdir: Path, lost_seconds: float) -> tuple[int, bool]:
             return os.waitpid(child, 0)[1], True
 
 
-def _presence(workdir: Path, child: int) -> tuple[int, peers.Presence | None]:
+def _presence(workdir: Path | str, child: int) -> tuple[int, peers.Presence | None]:
     """Index and presence of the child; the index may come from the cluster, known to it alone."""
-    for path in sorted((workdir / "processes").glob("*.json")):
-        if not path.stem.isdecimal():  # facts that processes compare
+    folder = peers.folder_of(workdir)
+    for name in sorted(folder.list()):
+        stem = name.removesuffix(".json")
+        if not stem.isdecimal():  # facts that processes compare
             continue
-        found = peers.read(path.parent, int(path.stem))
+        found = peers.read(folder, int(stem))
         if found and found.pid == child and found.host == os.uname().nodename:
-            return int(path.stem), found
+            return int(stem), found
     return 0, None
 
 
 def _explain_crash(
-    code: int, workdir: Path, child: int, coordinator: str, lost_seconds: float
+    code: int, workdir: Path | str, child: int, coordinator: str, lost_seconds: float
 ) -> int:
     """Says why the child crashed; returns the exit code for it."""
     mine = _presence(workdir, child)[1]
-    logs = f"what JAX printed is in {workdir / 'logs'}/native_{child}.txt"
+    logs = f"what JAX printed is in {_native_output(workdir, child)}"
     if mine is None or mine.phase != "running":
         _say(
             f"JAX could not connect the processes through --coordinator={coordinator}: is the port "
             f"free on the host of process 0, and reachable from here? {logs}"
         )
         return ExitCode.INFRASTRUCTURE
-    cause = peers.find_cause(workdir / "processes", mine, lost_seconds)
+    cause = peers.find_cause(peers.folder_of(workdir), mine, lost_seconds)
     if cause is None:
         _say(f"JAX ended this process with {code}; {logs}")
         return ExitCode.INFRASTRUCTURE
@@ -122,14 +131,13 @@ def _explain_crash(
     return cause[0]
 
 
-def _leave(workdir: Path, child: int, code: int) -> None:
+def _leave(workdir: Path | str, child: int, code: int) -> None:
     """Writes the exit code to the file of the child, for the other processes."""
     index, mine = _presence(workdir, child)
     if mine is not None:
-        path = workdir / "processes" / f"{index:03d}.json"
         left = mine._replace(code=code, beat=mine.beat + 1)
         with contextlib.suppress(OSError):
-            workdir_files.replace(path, json.dumps(left._asdict()) + "\n")
+            peers.write(peers.folder_of(workdir), index, left)
 
 
 def _say(message: str) -> None:

@@ -1,8 +1,9 @@
 """The processes of one run: all present, the same program, none lost.
 
-Each keeps a file WORKDIR/processes/NNN.json, renewed every second, on the storage that all of them
-share. It needs no network, so it works while JAX connects, compiles or hangs. Process 0 reads the
-files of all and writes in its own what it finds; the others read that one.
+Each keeps a file WORKDIR/processes/NNN.json, renewed every second (every five in an object store),
+on the storage that all of them share. No process talks to another one, so it works while JAX
+connects, compiles or hangs. Process 0 reads the files of all and writes in its own what it finds;
+the others read that one.
 """
 
 import contextlib
@@ -15,14 +16,20 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from input_pipeline import stores
+from input_pipeline.stores import Folder
 from vlc_jax import workdir_files
 from vlc_jax.errors import ExitCode, PeerError, UsageError
 
 BEAT_SECONDS = 1.0
+STORE_BEAT_SECONDS = 5.0  # in an object store, which bills every write
 JOIN_SECONDS = 0.2  # between two beats, until all processes are there
+READERS = 16  # threads: a store answers after some 50 ms
 SAID_SECONDS = 10.0  # between two lines about the same wait
 GRACE_SECONDS = 10.0  # for the main thread to end by itself once a process is lost
 # A process that ended so has a reason that the others share: they end as it did. Any other end,
@@ -54,17 +61,27 @@ class Presence(NamedTuple):
     found: Mapping[str, Any] = {}
 
 
-def read(folder: Path, index: int) -> Presence | None:
+def folder_of(workdir: Path | str) -> Folder:
+    """Where the processes of a run keep their files."""
+    return stores.folder(workdir).below("processes")
+
+
+def read(folder: Folder, index: int) -> Presence | None:
     """The presence of a process; None if it never started, or its file is none."""
     try:
-        content = workdir_files.parse_json(_file(folder, index).read_bytes())
+        content = workdir_files.parse_json(folder.read(_file(index)))
         return Presence(**content)
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _file(folder: Path, index: int) -> Path:
-    return folder / f"{index:03d}.json"
+def write(folder: Folder, index: int, presence: Presence) -> None:
+    """Writes the file of a process."""
+    folder.write(_file(index), (json.dumps(presence._asdict()) + "\n").encode())
+
+
+def _file(index: int) -> str:
+    return f"{index:03d}.json"
 
 
 class Silence:
@@ -94,9 +111,13 @@ class Peers:
     names the lost one.
     """
 
-    def __init__(self, workdir: Path, index: int, count: int, lost_seconds: float):
-        self.folder, self.index, self.count = workdir / "processes", index, count
-        self.lost_seconds = lost_seconds
+    def __init__(self, workdir: Path | str, index: int, count: int, lost_seconds: float):
+        """workdir: a local path, or the address of a folder in an object store."""
+        self.folder, self.index, self.count = folder_of(workdir), index, count
+        self.lost_seconds, self._workdir = lost_seconds, workdir
+        self._beat = min(STORE_BEAT_SECONDS, lost_seconds / 4)
+        self._beat = self._beat if stores.is_url(workdir) else BEAT_SECONDS
+        self._pause = max(JOIN_SECONDS, self.folder.min_pause)
         self._mine = Presence(uuid.uuid4().hex, 0, socket.gethostname(), os.getpid())
         self._starts: list[str] | None = None  # of all processes, once all were there
         self._silence = {i: Silence() for i in (range(count) if index == 0 else (0,))}
@@ -106,13 +127,12 @@ class Peers:
     def start(self) -> "Peers":
         """Takes the place of this process. Raises UsageError if a living process has it."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             self._refuse_a_living_one()
-            for path in self.folder.glob(f"{self.index:03d}.*.json"):
-                path.unlink()  # facts of an earlier start
+            facts = self.folder.list(f"{self.index:03d}.")  # of an earlier start
+            self.folder.remove(*(name for name in facts if name != _file(self.index)))
             self._write()
         except OSError as error:
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from error
+            raise UsageError(f"cannot write to {self.folder.name}: {error.strerror}") from error
         threading.Thread(target=self._watch, daemon=True, name="peers").start()
         return self
 
@@ -121,18 +141,16 @@ class Peers:
         if old is None or old.code is not None:
             return
         for _ in range(3):  # it did not say that it left: was it killed, or does it live?
-            silence.update(read(self.folder, self.index), BEAT_SECONDS)
+            silence.update(read(self.folder, self.index), self._beat)
             if silence.is_alive:
                 raise UsageError(
-                    f"process {self.index} of a run in {self.folder.parent} lives already, on host "
+                    f"process {self.index} of a run in {self._workdir} lives already, on host "
                     f"{old.host} with pid {old.pid}; stop it, or choose another --workdir"
                 )
-            time.sleep(BEAT_SECONDS)
+            time.sleep(self._beat)
 
     def _write(self) -> None:
-        workdir_files.replace(
-            _file(self.folder, self.index), json.dumps(self._mine._asdict()) + "\n"
-        )
+        write(self.folder, self.index, self._mine)
 
     def _set(self, **fields: Any) -> None:
         with self._lock:
@@ -153,12 +171,12 @@ class Peers:
                 raise PeerError(
                     f"{len(absent)} of {self.count} processes did not start within {seconds:.0f} "
                     f"s: {_listed(absent)}. All need the same --workdir, on storage that they "
-                    f"share ({self.folder})"
+                    f"share ({self.folder.name})"
                 )
             if waited - said >= SAID_SECONDS:
                 said = waited
                 print(
-                    f"waiting for {len(absent)} of {self.count} processes in {self.folder}: "
+                    f"waiting for {len(absent)} of {self.count} processes in {self.folder.name}: "
                     f"{_listed(absent)}; {seconds - waited:.0f} s left",
                     file=sys.stderr,
                     flush=True,
@@ -187,17 +205,17 @@ class Peers:
 
         name: of a file name.   differences: two facts -> lines that say how they differ.
         """
-        path = self.folder / f"{self.index:03d}.{name}.json"
         # one form for all: what JSON makes of it
         facts = json.loads(json.dumps(facts, default=str))
-        workdir_files.replace(path, json.dumps({"start": self._mine.start, "facts": facts}))
+        content = json.dumps({"start": self._mine.start, "facts": facts})
+        self.folder.write(f"{self.index:03d}.{name}.json", content.encode())
         if self.index == 0:
             message = self._compare(name, facts, differences)
             with self._lock:  # the watching thread writes `found`, too
                 found = {**self._differences(), name: message}
                 self._set(found={**self._mine.found, "differences": found})
             if message:  # the others read it before this process ends
-                time.sleep(2 * BEAT_SECONDS)
+                time.sleep(2 * self._beat)
         while name not in self._differences():  # the thread ends the process if one is lost
             time.sleep(BEAT_SECONDS / 10)
         if message := self._differences()[name]:
@@ -205,9 +223,9 @@ class Peers:
 
     def _compare(self, name: str, facts: Any, differences: Callable) -> str:
         for index in range(1, self.count):
-            path = self.folder / f"{index:03d}.{name}.json"
-            while (other := _read_facts(path, self._starts[index])) is None:
-                time.sleep(BEAT_SECONDS / 10)
+            file = f"{index:03d}.{name}.json"
+            while (other := _read_facts(self.folder, file, self._starts[index])) is None:
+                time.sleep(self._beat / 10)
             if lines := differences(facts, other):
                 said = f"process {index} has another {name} than process 0 (0 -> {index})"
                 return "\n  ".join([f"{said}:", *lines])
@@ -237,12 +255,12 @@ class Peers:
         self._is_over.set()
 
     def _watch(self) -> None:
-        seconds = JOIN_SECONDS
+        seconds = self._pause
         while not self._is_over.wait(seconds):
             # full or failing storage is for the saves to say
             with contextlib.suppress(OSError):
                 self._look(seconds)
-            seconds = BEAT_SECONDS if self._starts else JOIN_SECONDS
+            seconds = self._beat if self._starts else self._pause
             if (lost := self.lost()) and not self._is_over.wait(GRACE_SECONDS):
                 print(f"Peer: {lost[1]}", file=sys.stderr, flush=True)
                 logging.error("%s", lost[1])
@@ -250,7 +268,9 @@ class Peers:
 
     def _look(self, seconds: float) -> None:
         """Reads the files of the processes it watches, renews its own."""
-        seen = {i: read(self.folder, i) for i in self._silence if i != self.index}
+        others = [i for i in self._silence if i != self.index]
+        with ThreadPoolExecutor(min(READERS, max(len(others), 1))) as pool:
+            seen = dict(zip(others, pool.map(partial(read, self.folder), others), strict=True))
         with self._lock:  # until it is written: the main thread writes, too
             for index, presence in seen.items():
                 self._silence[index].update(presence, seconds)
@@ -302,7 +322,7 @@ def judge(
     return ExitCode.INFRASTRUCTURE, line
 
 
-def find_cause(folder: Path, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
+def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
     """As `Peers.lost`, of a process that crashed: the other one that was lost before.
 
     Crashes of others and their ExitCode.INFRASTRUCTURE are effects, and no cause.
@@ -328,9 +348,9 @@ def find_cause(folder: Path, mine: Presence, lost_seconds: float) -> tuple[int, 
     return None
 
 
-def _read_facts(path: Path, start: str) -> Any | None:
+def _read_facts(folder: Folder, file: str, start: str) -> Any | None:
     try:
-        content = workdir_files.parse_json(path.read_bytes())
+        content = workdir_files.parse_json(folder.read(file))
     except (OSError, ValueError):
         return None
     return content["facts"] if content["start"] == start else None

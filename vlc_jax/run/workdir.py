@@ -15,11 +15,14 @@ from typing import Any, BinaryIO
 import jax
 from ml_collections import ConfigDict
 
+from input_pipeline import stores
 from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.run.environment import environment
 from vlc_jax.run.peers import Peers
+from vlc_jax.run.remote_workdir import RemoteWorkdir
 from vlc_jax.run.renamed_fields import add_implied_fields, refuse_renamed_fields
+from vlc_jax.run.step_folders import steps_of
 
 SHOWN_IMAGES = 3  # named in a message
 # Config fields that may change when a run is resumed: none of them changes the trained parameters,
@@ -43,14 +46,25 @@ EVAL_FIELDS = (
 class Workdir:
     """The folder of one run, locked against other jobs until `close`.
 
-    Only process 0 writes the shared files; every process has its own log. `peers`: the other
-    processes of the run, None if it has one. Raises UsageError if the folder cannot be written or
-    another running job has locked it.
+    Only process 0 writes the shared files; every process has its own log. A run in an object store
+    is written to a local folder, `path`, of which `flush` and a thread copy everything there but
+    the checkpoints, which Orbax writes there by itself.
+
+    path: local, or an address.   peers: the other processes of the run, None if it has one.
+    name: `path` as it was given, absolute.
+    Raises UsageError if the folder cannot be written or another running job has locked it.
     """
 
     def __init__(self, path: str | os.PathLike[str], peers: Peers | None = None):
-        self.path, self._peers = Path(path).absolute(), peers
+        self._peers, self._remote = peers, None
         self.is_writer = jax.process_index() == 0
+        if stores.is_url(path):
+            self.name = str(path).rstrip("/")
+            self._remote = RemoteWorkdir(self.name, jax.process_index())
+            self.path = self._remote.path
+        else:
+            self.path = Path(path).absolute()
+            self.name = str(self.path)
         try:
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
             log = self.path / "logs" / f"host_{jax.process_index():03d}.log"
@@ -59,8 +73,19 @@ class Workdir:
             raise UsageError(
                 f"cannot write to workdir {self.path}: {error.strerror}; choose another --workdir"
             ) from error
-        self._lock = self._take_lock() if self.is_writer else None
+        is_locked_here = self.is_writer and self._remote is None
+        self._lock = self._take_lock() if is_locked_here else None
         self._is_incomplete = False
+
+    def below(self, name: str) -> "Workdir":
+        """The folder of another run in this one."""
+        return Workdir(f"{self.name}/{name}")
+
+    def flush(self) -> None:
+        """Brings to an object store what was written since the last time. Raises OSError if the
+        store fails."""
+        if self._remote is not None:
+            self._remote.flush()
 
     @property
     def stacks(self) -> Path:
@@ -96,6 +121,8 @@ class Workdir:
         logging.getLogger().removeHandler(self._handler)
         with contextlib.suppress(OSError):  # the last lines of a full disk's log
             self._handler.close()
+        if self._remote is not None:
+            self._remote.close()
         if self._lock is not None:
             self._lock.truncate(0)  # empty: the next job finds no sign of a killed one
             self._lock.close()
@@ -151,7 +178,7 @@ class Workdir:
             write_json(self.path / "config.json", config)
 
     def _has_state(self) -> bool:
-        return any((self.path / "checkpoints").glob("[0-9]*"))
+        return bool(steps_of(self.path).steps())
 
     def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
         """Compares fingerprints of the data with those in env.json, as `check_config` does, and
@@ -197,6 +224,7 @@ class Workdir:
         """Writes DONE: the run is complete."""
         if self.is_writer:
             write_json(self.path / "DONE", fields)
+            self.flush()
 
     @contextlib.contextmanager
     def after_done(self) -> Iterator[None]:
@@ -215,6 +243,7 @@ class Workdir:
         if self.is_writer:
             (self.path / "DONE").unlink(missing_ok=True)
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
+            self.flush()
 
 
 # Events that the terminal and the log show as warnings; what ends a run is a line of its own.

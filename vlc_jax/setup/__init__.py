@@ -16,7 +16,15 @@ from ml_collections import ConfigDict
 
 from vlc_jax import devices, sharding
 from vlc_jax.parameters import Parameters
-from vlc_jax.setup import data, duration, init_from, model, validate, weights_compatibility
+from vlc_jax.setup import (
+    addresses,
+    data,
+    duration,
+    init_from,
+    model,
+    validate,
+    weights_compatibility,
+)
 from vlc_jax.setup.data import BenchmarkSetup, TrainingData
 from vlc_jax.setup.model import Optimization
 from vlc_jax.state import State
@@ -140,6 +148,7 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
         if mode == "train":
             validate.check_microbatch(config, mesh.size)
     config = _with_dtype(config)
+    original, config = config, addresses.localised(config)
     tokenizer = data.make_tokenizer(config)
     net = model.make_model(config, tokenizer)
     # weights are also read elsewhere than they were trained; a config.json may be older
@@ -152,7 +161,7 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
         training = _training(config, tokenizer, parameters)
         steps = training.steps
     return Setup(
-        config=config.to_dict(),
+        config=original.to_dict(),
         mesh=mesh,
         tokenizer=tokenizer,
         tokenizer_path=data.tokenizer_options(config).get("path"),
@@ -160,7 +169,7 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
         normalise=model.normaliser(config.input.normalisation),
         parameters=parameters,
         optimization=model.make_optimization(config, parameters, steps),
-        origin=_origin(config, net, tokenizer),
+        origin=_origin(config, original.pretrain, net, tokenizer),
         evaluation=_evaluation(config),
         training=training,
     )
@@ -235,12 +244,14 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
     )
 
 
-def _origin(config: ConfigDict, net: nn.Module, tokenizer: data.Tokenizer) -> init_from.Origin:
+def _origin(
+    config: ConfigDict, pretraining: ConfigDict, net: nn.Module, tokenizer: data.Tokenizer
+) -> init_from.Origin:
     is_first = bool(config.pretrain) and not config.init_from
     return init_from.Origin(
         path=config.init_from,
         head_path=config.head_from,
         model_name=config.model.name,
         metadata=weights_compatibility.metadata(config, net, tokenizer),
-        pretraining=partial(resolve, config.pretrain, "train") if is_first else None,
+        pretraining=partial(resolve, pretraining, "train") if is_first else None,
     )

@@ -6,21 +6,30 @@ main gives it to --config where evaluation names a workdir and no config.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from configs import default
+from input_pipeline import stores
 from vlc_jax.run.workdir import SavedConfig, saved_config
+from vlc_jax.setup.addresses import copy_of
 
 
 def get_config(workdir: str) -> ConfigDict:
     """The config in `workdir`, with the types that its JSON does not keep."""
-    path = Path(workdir)
+    path = copy_of("--workdir", workdir)
     saved = saved_config(path).to_dict()
     return SavedConfig(_typed(saved, default.get_config()), path / "config.json").lock()
+
+
+def has_config(workdir: str) -> bool:
+    """True if a run has left its config in a local folder, or in one of an object store."""
+    try:
+        return stores.folder(workdir).stat("config.json") is not None
+    except (ValueError, OSError):  # said by whoever uses it
+        return False
 
 
 def _typed(saved: Mapping[str, Any], default: ConfigDict) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.workdir import is_workdir, saved_config
+from vlc_jax.setup import addresses
 
 Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
 Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
@@ -197,8 +198,9 @@ def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
     while True:
         options = _options(config.text, name, config.text.tokenizer_options)
         path = options.get("path")
+        path = path and str(addresses.copy_of("config.text", path))
         if not path or not is_workdir(Path(path)):
-            return options
+            return {**options, "path": path} if path else options
         if path in folders:
             raise UsageError(f"the tokenizer of {path} is that of {path}: name its files")
         folders.append(path)

@@ -21,6 +21,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
 from vlc_jax.setup import weights_compatibility
 from vlc_jax.state import State
@@ -283,17 +284,17 @@ def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
 def _restore(
     setup: "Setup", workdir: Path, frozen: Any, on_event: "Callable[..., None]"
 ) -> State | None:
-    folder = workdir / "checkpoints"
-    if not folder.exists():
+    folders = steps_of(workdir)
+    if not folders.exists():
         return None
     shapes = setup.state_shapes(frozen)
-    return Checkpoints(folder, on_event=on_event).restore(shapes, set_aside=False)
+    return Checkpoints(folders, on_event=on_event).restore(shapes, set_aside=False)
 
 
 def check_exists(setup: "Setup", workdir: Path) -> None:
     """Raises UsageError if a run with no state yet is to start from nothing."""
     path = setup.origin.path
-    is_needed = path and not (workdir / "checkpoints").exists()
+    is_needed = path and not steps_of(workdir).exists()
     if is_needed and not Path(path).exists():
         raise UsageError(f"config.init_from: no weights at {path}")
 

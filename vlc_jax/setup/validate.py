@@ -5,7 +5,6 @@ value (a path, a size, a name of a table) its own owner refuses.
 """
 
 import re
-from typing import Any
 
 import flax.linen as nn
 from ml_collections import ConfigDict
@@ -15,6 +14,7 @@ from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.renamed_fields import refuse_renamed_values
+from vlc_jax.setup import addresses
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
 
@@ -27,7 +27,7 @@ def check(config: ConfigDict, mode: str) -> None:
     refuse_renamed_values(config.to_dict())
     check_forms(config)
     check_ranges(config)
-    check_local(config)
+    addresses.check(config)
     check_frozen(config)
     check_lora(config)
     interpolation_shares(config)
@@ -139,28 +139,6 @@ def check_microbatch(config: ConfigDict, devices: int) -> None:
         raise UsageError(
             f"config.microbatch={rows} must be a multiple of {devices} devices and divide the "
             f"{sub_batch} rows of a sub-batch (batch_size / sub_batches); {advice}"
-        )
-
-
-def check_local(config: ConfigDict) -> None:
-    """Raises UsageError for a path in an object store, which would be read as a local folder."""
-
-    def check_below(name: str, node: Any) -> None:
-        if isinstance(node, ConfigDict):
-            for key, value in node.items():
-                check_below(f"{name}.{key}", value)
-        elif isinstance(node, str):
-            refuse_url(name, node)
-
-    check_below("config", config)
-
-
-def refuse_url(name: str, path: str) -> None:
-    """Raises UsageError if `path` begins as gs:// or s3:// do."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path):
-        raise UsageError(
-            f"{name} is {path}: object stores are not supported yet; copy it to, or mount it on, "
-            "a local path"
         )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from input_pipeline.record import ShardError, StageError
 from input_pipeline.sources.stage import Stage
+from input_pipeline.stores import LocalFolder
 from tests.support import helpers
 
 SIZE = 1000
@@ -19,13 +20,13 @@ SIZE = 1000
 
 @pytest.fixture
 def make(tmp_path):
-    """Writes file `number` of `size` bytes; returns it and its entry of a manifest."""
+    """Writes file `number` of `size` bytes; returns its folder and its entry of a manifest."""
 
     def write(number, size=SIZE):
         origin = tmp_path / f"shard-{number}"
         origin.write_bytes(bytes([number]) * size)
         digest = hashlib.sha256(origin.read_bytes()).hexdigest()
-        return origin, {"name": origin.name, "bytes": size, "sha256": digest}
+        return LocalFolder(tmp_path), {"name": origin.name, "bytes": size, "sha256": digest}
 
     return write
 
@@ -47,12 +48,12 @@ def staged(stage, *shards):
 
 
 def test_a_copy_is_the_shard_and_is_made_once(make, tmp_path):
-    stage, (origin, shard) = Stage(tmp_path / "new" / "stage", SIZE), make(1)
+    stage, (folder, shard) = Stage(tmp_path / "new" / "stage", SIZE), make(1)
     assert not stage.use(shard)
-    assert stage.copy(origin, shard) == SIZE
-    assert stage.path(shard).read_bytes() == origin.read_bytes()
-    origin.unlink()
-    assert stage.copy(origin, shard) == 0
+    assert stage.copy(folder, shard) == SIZE
+    assert stage.path(shard).read_bytes() == folder.read(shard["name"])
+    folder.remove(shard["name"])
+    assert stage.copy(folder, shard) == 0
     assert stage.use(shard)
 
 
@@ -77,12 +78,12 @@ def test_what_else_lies_in_the_folder_stays_and_does_not_count(make, tmp_path):
 
 
 def test_threads_and_processes_that_want_the_same_shard_copy_it_once(make, tmp_path):
-    (origin, shard), count = make(1), 8
+    (folder, shard), count = make(1), 8
     stages = [Stage(tmp_path / "stage", SIZE) for _ in range(count)]
     with futures.ThreadPoolExecutor(count) as pool:
-        copied = list(pool.map(lambda stage: stage.copy(origin, shard), stages))
+        copied = list(pool.map(lambda stage: stage.copy(folder, shard), stages))
     assert sorted(copied) == [0] * (count - 1) + [SIZE]
-    assert staged(stages[0], (origin, shard))
+    assert staged(stages[0], (folder, shard))
 
 
 def test_many_that_copy_at_once_stay_within_the_limit(make, tmp_path):
@@ -111,14 +112,16 @@ import sys
 from pathlib import Path
 from input_pipeline.record import ShardError, StageError
 from input_pipeline.sources.stage import Stage
-shard = {"bytes": int(sys.argv[3]), "sha256": sys.argv[4]}
-Stage(sys.argv[1], 10**9).copy(Path(sys.argv[2]), shard)
+from input_pipeline.stores import LocalFolder
+pipe = Path(sys.argv[2])
+shard = {"name": pipe.name, "bytes": int(sys.argv[3]), "sha256": sys.argv[4]}
+Stage(sys.argv[1], 10**9).copy(LocalFolder(pipe.parent), shard)
 """
 
 
 def test_a_killed_copy_leaves_no_shard_and_is_made_again(make, tmp_path):
     """The shard comes through a pipe, so that the copy is under way while we hold the rest."""
-    stage, (origin, shard) = Stage(tmp_path / "stage", 10 * SIZE), make(1)
+    stage, (folder, shard) = Stage(tmp_path / "stage", 10 * SIZE), make(1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     words = [str(stage.folder), str(pipe), str(SIZE), shard["sha256"]]
@@ -128,16 +131,16 @@ def test_a_killed_copy_leaves_no_shard_and_is_made_again(make, tmp_path):
         half.flush()
         partial = stage.path(shard).name + ".partial"
         assert names(stage) == {partial}
-        assert stage.copy(origin, shard, waits=False) == 0  # another process is at it
+        assert stage.copy(folder, shard, waits=False) == 0  # another process is at it
         assert not stage.use(shard)
         process.kill()
         process.wait()
     assert names(stage) == {partial}
     assert (stage.folder / partial).stat().st_size == SIZE  # as long as the shard, and not it
     assert not stage.use(shard)
-    assert stage.copy(origin, shard) == SIZE
-    assert stage.path(shard).read_bytes() == origin.read_bytes()
-    assert staged(stage, (origin, shard))
+    assert stage.copy(folder, shard) == SIZE
+    assert stage.path(shard).read_bytes() == folder.read(shard["name"])
+    assert staged(stage, (folder, shard))
 
 
 def test_what_a_killed_process_left_makes_room(make, tmp_path):
@@ -150,14 +153,15 @@ def test_what_a_killed_process_left_makes_room(make, tmp_path):
 
 @pytest.mark.parametrize("harm", ["truncated", "changed", "longer", "missing"])
 def test_a_shard_that_is_not_as_its_manifest_says_is_an_error_naming_it(make, tmp_path, harm):
-    stage, (origin, shard) = Stage(tmp_path / "stage", 10 * SIZE), make(1)
+    stage, (folder, shard) = Stage(tmp_path / "stage", 10 * SIZE), make(1)
+    origin = tmp_path / shard["name"]
     content = origin.read_bytes()
     changed = {"truncated": content[:-1], "changed": b"x" + content[1:], "longer": content + b"x"}
     origin.unlink()
     if harm in changed:
         origin.write_bytes(changed[harm])
     with pytest.raises(ShardError, match=f"shard {origin}"):
-        stage.copy(origin, shard)
+        stage.copy(folder, shard)
     assert names(stage) == set()
 
 

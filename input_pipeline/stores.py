@@ -1,0 +1,271 @@
+"""Folders in object stores (gs://, s3://, ...) by fsspec, and local ones, with the same calls.
+
+An object is written whole or not at all, and seen at once by everybody. There is no rename, no
+append and no lock; `create`, which writes only where nothing is, is what locks are made of.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+# Kinds of addresses -> the package that fsspec needs for them.
+KINDS = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs"}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_PIECE = 8 * 2**20  # bytes read at a time
+# What changes with the content of an object, whichever of these a store has.
+_TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_modified")
+
+
+class StoreError(OSError):
+    """A store that cannot be reached, or refuses: errno EIO, with a line that says which."""
+
+    def __init__(self, message: str):
+        super().__init__(errno.EIO, message)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class Object(NamedTuple):
+    """size: bytes.   tag: another one whenever the content is another one."""
+
+    size: int
+    tag: str
+
+
+@runtime_checkable
+class Folder(Protocol):
+    """Objects below a name, by their names relative to it ("a/b.json").
+
+    Raises FileNotFoundError where a named object is missing, OSError for a store that fails.
+    """
+
+    name: str
+    # seconds: stores take about one write per second of the same object
+    min_pause: float
+
+    def list(self, prefix: str = "") -> dict[str, Object]: ...
+    def stat(self, name: str) -> Object | None:
+        """None if there is no such object."""
+        ...
+
+    def read(self, name: str) -> bytes: ...
+    def write(self, name: str, data: bytes) -> None: ...
+    def create(self, name: str, data: bytes) -> bool:
+        """False, and nothing is written, if there is one already."""
+        ...
+
+    def remove(self, *names: str) -> None:
+        """Those that are missing are left out."""
+        ...
+
+    def copy(self, name: str, to: str) -> None: ...
+    def upload(self, path: Path, name: str) -> None: ...
+    def download(self, name: str, path: Path) -> None: ...
+    def pieces(self, name: str) -> Iterator[bytes]: ...
+    def below(self, name: str) -> "Folder": ...
+
+
+def is_url(path: object) -> bool:
+    """True for an address such as gs://bucket/folder. Raises ValueError for an unknown kind."""
+    found = _URL.match(path) if isinstance(path, str) else None
+    if found and found[1] not in KINDS:
+        raise ValueError(
+            f"{path}: addresses begin with {', '.join(f'{kind}://' for kind in KINDS)}; or name a "
+            "local path"
+        )
+    return bool(found)
+
+
+def folder(path: str | os.PathLike[str]) -> Folder:
+    """The folder at an address or a local path. Raises ValueError where the package for such
+    addresses is not installed."""
+    return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
+
+
+class LocalFolder:
+    """A folder of a file system, with the calls that a store has."""
+
+    min_pause = 0.2
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.name = str(path)
+
+    def list(self, prefix: str = "") -> dict[str, Object]:
+        found = {}
+        for path in self.path.rglob("*"):
+            name = path.relative_to(self.path).as_posix()
+            if name.startswith(prefix) and not path.name.endswith(".writing") and path.is_file():
+                found[name] = self._object(path)
+        return found
+
+    def stat(self, name: str) -> Object | None:
+        path = self.path / name
+        return self._object(path) if path.is_file() else None
+
+    @staticmethod
+    def _object(path: Path) -> Object:
+        status = path.stat()
+        return Object(status.st_size, f"{status.st_mtime_ns}.{status.st_ino}")
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writing = path.with_name(f".{path.name}.writing")
+        writing.unlink(missing_ok=True)  # of a killed process, or a link to somewhere else
+        writing.write_bytes(data)
+        writing.replace(path)
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+
+    def copy(self, name: str, to: str) -> None:
+        self.write(to, self.read(name))
+
+    def upload(self, path: Path, name: str) -> None:
+        self.write(name, path.read_bytes())
+
+    def download(self, name: str, path: Path) -> None:
+        path.write_bytes(self.read(name))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        with (self.path / name).open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def below(self, name: str) -> "LocalFolder":
+        return LocalFolder(self.path / name)
+
+
+class StoreFolder:
+    """A folder of an object store."""
+
+    min_pause = 1.0
+
+    def __init__(self, url: str):
+        self.name = url.rstrip("/")
+        self._files, self._root = _file_system(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreFolder, (self.name,)
+
+    def list(self, prefix: str = "") -> dict[str, Object]:
+        base = prefix.rpartition("/")[0]  # the folder of the prefix: stores list by folders
+        where = self._path(base) if base else self._root
+        with _errors(self.name):
+            try:
+                found = self._files.find(where, detail=True)
+            except FileNotFoundError:
+                return {}
+        skip = len(self._root) + 1
+        return {
+            path[skip:]: Object(int(facts["size"]), _tag(facts))
+            for path, facts in found.items()
+            if path[skip:].startswith(prefix) and len(path) > skip and facts["type"] == "file"
+        }
+
+    def stat(self, name: str) -> Object | None:
+        with _errors(self.name):
+            try:
+                facts = self._files.info(self._path(name))
+            except FileNotFoundError:
+                return None
+        return Object(int(facts["size"]), _tag(facts)) if facts["type"] == "file" else None
+
+    def read(self, name: str) -> bytes:
+        with _errors(self.name):
+            return self._files.cat_file(self._path(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        with _errors(self.name):
+            self._files.pipe_file(self._path(name), data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        with _errors(self.name):
+            try:
+                self._files.pipe_file(self._path(name), data, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def remove(self, *names: str) -> None:
+        with _errors(self.name):
+            for name in names:
+                try:
+                    self._files.rm_file(self._path(name))
+                except FileNotFoundError:
+                    continue
+
+    def copy(self, name: str, to: str) -> None:
+        with _errors(self.name):
+            self._files.cp_file(self._path(name), self._path(to))
+
+    def upload(self, path: Path, name: str) -> None:
+        with _errors(self.name):
+            self._files.put_file(str(path), self._path(name))
+
+    def download(self, name: str, path: Path) -> None:
+        with _errors(self.name):
+            self._files.get_file(self._path(name), str(path))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        with _errors(self.name), self._files.open(self._path(name), "rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def below(self, name: str) -> "StoreFolder":
+        return StoreFolder(f"{self.name}/{name}")
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    kind = url.partition("://")[0]
+    for name in ("gs", "gcs", "s3"):
+        # Orbax reads and lists by an instance of its own; what others wrote must be seen by it, too
+        fsspec.config.conf.setdefault(name, {})["use_listings_cache"] = False
+    try:
+        files, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise ValueError(
+            f"{url}: {kind}:// needs the package {KINDS[kind]}: pip install {KINDS[kind]}"
+        ) from error
+    return files, root.rstrip("/")
+
+
+def _tag(facts: Mapping[str, Any]) -> str:
+    return next((f"{name} {facts[name]}" for name in _TAGS if facts.get(name)), "")
+
+
+@contextmanager
+def _errors(where: str) -> Iterator[None]:
+    """Whatever the client of a store raises, as a StoreError that names the store."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, ValueError):
+        raise
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        raise StoreError(f"{where}: {text[0] if text else type(error).__name__}") from error

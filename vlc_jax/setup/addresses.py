@@ -1,0 +1,79 @@
+"""Config fields that name object stores, with the local copies of what lies there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from input_pipeline import fetch, stores
+from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import SavedConfig
+
+# Written, or read by a library that knows addresses: they stay as they are.
+KEPT = ("compilation_cache",)
+LOCAL = ("eval.cache", "input.shards.stage")  # written by several processes at once
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UsageError for an address of an unknown kind, or where a local folder is needed."""
+    for name, value in _strings("", config.to_dict()):
+        try:
+            is_address = stores.is_url(value)
+        except ValueError as error:
+            raise UsageError(f"config.{name}: {error}") from error
+        if is_address and name in LOCAL:
+            raise UsageError(f"config.{name} is {value}: it must be a folder on a local disk")
+
+
+def localised(config: ConfigDict) -> ConfigDict:
+    """The config with a local copy in place of every address; itself if it has none.
+
+    Copies what is not there yet. Raises UsageError for an address with nothing there.
+    """
+    content = config.to_dict()
+    if not any(_is_fetched(name, value, config) for name, value in _strings("", content)):
+        return config
+    content = _replaced("", content, config)
+    if isinstance(config, SavedConfig):
+        return SavedConfig(content, config._path).lock()
+    return ConfigDict(content).lock()
+
+
+def copy_of(name: str, address: str) -> Path:
+    """A local path as it is; of an address, the copy. Raises UsageError naming the field."""
+    try:
+        return fetch.local(address)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
+    # shards with a stage are copied one by one
+    is_staged = name == "input.shards.path" and config.input.shards.get("stage")
+    return name not in KEPT and not is_staged and stores.is_url(value)
+
+
+def _replaced(name: str, value: Any, config: ConfigDict) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replaced(_below(name, key), each, config) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_replaced(name, each, config) for each in value)
+    if isinstance(value, str) and _is_fetched(name, value, config):
+        return str(copy_of(f"config.{name}", value))
+    return value
+
+
+def _strings(name: str, value: Any) -> list[tuple[str, str]]:
+    """Dotted name and value of every string."""
+    if isinstance(value, Mapping):
+        parts = [_strings(_below(name, key), each) for key, each in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [_strings(name, each) for each in value]
+    else:
+        return [(name, value)] if isinstance(value, str) else []
+    return [pair for part in parts for pair in part]
+
+
+def _below(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)
