@@ -14,6 +14,8 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
+from tests.support.store import _emulator, store  # noqa: F401 -- fixtures
+
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")

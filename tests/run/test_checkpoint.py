@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from input_pipeline import stores
 from vlc_jax import sharding
 from vlc_jax.run import checkpoint, step_folders
+from vlc_jax.run.step_folders import StoreSteps
 
 
 def state(value, mesh=None):
@@ -56,22 +59,39 @@ def flip_a_byte(folder):
     path.write_bytes(bytes(data))
 
 
+class Objects(stores.LocalFolder):
+    """A store on a disk: without folders, as where nothing is in them."""
+
+    def remove(self, *names):
+        super().remove(*names)
+        folders = {parent for name in names for parent in (self.path / name).parents}
+        for folder in sorted(folders, key=lambda path: -len(path.parts)):
+            if folder.is_relative_to(self.path) and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
 @pytest.fixture
 def folder(tmp_path):
     return Folder(tmp_path)
 
 
-def test_restores_the_newest_step_bit_for_bit_where_the_shapes_say(folder):
-    restored = folder.save(3, 7).restored()
+@pytest.fixture(params=["disk", "store"])
+def anywhere(request, tmp_path):
+    """Steps that are put in place by a rename, or by a mark as in a store; both on this disk."""
+    return Folder(tmp_path if request.param == "disk" else StoreSteps(Objects(tmp_path)))
+
+
+def test_restores_the_newest_step_bit_for_bit_where_the_shapes_say(anywhere):
+    restored = anywhere.save(3, 7).restored()
     assert int(restored["step"]) == 7
     np.testing.assert_array_equal(restored["params"]["kernel"], np.full((8, 4), 7.0))
     assert restored["params"]["kernel"].sharding == shapes()["params"]["kernel"].sharding
 
 
-def test_restores_onto_another_mesh(folder):
-    folder.save(5)
+def test_restores_onto_another_mesh(anywhere):
+    anywhere.save(5)
     mesh = sharding.make_mesh(data=1, fsdp=8)
-    restored = folder.checkpoints.restore(shapes(mesh))
+    restored = anywhere.checkpoints.restore(shapes(mesh))
     np.testing.assert_array_equal(restored["params"]["kernel"], np.full((8, 4), 5.0))
     assert restored["params"]["kernel"].sharding.mesh.shape["fsdp"] == 8
 
@@ -98,8 +118,8 @@ def test_a_state_is_restored_from_before_it_had_a_field_that_is_empty(folder, tm
     assert int(folder.restored()["step"]) == 3  # the field is not on disk
 
 
-def test_nothing_saved_restores_none(folder):
-    assert folder.restored() is None
+def test_nothing_saved_restores_none(anywhere):
+    assert anywhere.restored() is None
 
 
 @pytest.mark.parametrize(
@@ -132,12 +152,65 @@ def test_damage_is_noticed_and_the_step_before_used(folder, tmp_path, harm):
     assert int(folder.save(7).restored()["step"]) == 7
 
 
-def test_all_damaged_is_an_error_that_names_them_and_deletes_nothing(folder, tmp_path):
+@pytest.mark.parametrize("harm", ["flip", "delete"])
+def test_damage_in_a_store_is_noticed_and_the_step_can_be_saved_again(tmp_path, harm):
+    folder = Folder(StoreSteps(Objects(tmp_path))).save(3, 7)
+    if harm == "flip":
+        flip_a_byte(tmp_path / "7")
+    else:
+        next(path for path in (tmp_path / "7" / "state").rglob("*") if path.is_file()).unlink()
+    assert int(folder.restored()["step"]) == 3
+    assert ("corrupt_checkpoint", 7) in [(event, fields["step"]) for event, fields in folder.events]
+    assert (tmp_path / "7.damaged" / "manifest.json").exists()
+    assert int(folder.save(7).restored()["step"]) == 7
+
+
+def test_a_step_of_a_store_counts_once_it_is_marked_and_no_longer_than_that(tmp_path, monkeypatch):
+    """Whatever call of a save or a deletion is the last one before a kill."""
+    objects = Objects(tmp_path)
+    folder = Folder(StoreSteps(objects), keep_last=1).save(3)
+    (tmp_path / "3" / "manifest.json").rename(tmp_path / "mark")
+    assert folder.checkpoints.steps() == []
+    assert folder.restored() is None  # and what is left of it is removed
+    assert not (tmp_path / "3").exists()
+    folder.save(5)
+
+    def killed(name, data):
+        raise OSError("killed")
+
+    monkeypatch.setattr(objects, "write", killed)
+    with pytest.raises(checkpoint.SaveError):
+        folder.save(7)
+    assert int(folder.restored()["step"]) == 5
+    monkeypatch.undo()
+    removed, remove = [], objects.remove
+
+    def killed_after_the_first(*names):
+        removed.extend(names)
+        remove(*names[:1])
+        raise OSError("killed")
+
+    monkeypatch.setattr(objects, "remove", killed_after_the_first)
+    folder.checkpoints.folders.begin = lambda step: None
+    with pytest.raises(checkpoint.SaveError):
+        folder.save(9)
+    assert removed == ["5/manifest.json"]
+    assert folder.checkpoints.steps() == [9]
+
+
+def test_before_a_step_counts_what_belongs_to_it_is_in_place(tmp_path):
+    seen = []
+    folder = Folder(tmp_path, before_commit=lambda: seen.append(folder.checkpoints.steps()))
     folder.save(3, 7)
+    assert seen == [[], [3]]
+
+
+def test_all_damaged_is_an_error_that_names_them_and_deletes_nothing(anywhere, tmp_path):
+    anywhere.save(3, 7)
     for step in ("3", "7"):
         flip_a_byte(tmp_path / step)
     with pytest.raises(checkpoint.CheckpointError, match=r"7: file .* 3: file .*Nothing was"):
-        folder.restored()
+        anywhere.restored()
     assert (tmp_path / "3").exists()
     assert (tmp_path / "7").exists()
 
@@ -159,13 +232,15 @@ def test_left_overs_of_any_step_are_removed_at_the_next_start_of_training(folder
     assert {path.name for path in tmp_path.iterdir()} == {"3", "7.damaged", "\u00b2"}
 
 
-def test_keeps_the_last_and_every_nth(tmp_path):
-    folder = Folder(tmp_path, keep_last=2, keep_every=4).save(2, 4, 6, 8, 10)
+@pytest.mark.parametrize("make", [Path, lambda path: StoreSteps(Objects(path))])
+def test_keeps_the_last_and_every_nth(tmp_path, make):
+    folder = Folder(make(tmp_path), keep_last=2, keep_every=4).save(2, 4, 6, 8, 10)
     assert folder.checkpoints.steps() == [4, 8, 10]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["10", "4", "8"]
 
 
-def test_another_model_size_is_an_error_that_names_the_parameters(folder):
-    folder.save(3)
+def test_another_model_size_is_an_error_that_names_the_parameters(anywhere):
+    anywhere.save(3)
     wanted = shapes()
     wanted["params"]["kernel"] = jax.ShapeDtypeStruct(
         (8, 6), jnp.float32, sharding=wanted["params"]["kernel"].sharding
@@ -173,7 +248,7 @@ def test_another_model_size_is_an_error_that_names_the_parameters(folder):
     with pytest.raises(
         checkpoint.ShapeMismatchError, match=r"params/kernel: saved \(8, 4\), wanted \(8, 6\)"
     ):
-        folder.checkpoints.restore(wanted)
+        anywhere.checkpoints.restore(wanted)
 
 
 def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypatch):

@@ -1,35 +1,48 @@
-"""Google Cloud Storage on loopback: python emulator.py PORT, with a bucket "bucket".
+"""Google Cloud Storage on loopback: python -m tests.support.gcs_emulator PORT
 
-The emulator's own answer to a conditional upload is to overwrite, so that condition is added here.
+It has a bucket "bucket". Generations, on which uploads and downloads may depend, are what the
+emulator of the package index leaves out: two writers of an object would not see each other.
 """
 
 import sys
-import threading
 from http import HTTPStatus
 
 from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.handlers import objects
 
-_insert, _lock = objects.insert, threading.Lock()
+_insert, _download = objects.insert, objects.download
+
+
+def _generation(storage, bucket, name):
+    try:
+        return storage.get_file_obj(bucket, name)["generation"]
+    except NotFound:
+        return "0"
 
 
 def insert(request, response, storage, *args, **kwargs):
-    if request.query.get("ifGenerationMatch") != ["0"]:
-        return _insert(request, response, storage, *args, **kwargs)
-    with _lock:
-        name = request.query["name"] if "name" in request.query else [request.data["meta"]["name"]]
-        try:
-            storage.get_file_obj(request.params["bucket_name"], name[0])
-        except NotFound:
-            return _insert(request, response, storage, *args, **kwargs)
-    response.status = HTTPStatus.PRECONDITION_FAILED
-    return response.json({"error": {"code": 412, "message": "conditionNotMet", "errors": []}})
+    if wanted := request.query.get("ifGenerationMatch"):
+        (name,) = request.query.get("name") or [request.data["meta"]["name"]]
+        if wanted != [_generation(storage, request.params["bucket_name"], name)]:
+            response.status = HTTPStatus.PRECONDITION_FAILED
+            response.json({"error": {"code": 412, "message": "conditionNotMet", "errors": []}})
+            return
+    _insert(request, response, storage, *args, **kwargs)
 
 
-objects.insert = insert
+def download(request, response, storage, *args, **kwargs):
+    generation = _generation(storage, request.params["bucket_name"], request.params["object_id"])
+    if request.query.get("ifGenerationNotMatch") == [generation] != ["0"]:
+        response.status = HTTPStatus.NOT_MODIFIED
+        return
+    if generation != "0":
+        response["x-goog-generation"] = generation
+    _download(request, response, storage, *args, **kwargs)
+
+
+objects.insert, objects.download = insert, download
 
 if __name__ == "__main__":
     from gcp_storage_emulator import server  # reads objects.insert
 
-    running = server.create_server("127.0.0.1", int(sys.argv[1]), True, default_bucket="bucket")
-    running.run()
+    server.create_server("127.0.0.1", int(sys.argv[1]), True, default_bucket="bucket").run()

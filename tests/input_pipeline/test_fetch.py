@@ -1,0 +1,104 @@
+"""Copies of what lies in a store: whole, made once, made again when it changed."""
+
+import pytest
+
+from input_pipeline import fetch, mirror, stores
+from input_pipeline.record import StageError
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch, tmp_path):
+    monkeypatch.setenv("VLC_STORES", str(tmp_path / "copies"))
+    fetch._fetch.cache_clear()
+
+
+@pytest.fixture
+def downloads(monkeypatch):
+    """Names of the files that are copied."""
+    names, download = [], mirror.download
+
+    def counted(remote, file, *rest):
+        names.append(file)
+        download(remote, file, *rest)
+
+    monkeypatch.setattr(mirror, "download", counted)
+    return names
+
+
+def test_a_folder_is_copied_once_and_changes_are_copied(store, downloads):
+    there = stores.folder(store)
+    there.write("a/b.jpg", b"1")
+    there.write("c.jsonl", b"2")
+    copy = fetch.local(store)
+    assert (copy / "a" / "b.jpg").read_bytes() == b"1"
+    assert sorted(downloads) == ["a/b.jpg", "c.jsonl"]
+    downloads.clear()
+    assert fetch.refresh(store) == copy
+    assert downloads == []
+    there.write("c.jsonl", b"3")
+    there.remove("a/b.jpg")
+    fetch.refresh(store)
+    assert downloads == ["c.jsonl"]
+    assert (copy / "c.jsonl").read_bytes() == b"3"
+    assert not (copy / "a" / "b.jpg").exists()
+
+
+def test_a_file_is_copied_without_its_neighbours(store, downloads):
+    there = stores.folder(store)
+    there.write("table.csv", b"1")
+    there.write("table.csv.old", b"2")
+    copy = fetch.local(f"{store}/table.csv")
+    assert copy.read_bytes() == b"1"
+    assert downloads == ["table.csv"]
+
+
+def test_a_copy_that_was_removed_is_made_again(store):
+    stores.folder(store).write("a", b"1")
+    (fetch.local(store) / "a").unlink()
+    assert (fetch.refresh(store) / "a").read_bytes() == b"1"
+
+
+def test_an_interrupted_copy_goes_on_where_it_stopped(store, downloads, monkeypatch):
+    there, download = stores.folder(store), mirror.download
+    monkeypatch.setattr(mirror, "THREADS", 1)
+    for name in "abc":
+        there.write(name, name.encode())
+
+    def failing(remote, file, *rest):
+        if file == "c":
+            raise stores.StoreError("away")
+        download(remote, file, *rest)
+
+    monkeypatch.setattr(mirror, "download", failing)
+    with pytest.raises(stores.StoreError):
+        fetch.local(store)
+    monkeypatch.setattr(mirror, "download", download)
+    downloads.clear()
+    assert (fetch.local(store) / "c").read_bytes() == b"c"
+    assert downloads == ["c"]
+
+
+def test_checkpoints_of_a_run_stay_where_they_are(store):
+    there = stores.folder(store)
+    for name in ("config.json", "checkpoints/5/manifest.json", "lock/000001.json"):
+        there.write(name, b"{}")
+    copy = fetch.local(store)
+    assert sorted(path.name for path in copy.iterdir()) == [".store", ".tags.json", "config.json"]
+    assert (copy / fetch.STORE).read_text() == store
+
+
+def test_local_paths_are_left_alone(tmp_path):
+    assert fetch.local(tmp_path) == tmp_path
+    assert fetch.local("a/b").as_posix() == "a/b"
+
+
+def test_nothing_there_is_an_error_that_names_it(store):
+    with pytest.raises(ValueError, match=f"{store}: there is no such object or folder"):
+        fetch.local(store)
+
+
+def test_a_full_disk_is_refused_before_anything_is_copied(store, monkeypatch):
+    stores.folder(store).write("a", b"1")
+    monkeypatch.setattr(fetch, "_SPARE", 10**18)
+    with pytest.raises(StageError, match=r"has 0\.0 GB to copy, .* room for"):
+        fetch.local(store)
