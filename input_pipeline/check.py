@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import input_pipeline
-from input_pipeline import command_line, inspection, record_validation
+from input_pipeline import addresses, command_line, inspection, record_validation
 from input_pipeline.hard_texts import edit, sampling, word_tables
 from input_pipeline.hard_texts.generator import Generator
 from input_pipeline.inspection import Sample
@@ -91,6 +91,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
         sheet.savefig(path, dpi=110, bbox_inches="tight")
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     return command_line.exit_code(_run, _parser().parse_args(arguments))

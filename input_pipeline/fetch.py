@@ -76,6 +76,14 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     return copy
 
 
+def remove(path: Path) -> None:
+    """Removes a copy, a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _copy_all(
     remote: stores.Folder, objects: Mapping[str, stores.Object], copy: Path, tags_name: str
 ) -> None:

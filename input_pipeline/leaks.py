@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from input_pipeline import command_line
+from input_pipeline import addresses, command_line
 from input_pipeline.record import DataError
 from input_pipeline.sources import json_annotations, tables
 from input_pipeline.sources.image_identity import image_identity
@@ -131,6 +131,7 @@ def read_coco_of(path: Path) -> dict[int, int]:
         raise DataError(f"{path} is not Visual Genome's image_data.json: {error!r}") from error
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     return command_line.exit_code(_run, _parser().parse_args(arguments))

@@ -43,9 +43,10 @@ class Mirror:
         self._parts: dict[str, list[int]] = {}  # name of a growing file -> offsets of its parts
         self._lock, self._is_closed, self._is_failing = threading.Lock(), threading.Event(), False
 
-    def download(self, includes: Callable[[str], bool]) -> None:
-        """Copies the store's files into the local folder, which is taken to be empty."""
-        found = files(self.remote.list())
+    def download(self, includes: Callable[[str], bool], prefix: str = "") -> None:
+        """Copies the store's files into the local folder, which is taken to be empty; `prefix`
+        narrows the listing."""
+        found = files(self.remote.list(prefix))
         found = {name: objects for name, objects in found.items() if includes(name)}
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(self._download_file, found, found.values()))

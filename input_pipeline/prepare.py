@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import input_pipeline
-from input_pipeline import command_line, generated_texts, shard_writer
+from input_pipeline import addresses, command_line, generated_texts, shard_writer
 from input_pipeline.hard_texts import sampling
 from input_pipeline.sources.llava import ANSWERS
 
@@ -78,6 +78,7 @@ DATASETS = {
 }
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     try:

@@ -7,6 +7,7 @@ append and no lock; `create`, which writes only where nothing is, is what locks 
 import errno
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,11 +170,12 @@ class StoreFolder:
         return StoreFolder, (self.name,)
 
     def list(self, prefix: str = "") -> dict[str, Object]:
-        base = prefix.rpartition("/")[0]  # the folder of the prefix: stores list by folders
+        base, _, rest = prefix.rpartition("/")
         where = self._path(base) if base else self._root
         with _errors(self.name):
             try:
-                found = self._files.find(where, detail=True)
+                narrow = {"prefix": rest} if rest else {}
+                found = self._files.find(where, detail=True, **narrow)
             except FileNotFoundError:
                 return {}
         skip = len(self._root) + 1
@@ -242,6 +244,8 @@ class StoreFolder:
 def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
+    # gcsfs hands whole objects to aiohttp, which would have them in pieces
+    warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
     kind = url.partition("://")[0]
     for name in ("gs", "gcs", "s3"):
         # Orbax reads and lists by an instance of its own; what others wrote must be seen by it, too

@@ -57,7 +57,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "input_pipeline",
     ),
     "vlc_jax.published": (),
-    "vlc_jax.report": ("vlc_jax.published", "vlc_jax.workdir_files"),
+    "vlc_jax.report": (
+        *("vlc_jax.published", "vlc_jax.workdir_files", "input_pipeline.addresses"),
+    ),
     "vlc_jax.devices": ("vlc_jax.errors",),
     "vlc_jax.state": (),
     "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
@@ -74,7 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
         *("vlc_jax.errors", "input_pipeline"),
     ),
-    "vlc_jax.score": ("vlc_jax.tools.command",),
+    "vlc_jax.score": ("vlc_jax.tools.command", "input_pipeline.addresses"),
     "vlc_jax.train_step": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.losses"),
         *("vlc_jax.models", "vlc_jax.types"),

@@ -114,7 +114,7 @@ class Evaluation:
             for name in self._options.benchmarks:
                 if (filed := self._folder(name)).name != name:
                     print(f"{filed.name}: evals/{name} keeps what was asked before of {name!r}")
-            print(f"report: {report.write(self.workdir.path)}")
+            print(f"report: {self.workdir.shown(report.write(self.workdir.path))}")
 
     def _one(self, name: str, variables: Any, scorer: Scorer, step: int) -> dict[str, Any]:
         done = self._finished(name, step)
@@ -266,7 +266,7 @@ def evaluate_wise_ft(
             if earlier.is_dir() and earlier.name not in names:
                 shutil.rmtree(earlier)
         report.print_mixtures(workdir.path)
-        print(f"report: {report.write(workdir.path)}")
+        print(f"report: {workdir.shown(report.write(workdir.path))}")
 
 
 def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from vlc_jax.encode import EvaluationEncoder, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Scorer
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import Setup, init_from, resolve
+from vlc_jax.setup import Setup, addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
 
 # Rows of a block of scores of pooled features, which is a product of two matrices.
@@ -43,7 +43,8 @@ def load(
     batch_size: int = 64,
 ) -> "Model":
     """The model at `path`: the workdir of a run (its latest checkpoint), a folder that
-    vlc_jax.tools.export wrote, or weights of OpenAI, open_clip, Hugging Face or big_vision.
+    vlc_jax.tools.export wrote, or weights of OpenAI, open_clip, Hugging Face or big_vision; on a
+    disk or at an address (gs://...).
 
         model = vlc_jax.load("runs/clip")
         model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
@@ -52,9 +53,9 @@ def load(
     alone, whose files need not say all of it (`setup.weights_config.config_of_weights`); a run says
     everything about itself. Raises UsageError, WeightsError, CheckpointError.
     """
-    path = Path(path)
+    path = addresses.copy_of("path", path)
     named = {
-        "tokenizer": str(tokenizer) if tokenizer else None,
+        "tokenizer": str(addresses.copy_of("tokenizer", tokenizer)) if tokenizer else None,
         "family": family,
         "variant": variant,
         "image_size": image_size,

@@ -49,7 +49,7 @@ from vlc_jax.run.peers import GRACE_SECONDS, Peers
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.run.workdir import Workdir, config_diff
-from vlc_jax.setup import addresses, config_of_run, resolve
+from vlc_jax.setup import config_of_run, fetch_inputs, resolve
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -166,7 +166,7 @@ def run(stop: StopSignal) -> int:
         peers = connect(chosen, folder)
         workdir = Workdir(folder, peers)
         devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
-        stop.interrupt(partial(addresses.localised, chosen), has_begun=False)
+        stop.interrupt(partial(fetch_inputs, chosen, MODE.value), has_begun=False)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)

@@ -9,13 +9,16 @@ Exit codes as those of vlc_jax.main.
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
+from input_pipeline import addresses
 from vlc_jax.tools import command
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -55,4 +58,4 @@ def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> st
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from input_pipeline import command_line, leaks
+from input_pipeline import addresses, command_line, leaks
 from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 from input_pipeline.sources.image_identity import image_identity
@@ -60,6 +60,7 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
     return State("", len(benchmark.cases), benchmark.notes, len(files), len(missing), leaked)
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(

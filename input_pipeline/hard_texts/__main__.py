@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from input_pipeline import command_line
+from input_pipeline import addresses, command_line
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.llm import captions as caption_files
 
@@ -24,6 +24,7 @@ FEW = 0.5  # share of captions with a text below which a warning is printed
 NEW_WORDS = 6  # shown of each kind
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     return command_line.exit_code(_run, _parser().parse_args(arguments))

@@ -40,9 +40,9 @@ from vlc_jax.setup import resolve, validate
         ("optimizer.decay_exclude", "*", "decay_exclude: '\\*' is no regular expression"),
         ("frozen", ("image/[",), "config.frozen: 'image/\\[' is no regular expression"),
         ("lora.targets", "(", r"config.lora.targets: '\(' is no regular expression"),
-        ("init_from", "gs://bucket/run", "config.init_from is gs://bucket/run: object stores"),
-        ("input.records.path", "s3://b/c.jsonl", "config.input.records.path is s3://b/c.jsonl"),
-        ("evals.scenes_retrieval.split", "hf://x", "evals.scenes_retrieval.split is hf://x"),
+        ("init_from", "ftp://bucket/run", "config.init_from: ftp://bucket/run: addresses begin"),
+        ("eval.cache", "s3://b/c", "config.eval.cache is s3://b/c: it must be a folder on a local"),
+        ("evals.scenes_retrieval.split", "hf://x", "evals.scenes_retrieval.split: hf://x: addr"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_value(field, value, message):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TINY = "tests/support/tiny.py"
 
 
-def words(config: str, workdir: Path, *flags: str) -> list[str]:
+def words(config: str, workdir: Path | str, *flags: str) -> list[str]:
     """Of the command line, behind the name of the interpreter."""
     return ["-m", "vlc_jax.main", "--config", config, "--workdir", str(workdir), *flags]
 
@@ -35,13 +36,13 @@ def environment(devices: int = 1) -> dict[str, str]:
 
 
 def run(
-    config: str, workdir: Path, *flags: str, devices: int = 1, timeout: float = 300
+    config: str, workdir: Path | str, *flags: str, devices: int = 1, timeout: float = 300
 ) -> subprocess.CompletedProcess:
     """Runs to the end; stdout and stderr are text."""
     return python(*words(config, workdir, *flags), devices=devices, timeout=timeout)
 
 
-def start(config: str, workdir: Path, *flags: str, devices: int = 1) -> forks.Job:
+def start(config: str, workdir: Path | str, *flags: str, devices: int = 1) -> forks.Job:
     """Starts a run whose stderr can be read line by line."""
     return forks.Job(words(config, workdir, *flags), ROOT, environment(devices))
 
@@ -66,6 +67,11 @@ def interpreter(*words: str | Path, devices: int = 1) -> subprocess.CompletedPro
         timeout=300,
         check=False,
     )
+
+
+def kill(pid: int) -> None:
+    """kill -9"""
+    os.kill(pid, signal.SIGKILL)
 
 
 def rows(path: Path) -> list[dict]:

@@ -5,9 +5,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from input_pipeline import addresses
 from vlc_jax import report
 
 
+@addresses.allowed
 def main(arguments: list[str] | None = None) -> int:
     """Writes the report or comparison and prints its path; returns 0, or 2 after an error."""
     parser = argparse.ArgumentParser(prog="python -m vlc_jax.report", description=report.__doc__)

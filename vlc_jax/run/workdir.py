@@ -81,6 +81,10 @@ class Workdir:
         """The folder of another run in this one."""
         return Workdir(f"{self.name}/{name}")
 
+    def shown(self, path: Path) -> str:
+        """A path in the folder as a user finds it."""
+        return f"{self.name}/{path.relative_to(self.path)}"
+
     def flush(self) -> None:
         """Brings to an object store what was written since the last time. Raises OSError if the
         store fails."""

@@ -131,6 +131,15 @@ class Setup(NamedTuple):
         return self._replace(config={**self.config, "init_from": path}, origin=origin)
 
 
+def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
+    """Copies what the config names in object stores to this host, for `resolve` to find there.
+
+    Raises UsageError for a config that would be refused anyway, before anything is copied.
+    """
+    validate.check(config, mode)
+    addresses.localised(config)
+
+
 def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     """Makes everything a run needs; no parameters are computed or loaded, no benchmark is read.
 

@@ -1,5 +1,6 @@
 """Config fields that name object stores, with the local copies of what lies there."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def localised(config: ConfigDict) -> ConfigDict:
     return ConfigDict(content).lock()
 
 
-def copy_of(name: str, address: str) -> Path:
+def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
     """A local path as it is; of an address, the copy. Raises UsageError naming the field."""
     try:
         return fetch.local(address)

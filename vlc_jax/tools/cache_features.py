@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from input_pipeline import command_line, record_validation, shard_writer, stored_features
 from input_pipeline.record import DataError, Record, Source
@@ -207,4 +207,4 @@ def sentence() -> str:
 
 
 if __name__ == "__main__":
-    app.run(lambda argv: command.run(argv, sentence), flags_parser=main.parse_flags)
+    command.start(sentence)

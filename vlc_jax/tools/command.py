@@ -2,8 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from absl import app
+
+from input_pipeline import addresses
 from vlc_jax import inference, main
 from vlc_jax.errors import UsageError
 from vlc_jax.run import terminal
@@ -26,6 +29,18 @@ def model(args: argparse.Namespace) -> inference.Model:
     if hasattr(args, "batch_size"):
         named["batch_size"] = args.batch_size
     return inference.load(args.model, **named)
+
+
+def start(do: Callable[[], str]) -> None:
+    """Runs a tool with the flags of vlc_jax.main and its own."""
+
+    @addresses.allowed
+    def with_flags(words: Sequence[str] | None) -> None:
+        argv = sys.argv if words is None else [sys.argv[0], *words]
+        app.run(lambda rest: run(rest, do), argv=argv, flags_parser=main.parse_flags)
+
+    if code := with_flags():
+        sys.exit(code)
 
 
 def run(argv: list[str], do: Callable[[], str]) -> None:

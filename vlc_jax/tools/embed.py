@@ -26,6 +26,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline import command_line, image_list
+from input_pipeline import addresses, command_line, image_list
 from input_pipeline.hard_texts.llm import captions
 from input_pipeline.record import DataError
 from input_pipeline.row_file import RowFile
@@ -62,6 +63,7 @@ class Input(NamedTuple):
     embed: Callable[[Model, int, int], Iterator[Rows]]
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line_parser()
@@ -320,4 +322,4 @@ def write_lines(path: Path, names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
@@ -124,4 +124,4 @@ def store() -> str:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(lambda argv: command.run(argv, store), flags_parser=main.parse_flags)
+    command.start(store)

@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import input_pipeline
+from input_pipeline import addresses
 from input_pipeline.record import DataError
 from vlc_jax import weights
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
@@ -50,6 +51,7 @@ EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import command_line
+from input_pipeline import addresses, command_line
 from input_pipeline.record import DataError
 from vlc_jax.report import compare, read_workdir
 from vlc_jax.report.read_workdir import NotAWorkdirError
@@ -98,6 +98,7 @@ def _schema(pyarrow: Any) -> Any:
     return pyarrow.schema(list(kinds.items()))
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(

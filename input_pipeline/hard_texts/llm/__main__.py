@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import command_line
+from input_pipeline import addresses, command_line
 from input_pipeline.hard_texts.llm import captions as caption_files
 from input_pipeline.hard_texts.llm import client, log, prompts
 from input_pipeline.record import DataError
@@ -42,6 +42,7 @@ _LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
 _CONNECTIONS = 1_000  # that the client library opens at most
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(arguments)

@@ -1,0 +1,143 @@
+"""Runs whose workdir, weights and data lie in an object store equal those on a disk."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import vlc_jax
+from input_pipeline import fetch, prepare, stores
+from tests.end_to_end.test_devices import start_pair
+from tests.support import helpers
+
+pytestmark = pytest.mark.slow
+
+STEPS = helpers.TINY + ":steps=6"
+
+
+def rows(address, name):
+    """Of a file of rows, joined from its parts."""
+    return helpers.rows(fetch.refresh(address) / name)
+
+
+def losses(found):
+    return [row["train/loss"] for row in found]
+
+
+def upload(path, address):
+    there = stores.folder(address)
+    for file in (file for file in path.rglob("*") if file.is_file()):
+        there.upload(file, file.relative_to(path).as_posix())
+
+
+def run(*words, **options):
+    done = helpers.run(*words, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_run_that_is_killed_in_every_moment_of_a_save_ends_as_an_unbroken_one(store, trained):
+    flags = ("--config.checkpoint.every=1", "--config.checkpoint.keep_last=1")
+    words = ["--config", STEPS, "--workdir", store, *flags]
+    for moment in ("begun", "written", "marked", "removing"):
+        killed = helpers.python("-m", "tests.support.killed_save", moment, *words)
+        assert killed.returncode == -9, killed.stderr
+    done = run(STEPS, store, *flags)
+    assert f"{store}/report.html" in done.stdout
+    assert losses(rows(store, "metrics.jsonl")) == losses(helpers.rows(trained / "metrics.jsonl"))
+    there = stores.folder(store).list()
+    steps = {name.split("/")[1] for name in there if name.startswith("checkpoints/")}
+    assert steps == {"6"}
+    assert {"DONE", "config.json", "env.json", "report.html"} <= there.keys()
+    events = [row["event"] for row in rows(store, "events.jsonl")]
+    assert events[0] == "start"
+    assert events.count("resume") >= 2
+    assert events[-1] == "done"
+
+
+def test_two_processes_in_a_store_one_lost_and_the_run_goes_on_alone(store, trained):
+    jobs = start_pair(store, "--config.checkpoint.every=2", "--lost_seconds=20")
+    there = stores.folder(store)
+    while "checkpoints/2/manifest.json" not in there.list("checkpoints/2/"):
+        assert [job.poll() for job in jobs] == [None, None], jobs[0].communicate()
+    child = json.loads(there.read("processes/001.json"))["pid"]
+    helpers.kill(child)
+    errors = [job.communicate(timeout=120)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [30, 137], errors
+    assert "process 1 of 2" in errors[0]
+    run(STEPS, store, "--config.checkpoint.every=2", devices=8)
+    ours, theirs = rows(store, "metrics.jsonl"), helpers.rows(trained / "metrics.jsonl")
+    np.testing.assert_allclose(losses(ours), losses(theirs), rtol=1e-5)
+
+
+def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained, tmp_path):
+    shards = tmp_path / "shards"
+    words = ["--source", "scenes", "--split", "train", "--option", "count=300", "--size", "40"]
+    assert prepare.main([*words, "--shard-size", "100", "--out", str(shards)]) == 0
+    upload(shards, f"{store}/shards")
+    upload(trained, f"{store}/first")
+    # as a run in the store is: its checkpoints count by their mark, which lies beside them
+    data = ("--config.input.source=shards", f"--config.input.shards.path={store}/shards")
+    stage = f"--config.input.shards.stage={tmp_path / 'stage'}"
+    ours = f"{store}/second"
+    run(STEPS, ours, f"--config.init_from={store}/first", *data, stage)
+    assert list((tmp_path / "stage").glob("*.array_record"))
+    assert not list(fetch.cache_folder(f"{store}/shards").glob("*.array_record"))
+    config = json.loads(stores.folder(ours).read("config.json"))
+    assert config["init_from"] == f"{store}/first"
+
+    local = tmp_path / "local"
+    run(
+        STEPS,
+        local,
+        f"--config.init_from={trained}",
+        *data[:1],
+        f"--config.input.shards.path={shards}",
+    )
+    assert losses(rows(ours, "metrics.jsonl")) == losses(helpers.rows(local / "metrics.jsonl"))
+    texts = ["a red square", "a blue circle"]
+    np.testing.assert_array_equal(
+        vlc_jax.load(ours).embed_texts(texts), vlc_jax.load(local).embed_texts(texts)
+    )
+
+    stores.folder(ours).remove("evals/scenes_retrieval/6.json")
+    done = helpers.python("-m", "vlc_jax.main", "--mode", "eval", "--workdir", ours)
+    assert done.returncode == 0, done.stderr
+    again = json.loads(stores.folder(ours).read("evals/scenes_retrieval/6.json"))
+    path = local / "evals" / "scenes_retrieval" / "6.json"
+    assert again["metrics"] == json.loads(path.read_text())["metrics"]
+    done = helpers.python("-m", "vlc_jax.report", ours, local, "--out", tmp_path / "page")
+    assert done.returncode == 0, done.stderr
+    watched = tmp_path / "watched"
+    done = helpers.python(
+        *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", watched, "--watch", ours)
+    )
+    assert done.returncode == 0, done.stderr
+    assert (watched / "evals" / "scenes_retrieval" / "6.json").exists()
+
+
+def test_what_is_wrong_with_an_address_is_one_line(store, tmp_path):
+    for words, says in (
+        ((STEPS, "ftp://bucket/a"), "addresses begin with gs://"),
+        ((STEPS, "gs://no-such-bucket/a"), "cannot use --workdir gs://no-such-bucket/a"),
+        ((STEPS, tmp_path / "a", f"--config.init_from={store}/none"), "no such object or folder"),
+        ((STEPS, tmp_path / "a", f"--config.eval.cache={store}/c"), "a folder on a local disk"),
+    ):
+        done = helpers.run(*words)
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.strip().splitlines()
+        assert says in line
+    assert not (tmp_path / "a" / "config.json").exists()
+
+
+def test_a_second_job_in_the_same_folder_of_a_store_is_refused(store):
+    with helpers.start(STEPS.replace("6", "600"), store) as job:
+        there = stores.folder(store)
+        while not there.list("events.jsonl"):
+            assert job.poll() is None, job.communicate()
+        done = helpers.run(STEPS.replace("6", "600"), store)
+        job.kill()
+    assert done.returncode == 2
+    assert f"workdir {store} is in use by host" in done.stderr
+    shutil.rmtree(fetch.cache_folder(store, "workdirs/process_000"))
