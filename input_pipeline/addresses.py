@@ -69,6 +69,8 @@ def _output(address: str) -> Iterator[Path]:
 
     def is_ours(other: str) -> bool:
         first = other.partition("/")[0]
+        if other.endswith(".partial"):  # of a file that is being written
+            return False
         return first == name or first.partition(".")[0] == Path(name).stem
 
     for old in path.iterdir():  # of an earlier call: the store has what counts
@@ -81,3 +83,4 @@ def _output(address: str) -> Iterator[Path]:
         yield path / name
     finally:
         copies.close()
+        print(f"copied to {address}", file=sys.stderr)

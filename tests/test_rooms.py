@@ -60,7 +60,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.report": (
         *("vlc_jax.published", "vlc_jax.workdir_files", "input_pipeline.addresses"),
     ),
-    "vlc_jax.devices": ("vlc_jax.errors",),
+    "vlc_jax.devices": ("vlc_jax.errors", "input_pipeline.stores"),
     "vlc_jax.state": (),
     "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
     "vlc_jax.setup": (

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 
+from input_pipeline import stores
 from vlc_jax.errors import UsageError
 
 # Dense bfloat16 peaks in FLOP/s as their makers publish them; the prefix of `device_kind` decides.
@@ -69,19 +70,22 @@ def keep_compiled(folder: str | None) -> None:
     """Keeps compiled programs in `folder`, and takes from it what is there; call it after `connect`
     and before anything is compiled.
 
-    None: as the environment of JAX says. Programs that compile in less than a second are not kept
-    (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS). Raises UsageError for a folder that cannot be
-    made.
+    folder: a path or an address; None: as the environment of JAX says. Programs that compile in
+      less than a second are not kept (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS).
+
+    Raises UsageError for a folder that cannot be made.
     """
     if folder is None:
         return
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"config.compilation_cache={folder}: {error}") from error
+    if not stores.is_url(folder):
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"config.compilation_cache={folder}: {error}") from error
+        folder = os.path.abspath(folder)
     if not jax.config.jax_enable_compilation_cache:  # see `connect`
         logging.warning("config.compilation_cache is not used on several devices of a CPU")
-    jax.config.update("jax_compilation_cache_dir", os.path.abspath(folder))
+    jax.config.update("jax_compilation_cache_dir", folder)
 
 
 def _keep_freed_memory() -> None:

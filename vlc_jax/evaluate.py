@@ -86,7 +86,7 @@ class Evaluation:
             self._write_maps(variables, scorer, step)
         for name in self._options.benchmarks:
             is_late = seconds is not None and time.monotonic() - begun >= seconds
-            if sharding.any_process(is_late) and self._finished(name, step) is None:
+            if sharding.any_process(is_late) and not self._is_finished(name, step):
                 left.append(name)
             else:
                 rows.append(self._one(name, variables, scorer, step))
@@ -98,12 +98,12 @@ class Evaluation:
         """Removes results of later steps: a run that goes on from `step` makes them anew."""
         for path in (self.workdir.path / "evals").glob("*/*.json*"):
             name = path.name.split(".")[0]
-            if self.workdir.is_writer and name.isdecimal() and int(name) > step:
+            if self.workdir.owns_files and name.isdecimal() and int(name) > step:
                 path.unlink()
 
     def is_complete(self, step: int) -> bool:
         """True if all results of a step are on disk."""
-        return all(self._finished(name, step) is not None for name in self._options.benchmarks)
+        return all(self._is_finished(name, step) for name in self._options.benchmarks)
 
     def publish(self, step: int) -> None:
         """Prints the result table of a step that is complete, and writes the report."""
@@ -117,10 +117,9 @@ class Evaluation:
             print(f"report: {self.workdir.shown(report.write(self.workdir.path))}")
 
     def _one(self, name: str, variables: Any, scorer: Scorer, step: int) -> dict[str, Any]:
-        done = self._finished(name, step)
-        if done is not None:
+        if self._is_finished(name, step):
             self.kept.append(name)
-            return done
+            return self._finished(name, step)
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
         with of_benchmark(name):
@@ -155,6 +154,11 @@ class Evaluation:
         if name not in self._benchmarks:
             self._benchmarks[name] = self._options.benchmarks[name].read()
         return self._benchmarks[name]
+
+    def _is_finished(self, name: str, step: int) -> bool:
+        """True if every process sees the result: all of them compute it, or none does, although a
+        file system or a store may show a new file to some of them later."""
+        return not sharding.any_process(self._finished(name, step) is None)
 
     def _finished(self, name: str, step: int) -> dict[str, Any] | None:
         return results.finished(self._folder(name), step, self._question(name))

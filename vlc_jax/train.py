@@ -43,7 +43,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     start = int(state.step)
     if start > training.steps:
         raise UsageError(
-            f"the state in {workdir.path} is at step {start}, beyond the {training.steps} the "
+            f"the state in {workdir.name} is at step {start}, beyond the {training.steps} the "
             "config asks for; ask for more steps or use another --workdir"
         )
     evaluation.forget_after(start)

@@ -81,7 +81,9 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
     data = ("--config.input.source=shards", f"--config.input.shards.path={store}/shards")
     stage = f"--config.input.shards.stage={tmp_path / 'stage'}"
     ours = f"{store}/second"
-    run(STEPS, ours, f"--config.init_from={store}/first", *data, stage)
+    compiled = f"--config.compilation_cache={store}/compiled"
+    run(STEPS, ours, f"--config.init_from={store}/first", *data, stage, compiled)
+    assert stores.folder(f"{store}/compiled").list()
     assert list((tmp_path / "stage").glob("*.array_record"))
     assert not list(fetch.cache_folder(f"{store}/shards").glob("*.array_record"))
     config = json.loads(stores.folder(ours).read("config.json"))

@@ -77,6 +77,12 @@ class Workdir:
         self._lock = self._take_lock() if is_locked_here else None
         self._is_incomplete = False
 
+    @property
+    def owns_files(self) -> bool:
+        """True if this process may change shared files: process 0, and with a store every one, in
+        its own copy."""
+        return self.is_writer or self._remote is not None
+
     def below(self, name: str) -> "Workdir":
         """The folder of another run in this one."""
         return Workdir(f"{self.name}/{name}")
@@ -167,7 +173,7 @@ class Workdir:
                 refused = differences = differing_fields(saved, config, fields)
             if refused and not allow_change:
                 raise UsageError(
-                    f"workdir {self.path} holds a run with another config:\n  "
+                    f"workdir {self.name} holds a run with another config:\n  "
                     + "\n  ".join(refused)
                     + "\nuse another --workdir, the old config, or --allow_config_change"
                 )
@@ -194,7 +200,7 @@ class Workdir:
         differences = config_diff(saved_fingerprints(self.path), fingerprints)
         if differences and not allow_change:
             raise UsageError(
-                f"the data of the run in {self.path} changed:\n  "
+                f"the data of the run in {self.name} changed:\n  "
                 + "\n  ".join(differences)
                 + "\nrestore the data, use another --workdir, or --allow_config_change"
             )
@@ -214,7 +220,7 @@ class Workdir:
         if lines and not allow_change:
             raise UsageError(
                 f"{len(lines)} of {len(common)} image files that were measured have other sizes "
-                f"than when the run in {self.path} was last started, in bytes:\n  "
+                f"than when the run in {self.name} was last started, in bytes:\n  "
                 + "\n  ".join(lines[:SHOWN_IMAGES])
                 + "\nrestore the images, use another --workdir, or --allow_config_change"
             )

@@ -1,0 +1,70 @@
+"""Tools read from object stores and write to them, and go on where they were stopped."""
+
+import json
+
+import pytest
+
+from input_pipeline import addresses, fetch, prepare, stores
+from input_pipeline.record import StageError
+
+SCENES = ["--source", "scenes", "--split", "train", "--option", "count=30", "--size", "32"]
+
+
+@addresses.allowed
+def words(arguments=None):
+    """What a tool gets for these words of its command line."""
+    return arguments
+
+
+def test_addresses_become_local_copies(store):
+    stores.folder(store).write("a.csv", b"1")
+    copy = str(fetch.cache_folder(f"{store}/a.csv"))
+    given = [
+        "--table",
+        f"{store}/a.csv",
+        f"--x={store}/a.csv",
+        f"path={store}/a.csv",
+        "--url=http://x",
+    ]
+    assert words(given) == ["--table", copy, f"--x={copy}", f"path={copy}", "--url=http://x"]
+
+
+def test_words_without_addresses_and_fields_of_a_config_are_left_alone():
+    assert words(["a", "--b"]) == ["a", "--b"]
+    assert words(["--config.init_from=gs://bucket/a"]) == ["--config.init_from=gs://bucket/a"]
+
+
+def test_prepared_shards_lie_in_the_store_and_are_not_made_twice(store, capsys):
+    command = [*SCENES, "--shard-size", "10", "--out", f"{store}/shards"]
+    assert prepare.main(command) == 0
+    there = stores.folder(f"{store}/shards")
+    manifest = json.loads(there.read("manifest.json"))
+    sizes = {shard["name"]: shard["bytes"] for shard in manifest["shards"]}
+    assert len(sizes) == 3
+    assert sizes.items() <= {name: found.size for name, found in there.list().items()}.items()
+    tags = there.list()
+    assert prepare.main(command) == 0
+    assert there.list() == tags
+    other = [*SCENES[:-1], "40", "--shard-size", "10", "--out", f"{store}/shards"]
+    assert prepare.main(other) == 2  # as in a local folder
+    assert "was begun with size 32, not 40" in capsys.readouterr().err
+    assert there.list() == tags
+
+
+def test_what_is_beside_an_output_stays(store):
+    stores.folder(store).write("shards2/a", b"1")
+    assert prepare.main([*SCENES, "--out", f"{store}/shards"]) == 0
+    assert stores.folder(store).read("shards2/a") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(StageError("full"), 30), (stores.StoreError("away"), 30), (ValueError("nothing"), 2)],
+)
+def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code):
+    def fail(address):
+        raise error
+
+    monkeypatch.setattr(fetch, "local", fail)
+    assert words(["--table", "gs://bucket/a"]) == code
+    assert capsys.readouterr().err == f"error: {error}\n"
