@@ -13,7 +13,7 @@ from vlc_jax.state import State
 
 def test_files_of_no_step_are_left_when_later_steps_are_forgotten(tmp_path):
     evaluation = object.__new__(Evaluation)  # of which only the files are looked at
-    evaluation.workdir = SimpleNamespace(path=tmp_path, is_writer=True)
+    evaluation.workdir = SimpleNamespace(path=tmp_path, owns_files=True)
     folder = tmp_path / "evals/scenes_attribute_swap"
     folder.mkdir(parents=True)
     for name in ("3.json", "5.json", "5.scores.jsonl", "².json", "notes.json"):
