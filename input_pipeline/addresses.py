@@ -4,6 +4,7 @@
 def main(arguments=None): ...
 """
 
+import fcntl
 import functools
 import re
 import sys
@@ -54,14 +55,14 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
         return words[index]
     flag, name, address = found.groups(default="")
     if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
-        path = outputs.enter_context(_output(address))
+        path = outputs.enter_context(_output(address, outputs))
     else:
         path = fetch.local(address)
     return f"{flag}{name}{path}"
 
 
 @contextmanager
-def _output(address: str) -> Iterator[Path]:
+def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
     """A local path whose file or folder, and files named alike beside it, become that address."""
     parent, _, name = address.rstrip("/").rpartition("/")
     path = fetch.cache_folder(parent, "outputs")
@@ -69,10 +70,17 @@ def _output(address: str) -> Iterator[Path]:
 
     def is_ours(other: str) -> bool:
         first = other.partition("/")[0]
-        if other.endswith(".partial"):  # of a file that is being written
+        if other.endswith((".partial", ".lock")):  # of a file that is being written
             return False
-        return first == name or first.partition(".")[0] == Path(name).stem
+        # X.npy has X.json and others beside it
+        is_beside = bool(Path(name).suffix) and first.partition(".")[0] == Path(name).stem
+        return first == name or is_beside
 
+    lock = outputs.enter_context((path / f".{name}.lock").open("a"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError(f"{address} is written by another command on this machine") from error
     for old in path.iterdir():  # of an earlier call: the store has what counts
         if is_ours(old.name):
             fetch.remove(old)

@@ -24,7 +24,7 @@ from input_pipeline.record import StageError
 
 STORE = ".store"  # in the copy of a run: its address, since its checkpoints stay there
 _TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was made of
-_OF_A_RUN = ("checkpoints/", "lock/", "processes/")
+_OF_A_RUN = ("checkpoints/", "lock/", "processes/", "pretrain/")
 _SPARE = 10**9  # bytes of the disk that stay free
 _SAID_SECONDS = 10.0
 
@@ -57,9 +57,11 @@ def refresh(path: str | os.PathLike[str]) -> Path:
 def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     parent, _, name = url.rpartition("/")
     around = stores.folder(parent)
-    if found := around.stat(name):  # one file
+    found = around.stat(name)
+    parts = {} if found else around.list(f"{name}.parts/")  # of a file that grew
+    if found or parts:
         copy = cache_folder(parent)
-        _copy_all(around, {name: found}, copy, f".{name}{_TAGS}")
+        _copy_all(around, parts or {name: found}, copy, f".{name}{_TAGS}")
         return copy / name
     inside = stores.folder(url).list()
     if not inside:

@@ -5,6 +5,7 @@ object of its own, FILE.parts/OFFSET; who reads joins those that follow one anot
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ THREADS = 16
 GROWING = (".jsonl", ".log")
 LAST = ("DONE", "FAILED")  # whoever sees them expects everything else
 _PARTS = ".parts/"
+_PART = re.compile(r"(.+\.(?:jsonl|log))\.parts/(\d{15})")  # file, offset
 _MAX_PARTS = 200  # of a file, which is then written anew as one: half a second to read
 
 
@@ -57,7 +59,7 @@ class Mirror:
         if not self._includes(file):
             return
         if objects != [file]:
-            self._parts[file] = [int(name.rpartition("/")[2]) for name in objects]
+            self._parts[file] = [_offset(name) for name in objects]
         size = path.stat().st_size
         self._copied[file] = _identity(path, size), size
 
@@ -136,11 +138,15 @@ class Mirror:
         self._parts[name] = [0]
 
     def _write_anew(self, name: str, path: Path, size: int) -> None:
-        # The last one first: wherever this is cut off, what is left is a beginning of the file.
+        """Replaces the file by another one, at any moment of which the store has one of them or a
+        beginning of it."""
         old = self._parts.get(name, [])
-        self.remote.remove(*(_part(name, offset) for offset in reversed(old)))
+        if size in old:  # it would follow the new content
+            self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset >= size))
         self._parts[name] = []
         self._append(name, path, 0, size)
+        self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset))
+        self.remote.remove(name)  # a plain object, which somebody else has put there
 
     def _remove(self, name: str) -> None:
         parts = [_part(name, offset) for offset in reversed(self._parts.pop(name, []))]
@@ -156,17 +162,23 @@ def files(objects: Mapping[str, Object]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     ends: dict[str, int] = {}
     for name in sorted(objects):
-        file, _, offset = name.partition(_PARTS)
-        if not offset:
-            found[name] = [name]
-        elif offset.isdecimal() and int(offset) == ends.get(file, 0):
-            found.setdefault(file, []).append(name)
-            ends[file] = int(offset) + objects[name].size
+        part = _PART.fullmatch(name)
+        if not part:
+            found.setdefault(name, [name])
+            continue
+        file = part[1]
+        if _offset(name) != ends.get(file, 0):
+            continue
+        # what was written in parts is newer than a plain object of that name
+        before = found.get(file, []) if ends.get(file) is not None else []
+        found[file] = [*before, name]
+        ends[file] = _offset(name) + objects[name].size
     return found
 
 
 def download(remote: Folder, file: str, objects: list[str], path: Path) -> None:
-    """Copies a file to `path`, all or nothing."""
+    """Copies a file to `path`, all or nothing. Raises FileNotFoundError if it changed since its
+    objects were listed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")
     if objects == [file]:
@@ -174,8 +186,14 @@ def download(remote: Folder, file: str, objects: list[str], path: Path) -> None:
     else:
         with writing.open("wb") as joined:
             for name in objects:
+                if joined.tell() != _offset(name):
+                    raise FileNotFoundError(f"{file} was written anew meanwhile")
                 joined.write(remote.read(name))
     writing.replace(path)
+
+
+def _offset(part: str) -> int:
+    return int(part.rpartition("/")[2])
 
 
 def _part(name: str, offset: int) -> str:

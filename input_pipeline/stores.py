@@ -9,12 +9,12 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 # Kinds of addresses -> the package that fsspec needs for them.
-KINDS = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs"}
+KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _PIECE = 8 * 2**20  # bytes read at a time
 # What changes with the content of an object, whichever of these a store has.
@@ -102,7 +102,8 @@ class LocalFolder:
         for path in self.path.rglob("*"):
             name = path.relative_to(self.path).as_posix()
             if name.startswith(prefix) and not path.name.endswith(".writing") and path.is_file():
-                found[name] = self._object(path)
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    found[name] = self._object(path)
         return found
 
     def stat(self, name: str) -> Object | None:
@@ -247,7 +248,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     # gcsfs hands whole objects to aiohttp, which would have them in pieces
     warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
     kind = url.partition("://")[0]
-    for name in ("gs", "gcs", "s3"):
+    for name in KINDS:
         # Orbax reads and lists by an instance of its own; what others wrote must be seen by it, too
         fsspec.config.conf.setdefault(name, {})["use_listings_cache"] = False
     try:
@@ -268,7 +269,7 @@ def _errors(where: str) -> Iterator[None]:
     """Whatever the client of a store raises, as a StoreError that names the store."""
     try:
         yield
-    except (FileNotFoundError, FileExistsError, ValueError):
+    except (FileNotFoundError, FileExistsError):
         raise
     except Exception as error:
         text = str(error).strip().splitlines()

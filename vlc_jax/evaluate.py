@@ -166,8 +166,8 @@ class Evaluation:
     def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
         folder = self._folder(name)
         (folder / "images").mkdir(parents=True, exist_ok=True)
-        with workdir_files.without_link(folder / f"{row['step']}.scores.jsonl").open("w") as file:
-            file.writelines(json.dumps(example) + "\n" for example in result.per_example)
+        scores = "".join(json.dumps(example) + "\n" for example in result.per_example)
+        workdir_files.replace(folder / f"{row['step']}.scores.jsonl", scores)
         for case in benchmark.cases[: self._options.examples]:
             for k, image in enumerate(case.images):
                 path = workdir_files.without_link(

@@ -141,7 +141,12 @@ def listen() -> StopSignal:
 def absolute(workdir: str) -> Path | str:
     """A local path in full, an address as it is; an unknown kind of address ends the process."""
     try:
-        return workdir if stores.is_url(workdir) else Path(workdir).absolute()
+        if not stores.is_url(workdir):
+            return Path(workdir).absolute()
+        if not workdir.startswith("gs://"):
+            raise ValueError(f"{workdir}: runs lie in local folders or at gs://")
+        stores.folder(workdir)  # is its package there?
+        return workdir
     except ValueError as error:
         print(f"Usage: --workdir {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
@@ -165,8 +170,8 @@ def run(stop: StopSignal) -> int:
         chosen = config()
         peers = connect(chosen, folder)
         workdir = Workdir(folder, peers)
-        devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
         stop.interrupt(partial(fetch_inputs, chosen, MODE.value), has_begun=False)
+        devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)
@@ -174,7 +179,8 @@ def run(stop: StopSignal) -> int:
             watch.watch(setup, workdir, stop, WATCH.value)
         else:
             evaluate.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
-        workdir.flush()
+        with workdir.after_done():
+            workdir.flush()
         return ExitCode.DONE
     except Exception as error:
         code = exit_code(error)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from vlc_jax import devices, train_step
+from vlc_jax import devices, sharding, train_step
 from vlc_jax.batch_iterator import BatchIterator
 from vlc_jax.errors import ExitCode, PreemptedError, UsageError
 from vlc_jax.evaluate import Evaluation
@@ -175,4 +175,5 @@ def pretrain(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: boo
             train(first_setup, first, stop, allow_change)
     finally:
         first.close()
-    return setup.starting_from(str(first.path))
+    sharding.any_process(False)  # process 0 has put the last state in place
+    return setup.starting_from(first.name, str(first.path))

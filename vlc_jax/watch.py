@@ -21,7 +21,7 @@ POLL_SECONDS = 15.0  # an evaluation takes longer, and a listing costs a shared 
 ENDS = ("DONE", "FAILED")
 
 
-def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: str) -> None:
+def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str) -> None:
     """Evaluates the newest checkpoint of the run at `address` in `workdir`, and again whenever
     there is a newer one, until the run has ended. Checkpoints that are gone before their turn are
     left out.

@@ -67,6 +67,8 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
     "python speed/heads.py": ("--batches", "4", "--rounds=1"),
     "python launch/sweep.py": ("--dry-run",),
+    "python speed/loss.py": ("--batches", "16", "--rounds=1", "--chunk=4"),
+    "python speed/checkpoint.py": ("--model=mini", "--rounds=1"),
     "python speed/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
 }
 

@@ -61,6 +61,7 @@ class Checkpoints:
         self._before_commit = before_commit
         self.folders.make()
         self._orbax = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._newest: int | None = None  # restored, or whose save was begun
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -75,9 +76,12 @@ class Checkpoints:
         process tries again after an input/output error (EIO); several would have to do so together.
         """
         self.wait()
-        # A resumed run is due to save the very step that it was restored from.
-        if step in self.steps():
+        # A resumed run is due to save the very step that it was restored from, and one that is
+        # stopped in an evaluation the step before it. Every process must say so alike, while
+        # process 0 alone may still be busy putting that step in place.
+        if step == self._newest:
             return
+        self._newest = step
         state = _without_empty(state)
         if jax.process_count() == 1:
             # Its own copy: the next step overwrites the state, which another try would need.
@@ -121,6 +125,7 @@ class Checkpoints:
                 saved = _without_empty(shapes)
                 state = self._orbax.restore(path, args=ocp.args.StandardRestore(saved))
                 self.on_event("restore", step=step)
+                self._newest = step
                 # Only now: while no step could be read, all keep their names, for a repair by hand.
                 if set_aside and jax.process_index() == 0:
                     for name in damaged:

@@ -22,6 +22,7 @@ from vlc_jax.run import peers, terminal
 from vlc_jax.run.preemption import FORWARDED
 
 POLL_SECONDS = 0.1
+_INDEX: dict[int, int] = {}  # pid of the child -> index of its process, once that is known
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
@@ -100,13 +101,18 @@ def _wait(child: int, workdir: Path | str, lost_seconds: float) -> tuple[int, bo
 
 def _presence(workdir: Path | str, child: int) -> tuple[int, peers.Presence | None]:
     """Index and presence of the child; the index may come from the cluster, known to it alone."""
-    folder = peers.folder_of(workdir)
-    for name in sorted(folder.list()):
+    try:
+        folder = peers.folder_of(workdir)
+        names = [f"{_INDEX[child]:03d}.json"] if child in _INDEX else sorted(folder.list())
+    except (OSError, ValueError):  # storage that fails is for the child to say
+        return 0, None
+    for name in names:
         stem = name.removesuffix(".json")
         if not stem.isdecimal():  # facts that processes compare
             continue
         found = peers.read(folder, int(stem))
         if found and found.pid == child and found.host == os.uname().nodename:
+            _INDEX[child] = int(stem)
             return int(stem), found
     return 0, None
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from input_pipeline import stores
-from input_pipeline.stores import Folder
+from input_pipeline.stores import Folder, StoreError
 from vlc_jax import workdir_files
 from vlc_jax.errors import ExitCode, PeerError, UsageError
 
@@ -132,7 +132,11 @@ class Peers:
             self.folder.remove(*(name for name in facts if name != _file(self.index)))
             self._write()
         except OSError as error:
-            raise UsageError(f"cannot write to {self.folder.name}: {error.strerror}") from error
+            if isinstance(error, StoreError):  # which may be back when the run is started again
+                raise
+            raise UsageError(
+                f"cannot write to {self.folder.name}: {error.strerror or error}"
+            ) from error
         threading.Thread(target=self._watch, daemon=True, name="peers").start()
         return self
 

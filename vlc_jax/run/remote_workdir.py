@@ -6,6 +6,7 @@ import sys
 
 from input_pipeline import fetch, stores
 from input_pipeline.mirror import Mirror
+from input_pipeline.stores import StoreError
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.run.store_lock import StoreLock
 
@@ -36,6 +37,9 @@ class RemoteWorkdir:
             )
             self._mirror.download(_is_of_the_run)
             (self.path / fetch.STORE).write_text(url)
+        except StoreError:  # which may be back when the run is started again
+            self._release()
+            raise
         except (ValueError, OSError) as error:
             self._release()
             raise UsageError(f"cannot use --workdir {url}: {error}") from error

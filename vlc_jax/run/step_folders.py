@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from input_pipeline.fetch import STORE
-from input_pipeline.stores import Folder, folder
+from input_pipeline.stores import Folder, StoreError, folder
 
 MANIFEST = "manifest.json"
 
@@ -116,6 +116,8 @@ class StoreSteps:
 
     def commit(self, step: int) -> None:
         names = [name.removeprefix(f"{step}/") for name in self._objects.list(f"{step}/")]
+        if not any(name.startswith("state/") for name in names):
+            raise StoreError(f"{self.name}/{step} has no state after it was written")
         sums = {name: self._sha256(f"{step}/{name}") for name in sorted(names)}
         self._objects.write(f"{step}/{MANIFEST}", _manifest(sums))
 
@@ -173,6 +175,8 @@ def damage(path: Path) -> str | None:
 def _damage(read: Callable[[], bytes], sha256: Callable[[str], str | None]) -> str | None:
     try:
         sums = json.loads(read())["sha256"]
+    except StoreError:  # the store fails, which says nothing of the step
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
     if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):

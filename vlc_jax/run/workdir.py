@@ -253,7 +253,7 @@ class Workdir:
         if self.is_writer:
             (self.path / "DONE").unlink(missing_ok=True)
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
-            self.flush()
+        self.flush()  # of another process its stacks
 
 
 # Events that the terminal and the log show as warnings; what ends a run is a line of its own.

@@ -125,10 +125,10 @@ class Setup(NamedTuple):
         """Shapes, dtypes and shardings of `init_state`; nothing is allocated."""
         return sharding.place_shapes(self.mesh, jax.eval_shape(self.init_state, frozen))
 
-    def starting_from(self, path: str) -> "Setup":
-        """The same run with config.init_from set to `path`."""
+    def starting_from(self, name: str, path: str) -> "Setup":
+        """The same run with config.init_from set to `name`, of which `path` is the local folder."""
         origin = self.origin._replace(path=path, pretraining=None)
-        return self._replace(config={**self.config, "init_from": path}, origin=origin)
+        return self._replace(config={**self.config, "init_from": name}, origin=origin)
 
 
 def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
@@ -254,7 +254,7 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
 
 
 def _origin(
-    config: ConfigDict, pretraining: ConfigDict, net: nn.Module, tokenizer: data.Tokenizer
+    config: ConfigDict, pretraining: ConfigDict | None, net: nn.Module, tokenizer: data.Tokenizer
 ) -> init_from.Origin:
     is_first = bool(config.pretrain) and not config.init_from
     return init_from.Origin(

@@ -45,7 +45,7 @@ def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
     """A local path as it is; of an address, the copy. Raises UsageError naming the field."""
     try:
         return fetch.local(address)
-    except ValueError as error:
+    except (ValueError, PermissionError) as error:
         raise UsageError(f"{name}: {error}") from error
 
 

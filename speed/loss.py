@@ -1,0 +1,162 @@
+"""Speed and memory of the losses: value and gradient from embeddings, by implementation.
+
+  python speed/loss.py
+  python speed/loss.py --devices 8 --batches 1024 4096 32768
+
+Each loss is compiled dense, chunked and as a ring (of one device: none), and timed in turn, round
+by round. Printed: milliseconds (median over rounds), their ratio to dense by round, and what XLA
+plans for temporaries of one device. What plans more than --limit-gb, on all devices together, or
+has more operations than --limit-tflop, is planned and not run. One hard negative and one hard
+positive per example; the embeddings have 512 numbers and are sharded over all devices.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+from vlc_jax import losses, sharding, types  # noqa: E402
+
+EMBED = 512
+TEXTS = ("negative", "positive")
+LEFT_OUT = ("sparc_local",)  # of tokens and patches, not of embeddings: speed/heads.py has it
+GIB = 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [name for name in losses.LOSSES if name not in LEFT_OUT]
+    parser.add_argument("--losses", nargs="+", choices=names, default=names, metavar="LOSS")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1024, 4096, 32768])
+    parser.add_argument("--devices", type=int, default=1, help="of a CPU, simulated")
+    parser.add_argument("--chunk", type=int, default=256, help="images at a time")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit-gb", type=float, default=8.0)
+    parser.add_argument("--limit-tflop", type=float, default=0.5)
+    args = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", args.devices)  # before the first use of one
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"jax {jax.__version__}, {jax.device_count()} x {jax.devices()[0].device_kind}"
+    )
+    print(
+        f"{'loss':20}{'batch':>8} {'implementation':16}{'ms':>9}{'x dense':>9}"
+        f"{'range':>15}{'GiB':>9}"
+    )
+    mesh = sharding.make_mesh()
+    for batch in args.batches:
+        arrays = embeddings(mesh, batch)
+        for name in args.losses:
+            measure(args, mesh, name, batch, arrays)
+
+
+def embeddings(mesh: Any, batch: int) -> dict[str, Any]:
+    """Unit vectors of images and texts, their gradient's arguments, and the masks of a batch."""
+    rng = np.random.default_rng(0)
+
+    def unit(*shape: int) -> np.ndarray:
+        x = rng.standard_normal((*shape, EMBED), np.float32)
+        return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+    arrays = {"image": unit(batch), "text": unit(batch), "mask": np.ones(batch, bool)}
+    for kind in TEXTS:
+        arrays[kind] = unit(batch, 1)
+        arrays[f"{kind}_mask"] = np.ones((batch, 1), bool)
+    return sharding.put_batch(mesh, arrays)
+
+
+def make_step(
+    mesh: Any, name: str, implementation: str, chunk: int, arrays: dict[str, Any]
+) -> tuple[Callable[[], Any], int]:
+    """Value and gradient of a loss as a function, and the bytes of its temporaries; scores that no
+    loss reads are not computed."""
+    options: dict[str, Any] = {"weight": 1.0, "implementation": implementation}
+    if implementation == "chunked":
+        options["chunk"] = chunk
+    needs = losses.LOSSES[name].needs
+
+    def value(trained: dict[str, Any], batch: dict[str, Any]) -> jax.Array:
+        image, text = trained["image"], trained["text"]
+        hard = {kind: trained[kind] for kind in needs}
+        more: dict[str, Any] = {}
+        for kind, vectors in hard.items():
+            more[f"{kind}_text"] = types.TextFeatures(vectors)
+            more[f"{kind}_scores"] = jnp.einsum("ie,tke->itk", image, vectors)
+            more[f"own_{kind}_scores"] = jnp.einsum("ie,ike->ik", image, vectors)
+        outputs = types.Outputs(
+            image=types.ImageFeatures(image),
+            text=types.TextFeatures(text),
+            scores=image @ text.T,
+            logit_scale=trained["logit_scale"],
+            logit_bias=trained["logit_bias"],
+            own_scores=(image * text).sum(-1),
+            **more,
+        )
+        masks = {f"{kind}_mask": batch[f"{kind}_mask"] for kind in needs}
+        # which are there; the loss reads no tokens
+        tokens = {f"{kind}_text": batch[f"{kind}_mask"] for kind in needs}
+        return losses.total({name: options}, outputs, {"mask": batch["mask"], **masks, **tokens})[0]
+
+    trained = {key: arrays[key] for key in ("image", "text", *needs)}
+    trained |= {"logit_scale": jnp.float32(14.3), "logit_bias": jnp.float32(-10.0)}
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(jax.value_and_grad(value)).lower(trained, arrays).compile()
+    return lambda: compiled(trained, arrays), compiled.memory_analysis().temp_size_in_bytes
+
+
+def measure(
+    args: argparse.Namespace, mesh: Any, name: str, batch: int, arrays: dict[str, Any]
+) -> None:
+    """Prints a row for each implementation of a loss."""
+    loss = losses.LOSSES[name]
+    chosen = [each for each in loss.implementations if each != "ring" or mesh.size > 1]
+    sides: dict[str, tuple[Callable[[], Any], int]] = {
+        each: make_step(mesh, name, each, args.chunk, arrays) for each in chosen
+    }
+    # scores of all pairs, forward and two gradients of them
+    pairs = batch * batch * (1 + len(loss.contrasts_all))
+    is_small = 6 * EMBED * pairs <= args.limit_tflop * 1e12
+    run = {
+        each: step
+        for each, (step, planned) in sides.items()
+        if is_small and planned * mesh.size <= args.limit_gb * GIB
+    }
+    seconds: dict[str, list[float]] = {each: [] for each in run}
+    for round_ in range(args.rounds + 1):
+        for each, step in run.items():
+            start = time.perf_counter()
+            jax.block_until_ready(step())
+            if round_:  # the first round allocates memory
+                seconds[each].append(time.perf_counter() - start)
+    for each, (_, planned) in sides.items():
+        row = f"{name:20}{batch:8,} {each:16}"
+        if each not in run:
+            print(f"{row}{'not run':>9}{'':24}{planned / GIB:9.3f}")
+            continue
+        row += f"{1e3 * statistics.median(seconds[each]):9.1f}"
+        if "dense" in run:
+            ratios = [a / b for a, b in zip(seconds[each], seconds["dense"], strict=True)]
+            row += (
+                f"{statistics.median(ratios):9.2f}{f'{min(ratios):.2f} to {max(ratios):.2f}':>15}"
+            )
+        else:
+            row += f"{'':24}"
+        print(f"{row}{planned / GIB:9.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
