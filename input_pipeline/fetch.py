@@ -26,11 +26,12 @@ STORE = ".store"  # in the copy of a run: its address, since its checkpoints sta
 _TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was made of
 _OF_A_RUN = ("checkpoints/", "lock/", "processes/", "pretrain/")
 _SPARE = 10**9  # bytes of the disk that stay free
+_TRIES = 3
 _SAID_SECONDS = 10.0
 
 
 def cache_folder(url: str, kind: str = "stores") -> Path:
-    """Where what belongs to an address is kept on this host."""
+    """The folder of this host for what belongs to an address."""
     root = os.environ.get("VLC_STORES") or Path.home() / ".cache" / "vlc_jax"
     return Path(root).absolute() / kind / url.replace("://", "/").rstrip("/")
 
@@ -44,7 +45,12 @@ def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
     """
     if not stores.is_url(os.fspath(path)):
         return Path(path)
-    return _fetch(str(path).rstrip("/"), tuple(skip))
+    for _ in range(_TRIES):
+        try:
+            return _fetch(str(path).rstrip("/"), tuple(skip))
+        except FileNotFoundError:  # a run that goes on has replaced it since it was listed
+            continue
+    raise stores.StoreError(f"{path} changes faster than it can be copied")
 
 
 def refresh(path: str | os.PathLike[str]) -> Path:
@@ -141,7 +147,7 @@ def _read(journal: Path) -> dict[str, list[str]]:
 
 @contextmanager
 def _locked(copy: Path) -> Iterator[None]:
-    """Of several processes of a host one copies, the others wait and find the copies."""
+    """Lock of a copy: of several processes of a host one copies, the others wait for it."""
     lock = copy.with_name(f".{copy.name}.lock")
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -78,6 +78,23 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(store, downloads, monkeypa
     assert downloads == ["c"]
 
 
+def test_a_file_that_is_replaced_while_it_is_copied_is_copied_again(store, monkeypatch):
+    stores.folder(store).write("a", b"1")
+    download, failures = mirror.download, [FileNotFoundError()] * 2
+
+    def replaced(*words):
+        if failures:
+            raise failures.pop()
+        download(*words)
+
+    monkeypatch.setattr(mirror, "download", replaced)
+    assert (fetch.local(store) / "a").read_bytes() == b"1"
+    failures.extend([FileNotFoundError()] * 3)
+    stores.folder(store).write("a", b"2")
+    with pytest.raises(stores.StoreError, match="changes faster"):
+        fetch.refresh(store)
+
+
 def test_checkpoints_of_a_run_stay_where_they_are(store):
     there = stores.folder(store)
     for name in ("config.json", "checkpoints/5/manifest.json", "lock/000001.json"):
