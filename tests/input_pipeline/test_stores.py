@@ -52,6 +52,20 @@ def test_files_come_and_go_in_pieces_and_by_copies(folder, tmp_path):
     assert (tmp_path / "back").read_bytes() == content
 
 
+@pytest.mark.parametrize("content", [b"", b"\r", b"a\n", b"a\r\n", b"a\r\n--b", b"\x1f\x8b"])
+def test_content_is_kept_to_the_last_byte(folder, content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    folder.upload(tmp_path / "file", "a")
+    folder.write("b", content)
+    assert folder.create("c", content)
+    assert [folder.read(name) for name in "abc"] == [content] * 3
+
+
+def test_an_upload_that_the_store_took_for_less_is_an_error(store):
+    with pytest.raises(StoreError, match="checksum"):  # what gcsfs puts between its parts
+        stores.folder(store).write("a", b"a\n--==0==--b")
+
+
 @pytest.mark.parametrize("call", ["read", "pieces"])
 def test_a_missing_object_is_a_missing_file(folder, call):
     with pytest.raises(FileNotFoundError):

@@ -1,9 +1,12 @@
 """Google Cloud Storage on loopback: python -m tests.support.gcs_emulator PORT
 
-It has a bucket "bucket". Generations, on which uploads and downloads may depend, are what the
-emulator of the package index leaves out: two writers of an object would not see each other.
+It has a bucket "bucket". The emulator of the package index lacks two things that are added here:
+generations, on which uploads and downloads may depend, so that two writers of an object see each
+other; and content that ends in a line break: gcsfs puts a bare "\\n" before the last boundary, and
+the parser of e-mails takes a "\\r" before that for a part of it.
 """
 
+import json
 import sys
 from http import HTTPStatus
 
@@ -42,7 +45,26 @@ def download(request, response, storage, *args, **kwargs):
 
 objects.insert, objects.download = insert, download
 
-if __name__ == "__main__":
-    from gcp_storage_emulator import server  # reads objects.insert
+from gcp_storage_emulator import server  # noqa: E402 (it reads objects.insert)
 
+_read_data = server._read_data
+
+
+def read_data(handler, query):
+    kind = handler.headers.get("Content-Type") or ""
+    if not kind.startswith("multipart/related"):
+        return _read_data(handler, query)
+    boundary = b"\n--" + kind.partition("boundary=")[2].strip('"').encode()
+    meta, content = (b"\n" + server._read_raw_data(handler)).split(boundary)[1:3]
+    header, _, content = content.partition(b"\n\n")
+    return {
+        "meta": json.loads(meta.partition(b"\n\n")[2]),
+        "content": content,
+        "content-type": header.partition(b":")[2].strip().decode(),
+    }
+
+
+server._read_data = read_data
+
+if __name__ == "__main__":
     server.create_server("127.0.0.1", int(sys.argv[1]), True, default_bucket="bucket").run()
