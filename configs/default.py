@@ -70,6 +70,16 @@ def get_config() -> ConfigDict:
     # go to WORKDIR/logs and the run ends with 31, for a supervisor to start it again. seconds=0: no
     # watchdog, for a debugger. Compilations, saves and evaluations do not count.
     config.watchdog = ConfigDict({"seconds": 600.0, "steps": 50.0})
+    # --mode plan: what to compile for, and which settings to try.
+    config.plan = ConfigDict(
+        {
+            # A slice of TPUs, such as v5e:16x16, v6e:4x4, v5p:8x8x8; None: the devices there are.
+            "topology": placeholder(str),
+            # Fields to try in all combinations: remat, microbatch, fsdp, implementation,
+            # batch_size.
+            "search": (),
+        }
+    )
     # When and how to evaluate; `evals` says on what.
     config.eval = ConfigDict(_evaluation())
     # Name -> options of a benchmark. The name is a key of vlc_jax.evaluators.EVALUATIONS, or any,
@@ -301,6 +311,9 @@ def _model() -> ConfigDict:
             # What the backward pass recomputes of each transformer block, to save memory: none |
             # minimal (all but matrix products) | dots (all but dense layers) | block (everything)
             "remat": "none",
+            # The blocks of a tower as one loop, all but the last: compiles several times faster,
+            # for a copy of the tower's parameters; the same parameters, checkpoints and results.
+            "scan_layers": False,
             # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where it works and gives
             # XLA's numbers, which is tried before the run; the log says which it is, and why.
             "attention": "auto",

@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 from speed.worker import Worker  # noqa: E402
-from vlc_jax import devices, evaluators, models  # noqa: E402
+from vlc_jax import chips, evaluators, models  # noqa: E402
 from vlc_jax.encode import short_lengths, text_lengths  # noqa: E402
 from vlc_jax.encode_once import OnceEncoder  # noqa: E402
 from vlc_jax.models import flops  # noqa: E402
@@ -120,7 +120,7 @@ def predict(facts: dict, row_seconds: float) -> None:
 
     row_seconds: of everything but decoding, tokenization and towers, per image or text asked for.
     """
-    rate = UTILISATION * devices.PEAK_FLOPS["NVIDIA H200"]
+    rate = UTILISATION * chips.CHIPS["NVIDIA H200"].flops
     images, texts = SUITE["images"], SUITE["texts"]
     decode = images / facts["decode"] / CORES
     tokenize = texts / facts["tokenize"]  # one thread reads

@@ -60,7 +60,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.report": (
         *("vlc_jax.published", "vlc_jax.workdir_files", "input_pipeline.addresses"),
     ),
-    "vlc_jax.devices": ("vlc_jax.errors", "input_pipeline.stores"),
+    "vlc_jax.chips": (),
+    "vlc_jax.hlo": (),
+    "vlc_jax.devices": ("vlc_jax.chips", "vlc_jax.errors", "input_pipeline.stores"),
     "vlc_jax.state": (),
     "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
     "vlc_jax.setup": (
@@ -108,6 +110,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.devices", "vlc_jax.sharding", "vlc_jax.run"),
         "vlc_jax.errors",
     ),
+    "vlc_jax.plan": (
+        *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
+        *("vlc_jax.chips", "vlc_jax.devices", "vlc_jax.hlo"),
+    ),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),
     "vlc_jax.catalogue": (
@@ -115,7 +121,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.main": (
         "vlc_jax.catalogue",
-        *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.watch"),
+        *("vlc_jax.setup", "vlc_jax.train", "vlc_jax.evaluate", "vlc_jax.watch", "vlc_jax.plan"),
         "vlc_jax.devices",
         *("vlc_jax.errors", "vlc_jax.run", "vlc_jax.startup"),
         *("input_pipeline.record", "input_pipeline.stores", "input_pipeline.workers"),

@@ -4,6 +4,7 @@ With sharding.py the only file that says "device".
 """
 
 import ctypes
+import importlib.util
 import logging
 import os
 import platform
@@ -16,21 +17,16 @@ import numpy as np
 import psutil
 
 from input_pipeline import stores
+from vlc_jax import chips
 from vlc_jax.errors import UsageError
 
-# Dense bfloat16 peaks in FLOP/s as their makers publish them; the prefix of `device_kind` decides.
-PEAK_FLOPS = {
-    "NVIDIA A100": 312e12,
-    "NVIDIA H100": 989e12,
-    "NVIDIA H200": 989e12,
-    "TPU v3": 123e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5e": 197e12,
-    "TPU v5p": 459e12,
-    "TPU v5": 459e12,
-    "TPU v6 lite": 918e12,
-    "TPU v6e": 918e12,
+_NO_TPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
 }
 
 
@@ -114,10 +110,10 @@ def require_platform(wanted: str) -> None:
         )
 
 
-def matrix_dtype() -> str:
+def matrix_dtype(platform: str) -> str:
     """The dtype of matrix products unless a config says otherwise: bfloat16 where there are
     units for it, float32 on a CPU, where it is several times faster."""
-    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    return "float32" if platform == "cpu" else "bfloat16"
 
 
 def platform_name() -> str:
@@ -140,6 +136,54 @@ def count() -> int:
     return jax.device_count()
 
 
+def there() -> list[Any]:
+    """All devices of all processes."""
+    return list(jax.devices())
+
+
+def of_topology(name: str) -> list[Any]:
+    """The devices of a TPU slice such as v5e:16x16, to compile for; none has to be there.
+
+    Raises UsageError without libtpu, and for a slice that it does not know.
+    """
+    if not (importlib.util.find_spec("libtpu") or os.environ.get("TPU_LIBRARY_PATH")):
+        raise UsageError(
+            f"config.plan.topology={name} needs the compiler of TPUs: pip install 'vlc_jax[plan]'"
+        )
+    # a host of no cloud has no metadata server to ask, and no part of a slice
+    for key, value in _NO_TPU.items():
+        os.environ.setdefault(key, value)
+    from jax.experimental import topologies
+
+    try:
+        # as JAX has them on such hosts: the two cores of a v4 are one device
+        options = {"chip_config_name": "megacore"} if name.startswith("v4") else {}
+        found = topologies.get_topology_desc(topology_name=name, platform="tpu", **options)
+        return list(found.devices)
+    except Exception as error:  # of the compiler, each version another one
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(
+            f"config.plan.topology={name} is no slice of TPUs, such as v5e:4x4, v6e:16x16 or "
+            f"v5p:4x4x4: {reason}"
+        ) from error
+
+
+def memory_limit(device: Any) -> float:
+    """Bytes that programs may use of a device: as it says, else as its maker does, else the host's
+    memory, shared among the simulated devices."""
+    if jax.default_backend() == device.platform:
+        try:
+            found = device.memory_stats()
+        except jax.errors.JaxRuntimeError:  # a device of a topology
+            found = None
+        if found and "bytes_limit" in found:
+            return float(found["bytes_limit"])
+    chip = chips.find(device.device_kind)
+    if chip:
+        return chip[1].memory
+    return psutil.virtual_memory().total / jax.local_device_count()
+
+
 def hardware() -> dict[str, Any]:
     """Devices, processes and host of this run, for env.json."""
     return {
@@ -159,9 +203,8 @@ def peak_flops() -> tuple[float, str]:
     float32 matrix products measured now (a tenth of a second), shared among the simulated devices.
     """
     kind = jax.devices()[0].device_kind
-    for prefix in sorted(PEAK_FLOPS, key=len, reverse=True):  # "TPU v5 lite" before "TPU v5"
-        if kind.startswith(prefix):
-            return PEAK_FLOPS[prefix], f"published bfloat16 peak of {prefix}"
+    if found := chips.find(kind):
+        return found[1].flops, f"published bfloat16 peak of {found[0]}"
     size = 1024  # reaches what larger ones reach
     a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])
     product = jax.jit(jnp.matmul)

@@ -32,7 +32,7 @@ from ml_collections import ConfigDict, config_flags
 from input_pipeline import stores
 from input_pipeline.record import DataError, ShardError, StageError
 from input_pipeline.workers import WorkerError
-from vlc_jax import catalogue, devices, evaluate, train, watch
+from vlc_jax import catalogue, devices, evaluate, plan, train, watch
 from vlc_jax.errors import (
     STORAGE_ERRORS,
     DivergedError,
@@ -50,13 +50,18 @@ from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.run.workdir import Workdir, config_diff
 from vlc_jax.setup import config_of_run, fetch_inputs, resolve
+from vlc_jax.setup.plan import planned
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
 )
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if missing.")
 MODE = flags.DEFINE_enum(
-    "mode", "train", ["train", "eval"], "eval: only evaluate the newest state."
+    "mode",
+    "train",
+    ["train", "eval", "plan"],
+    "eval: only evaluate the newest state; plan: compile a step for config.plan.topology, or for "
+    "the devices there are, and print memory, time and collectives (needs no data, no --workdir).",
 )
 WATCH = flags.DEFINE_string(
     "watch", None, "With --mode eval: a run whose new checkpoints are evaluated until it ends."
@@ -102,7 +107,8 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
     "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
-    "run in chunks (implementation=chunked)"
+    "run in chunks (implementation=chunked); the same --config with --mode plan says what a step "
+    "takes, and with --config.plan.search=\"('remat','microbatch')\" what would fit"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -162,6 +168,8 @@ def run(stop: StopSignal) -> int:
     """Does what the flags say; every expected error becomes one line and its exit code."""
     workdir = peers = None
     try:
+        if MODE.value == "plan":
+            return plan_step()
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         folder = absolute(WORKDIR.value)
@@ -205,6 +213,16 @@ def run(stop: StopSignal) -> int:
             workdir.close()
         if peers is not None:
             peers.stop()
+
+
+def plan_step() -> ExitCode:
+    """--mode plan; 20 where nothing of what was asked for fits."""
+    if WORKDIR.value or COORDINATOR.value:
+        raise UsageError("--mode plan runs in one process and writes nothing: leave out --workdir")
+    chosen = config()
+    devices.connect(None)
+    devices.keep_compiled(chosen.compilation_cache)
+    return ExitCode.DONE if plan.run(planned(chosen)) else ExitCode.OUT_OF_MEMORY
 
 
 def connect(chosen: ConfigDict, folder: Path | str) -> Peers | None:

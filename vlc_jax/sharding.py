@@ -5,6 +5,7 @@ every mesh axis (`put_batch`). jit does the rest: arrays are global, so `image @
 similarity matrix of the global batch on any number of devices and hosts.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +21,21 @@ from vlc_jax.types import BATCH_AXES
 SHARD_FROM = 2**14  # elements; smaller leaves are cheaper to replicate than to gather
 
 
-def make_mesh(data: int = -1, fsdp: int = 1, batch_size: int | None = None) -> Mesh:
+def make_mesh(
+    data: int = -1,
+    fsdp: int = 1,
+    batch_size: int | None = None,
+    hardware: Sequence[Any] | None = None,
+) -> Mesh:
     """A (data, fsdp) mesh over all devices; -1 means: all that are left.
 
+    hardware: the devices, None for those there are.
     Devices of several slices (TPU) or nodes (GPU) lie as `over_slices` says.
     Raises UsageError when the sizes do not multiply to the device count, or do not fit the slices,
     or when the devices do not divide `batch_size`.
     """
-    devices = jax.device_count()
+    hardware = jax.devices() if hardware is None else hardware
+    devices = len(hardware)
     sizes = {"data": data, "fsdp": fsdp}
     fixed = int(np.prod([size for size in sizes.values() if size != -1]))
     if list(sizes.values()).count(-1) > 1 or min(sizes.values()) == 0 or fixed < 1:
@@ -49,10 +57,11 @@ def make_mesh(data: int = -1, fsdp: int = 1, batch_size: int | None = None) -> M
             f"use {' or '.join(map(str, near))}"
         )
     axis_types = (AxisType.Auto, AxisType.Auto)
-    if len({getattr(device, "slice_index", 0) for device in jax.devices()}) > 1:
+    if len({getattr(device, "slice_index", 0) for device in hardware}) > 1:
         # which jax.make_mesh refuses
-        return Mesh(over_slices(jax.devices(), sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
-    return jax.make_mesh((sizes["data"], sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
+        return Mesh(over_slices(hardware, sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
+    shape = (sizes["data"], sizes["fsdp"])
+    return jax.make_mesh(shape, BATCH_AXES, axis_types=axis_types, devices=hardware)
 
 
 def over_slices(devices: Sequence[Any], fsdp: int) -> np.ndarray:
@@ -117,6 +126,14 @@ def place_shapes(mesh: Mesh, shapes: Any) -> Any:
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         shapes,
         state_shardings(mesh, shapes),
+    )
+
+
+def shard_bytes(arrays: Any) -> int:
+    """Bytes that one device holds of a tree of arrays, or of shapes with a sharding."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(arrays)
     )
 
 

@@ -140,8 +140,14 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
     return jax.tree.map(split, batch)
 
 
-def compile_step(setup: Setup, state: State, frozen: Any, batch: Batch) -> Step:
-    """Compiles a step for these shapes; the new state replaces `state` and lies where it lay."""
+def compile_step(
+    setup: Setup,
+    state: State,
+    frozen: Any,
+    batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct],
+) -> Step:
+    """Compiles a step for these arrays or shapes; the new state replaces `state` and lies where it
+    lay."""
     where = jax.tree.map(lambda x: x.sharding, state)
     step = jax.jit(
         make_step(setup),

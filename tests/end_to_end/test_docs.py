@@ -54,6 +54,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
     "python -m vlc_jax.main --config configs/scenes/text_vectors": VECTORS,
+    "python -m vlc_jax.main --mode plan --config configs/scenes": SCENES,
     "python -m vlc_jax.tools.cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
     "python -m vlc_jax.tools.embed_text --config configs/scenes": VECTORS,
     "python -m vlc_jax.main --config configs/digits.py": SHORT,

@@ -9,6 +9,21 @@ from vlc_jax import errors
 from vlc_jax.evaluators import stats
 
 
+@pytest.mark.parametrize(("statistic", "size"), [("mean", 2), ("median", 57), ("mean", 3000)])
+def test_a_bootstrap_is_that_of_scipy_to_the_bit(statistic, size):
+    values = np.random.default_rng(3).integers(1, 40, size).astype(np.float64)
+    ours = stats.bootstrapped(values, statistic)
+    theirs = scipy.stats.bootstrap(
+        (values,),
+        getattr(np, statistic),
+        n_resamples=stats.RESAMPLES,
+        batch=stats.RESAMPLES_AT_ONCE,
+        method="percentile",
+        rng=np.random.default_rng(stats.SEED),
+    ).confidence_interval
+    assert (ours.low, ours.high) == (theirs.low, theirs.high)
+
+
 @pytest.mark.parametrize(("right", "count"), [(0, 7), (1, 2), (13, 20), (999, 1000), (5, 5)])
 def test_wilson_equals_scipy(right, count):
     expected = scipy.stats.binomtest(right, count).proportion_ci(method="wilson")

@@ -109,10 +109,9 @@ def test_kept_features_are_those_of_any_attention():
 
 def test_each_tower_has_its_own_and_one_line_says_why(monkeypatch, caplog):
     net = models.build(variant="B/32", text={"padding_mask": True}, dtype="bfloat16")
-    monkeypatch.setattr(model_setup.devices, "platform_name", lambda: "gpu")
     monkeypatch.setattr(attention, "failure", lambda *_, **__: None)
     with caplog.at_level(logging.INFO):
-        chosen = model_setup.with_attention(net, "auto")
+        chosen = model_setup.with_attention(net, "auto", "gpu")
     assert (chosen.image.attention, chosen.text.attention) == ("cudnn", "xla")
     assert caplog.messages == [
         "attention: image cudnn (bfloat16, 64 channels a head, mask none), "
@@ -122,7 +121,7 @@ def test_each_tower_has_its_own_and_one_line_says_why(monkeypatch, caplog):
 
 def test_on_a_cpu_auto_changes_nothing_and_cudnn_is_refused():
     net = models.build(variant="mini")
-    assert model_setup.with_attention(net, "auto") == net
+    assert model_setup.with_attention(net, "auto", "cpu") == net
     config = default.get_config()
     config.model.attention = "cudnn"
     with pytest.raises(UsageError, match="NVIDIA GPUs, this is cpu; say auto or xla"):

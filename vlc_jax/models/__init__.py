@@ -38,7 +38,7 @@ SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
     **dict.fromkeys(("activation", "epsilon", "initialisation"), ("image", "text")),
-    **dict.fromkeys(("dtype", "remat"), ("image", "text")),
+    **dict.fromkeys(("dtype", "remat", "scan_layers"), ("image", "text")),
     **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
 }
 CHOICES = {

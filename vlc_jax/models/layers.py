@@ -301,6 +301,7 @@ class Tower(nn.Module, kw_only=True):
       none | minimal (all but matrix products: norms, activations, softmax) | dots (all but dense
       layers: attention, too) | block (everything).
     attention: xla | cudnn, of the blocks, see models/attention.py.
+    scan_layers: all blocks but the last are one loop, which compiles several times faster.
     """
 
     width: int
@@ -316,8 +317,9 @@ class Tower(nn.Module, kw_only=True):
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
-    # not in the repr, by which kept features know their tower: a way of computing the same
+    # not in the repr, by which kept features know their tower: ways of computing the same
     attention: str = dataclasses.field(default="xla", repr=False)
+    scan_layers: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def embed(self) -> int:
@@ -338,24 +340,50 @@ class Tower(nn.Module, kw_only=True):
 
         The former saves a third of the FLOPs of the mini model and 7 % of B/32.
         """
-        policy = REMAT[self.remat]
+        policy, last = REMAT[self.remat], self.depth - 1
+        fields = {
+            "heads": self.heads,
+            "mlp_width": self.mlp_width or 4 * self.width,
+            "is_causal": is_causal,
+            "activation": self.activation,
+            "epsilon": self.epsilon,
+            "initial": initialisers(self.initialisation, self.width, self.depth),
+            "dtype": self.dtype,
+            "key_bias": self.key_bias,
+            "sub_norm": self.sub_norm,
+            "implementation": self.attention,
+        }
+        is_scanned = self.scan_layers and last > 0 and not self.is_initializing()
+        if is_scanned:
+            x = self._scan(Block(**fields, parent=None), last, x, rotation, ends)
         make = Block if policy is None else nn.remat(Block, policy=policy)
-        init = initialisers(self.initialisation, self.width, self.depth)
-        for index in range(self.depth):
-            x = make(
-                heads=self.heads,
-                mlp_width=self.mlp_width or 4 * self.width,
-                is_causal=is_causal,
-                activation=self.activation,
-                epsilon=self.epsilon,
-                initial=init,
-                dtype=self.dtype,
-                key_bias=self.key_bias,
-                sub_norm=self.sub_norm,
-                implementation=self.attention,
-                name=f"block_{index}",
-            )(x, positions if index == self.depth - 1 else None, rotation, ends)
+        for index in range(last if is_scanned else 0, self.depth):
+            block = make(**fields, name=f"block_{index}")
+            x = block(x, positions if index == last else None, rotation, ends)
         return x
+
+    def _scan(
+        self,
+        block: Block,
+        count: int,
+        x: Float[Array, "batch length embed"],
+        rotation: rope.Rotation | None,
+        ends: Int[Array, "batch"] | None,
+    ) -> Float[Array, "batch length embed"]:
+        """The first `count` blocks as one loop, which is compiled once.
+
+        The parameters stay those of single blocks and are stacked here, in each step: weights,
+        adapters and checkpoints know of no loop, for a copy of the tower's parameters.
+        """
+        params = [self.variables["params"][f"block_{index}"] for index in range(count)]
+
+        def body(x: jax.Array, params: Any) -> tuple[jax.Array, None]:
+            return block.apply({"params": params}, x, None, rotation, ends), None
+
+        if (policy := REMAT[self.remat]) is not None:
+            body = jax.checkpoint(body, policy=policy, prevent_cse=False)  # a loop has none
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+        return jax.lax.scan(body, x, stacked)[0]
 
     def _norm(self, name: str) -> nn.LayerNorm:
         return layer_norm(self.epsilon, self.dtype, name)

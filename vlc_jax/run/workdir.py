@@ -30,7 +30,7 @@ SHOWN_IMAGES = 3  # named in a message
 # on (seed, step) only.
 RESUMABLE = (
     *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
-    *("microbatch", "model.remat"),
+    *("microbatch", "model.remat", "model.scan_layers", "plan"),
     *("input.loader", "input.max_bad_share", "input.preview", "watchdog"),
     *("model.attention", "compilation_cache"),
     *("input.shards.stage", "input.shards.stage_gb"),

@@ -4,7 +4,7 @@ With main and run/workdir this folder is the only one that sees a ConfigDict; ev
 the ready things of a Setup, or keyword arguments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +29,7 @@ from vlc_jax.setup.data import BenchmarkSetup, TrainingData
 from vlc_jax.setup.model import Optimization
 from vlc_jax.state import State
 
-Mode = Literal["train", "eval", "weights"]
+Mode = Literal["train", "eval", "weights", "plan"]
 
 
 class Interpolation(NamedTuple):
@@ -97,11 +97,12 @@ class Setup(NamedTuple):
     tokenizer_path: its files, which an export copies; None for one without.
     normalise: uint8 pixels -> float32, on the devices.
     training: None where a run is not to be trained (--mode eval, tools that read weights).
+    tokenizer, origin, evaluation: nothing but shapes, None and None in --mode plan.
     """
 
     config: Mapping[str, Any]
     mesh: Mesh
-    tokenizer: data.Tokenizer
+    tokenizer: data.Tokenizer | data.TokenizerShape
     tokenizer_path: str | None
     model: nn.Module
     normalise: Callable[[jax.Array], jax.Array]
@@ -140,11 +141,14 @@ def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
     addresses.localised(config)
 
 
-def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
+def resolve(
+    config: ConfigDict, mode: Mode = "train", hardware: Sequence[Any] | None = None
+) -> Setup:
     """Makes everything a run needs; no parameters are computed or loaded, no benchmark is read.
 
     mode: "train" opens the training records, "eval" needs none. "weights", for the parameters of a
     workdir, takes the devices there are, whatever that run had, every process holding all of them.
+    "plan", for shapes alone, reads no file; `hardware` are devices that need not be there.
     Raises UsageError when parts of the config do not fit together, DataError for training records
     that cannot be opened.
     """
@@ -152,18 +156,25 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
     if mode == "weights":
         mesh = sharding.make_mesh()
     else:
-        devices.require_platform(config.platform)
-        mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size)
-        if mode == "train":
+        if hardware is None:
+            devices.require_platform(config.platform)
+        mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
+        if mode in ("train", "plan"):
             validate.check_microbatch(config, mesh.size)
-    config = _with_dtype(config)
-    original, config = config, addresses.localised(config)
-    tokenizer = data.make_tokenizer(config)
+    platform = devices.platform_name() if hardware is None else hardware[0].platform
+    config = _with_dtype(config, platform)
+    original = config
+    if mode == "plan":
+        tokenizer = data.tokenizer_shape(config)
+    else:
+        config = addresses.localised(config)
+        tokenizer = data.make_tokenizer(config)
     net = model.make_model(config, tokenizer)
     # weights are also read elsewhere than they were trained; a config.json may be older
     wanted = "auto" if mode == "weights" else config.model.get("attention", "xla")
-    net = model.with_attention(net, wanted)
-    validate.check_model(config, tokenizer, net)
+    net = model.with_attention(net, wanted, platform)
+    if mode != "plan":
+        validate.check_model(config, tokenizer, net)
     parameters = model.make_parameters(config, net)
     training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it
     if mode == "train":
@@ -173,19 +184,19 @@ def resolve(config: ConfigDict, mode: Mode = "train") -> Setup:
         config=original.to_dict(),
         mesh=mesh,
         tokenizer=tokenizer,
-        tokenizer_path=data.tokenizer_options(config).get("path"),
+        tokenizer_path=None if mode == "plan" else data.tokenizer_options(config).get("path"),
         model=net,
         normalise=model.normaliser(config.input.normalisation),
         parameters=parameters,
         optimization=model.make_optimization(config, parameters, steps),
-        origin=_origin(config, original.pretrain, net, tokenizer),
-        evaluation=_evaluation(config),
+        origin=None if mode == "plan" else _origin(config, original.pretrain, net, tokenizer),
+        evaluation=None if mode == "plan" else _evaluation(config),
         training=training,
     )
 
 
-def _with_dtype(config: ConfigDict) -> ConfigDict:
-    """The config with the type that config.model.dtype=auto is on these devices.
+def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
+    """The config with the type that config.model.dtype=auto is on a platform.
 
     config.json gets the type itself: a run that goes on elsewhere is refused, not computed in
     another one.
@@ -195,7 +206,7 @@ def _with_dtype(config: ConfigDict) -> ConfigDict:
     config = config.copy_and_resolve_references()
     for part in (config, config.pretrain):
         if part and part.model.dtype == "auto":
-            part.model.dtype = devices.matrix_dtype()
+            part.model.dtype = devices.matrix_dtype(platform)
     return config
 
 

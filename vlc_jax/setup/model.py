@@ -15,11 +15,11 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import image as image_ops
-from vlc_jax import devices, losses, models, optimizer
+from vlc_jax import losses, models, optimizer
 from vlc_jax.errors import known
 from vlc_jax.models import attention, flops, layers, text
 from vlc_jax.parameters import TOWERS, Parameters
-from vlc_jax.setup.data import Tokenizer
+from vlc_jax.setup.data import Tokenizer, TokenizerShape
 
 Schedule = Callable[[Any], Array]
 
@@ -46,7 +46,7 @@ class Optimization(NamedTuple):
     seed: int
 
 
-def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
+def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.Module:
     """The configured towers and head, for texts as `tokenizer` gives them."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
@@ -61,8 +61,8 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     return models.build(**overrides, **text_options, image_size=config.input.image_size)
 
 
-def with_attention(net: nn.Module, wanted: str) -> nn.Module:
-    """The model with the attention that `wanted` (config.model.attention) is on these devices.
+def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
+    """The model with the attention that `wanted` (config.model.attention) is on a platform.
 
     Logs what each tower has, and why. Raises UsageError for "cudnn" where that cannot be.
     """
@@ -70,7 +70,7 @@ def with_attention(net: nn.Module, wanted: str) -> nn.Module:
     for name in TOWERS:
         tower = getattr(net, name)
         if isinstance(tower, layers.Tower):  # not of vectors
-            choices[name] = _choose_attention(tower, wanted)
+            choices[name] = _choose_attention(tower, wanted, platform)
     described = (
         f"{name} {choice.implementation} ({choice.reason})" for name, choice in choices.items()
     )
@@ -82,7 +82,7 @@ def with_attention(net: nn.Module, wanted: str) -> nn.Module:
     return net.clone(**changed)
 
 
-def _choose_attention(tower: layers.Tower, wanted: str) -> attention.Choice:
+def _choose_attention(tower: layers.Tower, wanted: str, platform: str) -> attention.Choice:
     is_text = isinstance(tower, text.TextTower)
     is_causal = is_text and tower.is_causal
     length = tower.context_length if is_text else tower.grid**2 + (tower.pooling == "cls")
@@ -90,7 +90,7 @@ def _choose_attention(tower: layers.Tower, wanted: str) -> attention.Choice:
     mask = "causal" if is_causal else "none"
     return attention.choose(
         wanted,
-        platform=devices.platform_name(),
+        platform=platform,
         mask="lengths" if is_text and tower.padding_mask else mask,
         probe=partial(attention.failure, "cudnn", length=length, is_causal=is_causal, **kind),
         **kind,

@@ -1,0 +1,114 @@
+"""A tower whose blocks are one loop equals the unrolled one, in value and gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.scenes import hp_hn
+from tests.support import tiny
+from vlc_jax import models, sharding, train_step
+from vlc_jax.setup import data, resolve
+
+SMALL = {"depth": 3, "width": 32, "heads": 2}
+PIXELS = SMALL | {"stem": (), "patch_size": 8}
+KINDS = {
+    "clip": {},
+    "siglip": {"variant": "SigLIP-B/16", "image_size": 32, "context_length": 8},
+    "sub_norm": {"image": PIXELS | {"sub_norm": True, "activation": "swiglu"}},
+    "rope": {"image": PIXELS | {"rope": "qk_2d", "pooling": "mean"}},
+    "padding": {"text": SMALL | {"padding_mask": True}},
+    "tokens": {"name": "sparc"},
+    "one_block": {"image": PIXELS | {"depth": 1}},
+}
+
+
+def pair(**options):
+    """The unrolled model and the one in loops."""
+    options = {"image": PIXELS, "text": SMALL, "image_size": 24} | options
+    options["image"], options["text"] = PIXELS | options["image"], SMALL | options["text"]
+    return tuple(models.build(**options, scan_layers=is_scanned) for is_scanned in (False, True))
+
+
+def value_and_gradient(model, params, batch):
+    def total(params):
+        rngs = {"dropout": jax.random.key(1)}
+        outputs = model.apply({"params": params}, batch, rngs=rngs)
+        return jnp.sum(jnp.sin(outputs.scores)) + jnp.sum(outputs.image.pooled[:, 0])
+
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(jax.value_and_grad(total))(params)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("remat", ["none", "block"])
+def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
+    plain, scanned = pair(**KINDS[kind], remat=remat)
+    rng = np.random.default_rng(0)
+    size, length = plain.image.image_size, plain.text.context_length
+    batch = {
+        "image": rng.standard_normal((4, size, size, 3)).astype(np.float32),
+        "text": rng.integers(1, plain.text.vocab_size, (4, length)).astype(np.int32),
+        "mask": np.ones(4, bool),
+    }
+    batch = jax.tree.map(jnp.asarray, batch)
+    params = models.init(scanned, jax.random.key(0))
+    expected = models.init(plain, jax.random.key(0))
+    jax.tree.map(np.testing.assert_array_equal, params, expected)
+    (one, ours), (other, theirs) = (
+        value_and_gradient(model, params, batch) for model in (scanned, plain)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, float(np.abs(b).max())))
+
+
+def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
+    new = {}
+    for is_scanned in (False, True):
+        config = tiny.get_config()
+        given = hp_hn.get_config()
+        with config.unlocked():
+            config.losses = given.losses
+            config.input.negatives, config.input.positives = (
+                given.input.negatives,
+                given.input.positives,
+            )
+            config.model.image, config.model.text = {"depth": 3}, {"depth": 3}
+            config.model.scan_layers = is_scanned
+            config.mesh.data, config.mesh.fsdp = 2, 4
+        setup = resolve(config, "train")
+        state = jax.jit(
+            setup.init_state,
+            out_shardings=jax.tree.map(lambda x: x.sharding, setup.state_shapes({})),
+        )({})
+        rng = np.random.default_rng(0)
+        shapes = data.batch_shapes(config, setup.mesh)
+        batch = {
+            key: np.ones(shape.shape, bool)
+            if shape.dtype == bool
+            else rng.integers(0, 40, shape.shape).astype(shape.dtype)
+            for key, shape in shapes.items()
+        }
+        batch = sharding.put_batch(setup.mesh, batch)
+        compiled = train_step.compile_step(setup, state, {}, batch)
+        new[is_scanned] = jax.device_get(compiled(state, {}, batch))
+    (state, metrics), (other, theirs) = new[True], new[False]
+    np.testing.assert_allclose(metrics["loss"], theirs["loss"], rtol=1e-5)
+    np.testing.assert_allclose(metrics["grad_norm"], theirs["grad_norm"], rtol=1e-4)
+    for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(other.params), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_the_program_has_one_block_and_not_all():
+    sizes = []
+    for model in pair(image=PIXELS | {"depth": 12}, text=SMALL | {"depth": 12}):
+        params = jax.eval_shape(lambda m=model: models.init(m, jax.random.key(0)))
+        image = jax.ShapeDtypeStruct((2, model.image.image_size, model.image.image_size, 3), "f4")
+        text = jax.ShapeDtypeStruct((2, model.text.context_length), "i4")
+        mask = jax.ShapeDtypeStruct((2,), bool)
+        lowered = jax.jit(model.apply).lower(
+            {"params": params}, {"image": image, "text": text, "mask": mask}
+        )
+        sizes.append(lowered.as_text().count("dot_general"))
+    assert sizes[1] < sizes[0] / 3

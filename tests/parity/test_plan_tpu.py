@@ -1,0 +1,56 @@
+"""--mode plan with the compiler of TPUs, which needs none of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import helpers
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def environment():
+    parity = os.environ.get("VLC_PARITY_PYTHON")
+    if not parity:
+        pytest.skip("VLC_PARITY_PYTHON names no environment")
+    script = "import libtpu; print(libtpu.get_library_path())"
+    found = subprocess.run([parity, "-c", script], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return {**os.environ, "TPU_LIBRARY_PATH": found.stdout.strip(), "JAX_PLATFORMS": "cpu"}
+
+
+def run(environment, *flags):
+    words = ["-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY, *flags]
+    options = {"cwd": helpers.ROOT, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *words], **options)
+
+
+def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(environment):
+    done = run(environment, "--config.plan.topology=v5e:2x2", "--config.mesh.fsdp=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4 x TPU v5 lite (data 2 x fsdp 2), batch 16")
+    assert "of 15.750 (" in done.stdout
+    assert "a step at best, ms" in done.stdout
+    assert "all-gather" in done.stdout
+    assert done.stderr == ""
+
+
+def test_what_does_not_fit_is_explained_and_a_search_finds_what_does(environment):
+    rows = 2**20  # pixels of the batch alone take a seventh of a v5e's memory
+    flags = ("--config.plan.topology=v5e:2x2", f"--config.batch_size={rows}")
+    done = run(environment, *flags, "--config.plan.search=('microbatch',)")
+    first, *_, last = done.stdout.splitlines()
+    assert f"batch {rows:,}" in first
+    assert "does not fit" in done.stdout
+    assert "the compiler: RESOURCE_EXHAUSTED" in done.stdout
+    assert done.returncode == (20 if last.startswith("nothing fits") else 0)
+
+
+def test_a_slice_that_there_is_not_is_one_line(environment):
+    done = run(environment, "--config.plan.topology=v9:2x2")
+    assert done.returncode == 2
+    assert "is no slice of TPUs, such as v5e:4x4" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

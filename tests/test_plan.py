@@ -1,0 +1,146 @@
+"""--mode plan: the step of a config is compiled from shapes alone, and what it takes is counted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.scenes import clip, dcsm, hp_hn, negclip
+from input_pipeline import batch as batch_contract
+from tests.support import helpers, tiny
+from vlc_jax import devices, plan, sharding, train_step
+from vlc_jax.errors import UsageError
+from vlc_jax.setup import data, resolve
+from vlc_jax.setup import plan as plan_setup
+
+
+def small(**fields):
+    config = tiny.get_config()
+    with config.unlocked():
+        config.update_from_flattened_dict({k.replace("__", "."): v for k, v in fields.items()})
+    return config
+
+
+@pytest.mark.parametrize(
+    "config",
+    [clip.get_config(), hp_hn.get_config(), dcsm.get_config(), negclip.get_config("hard_images")],
+    ids=["clip", "hp_hn", "dcsm", "hard_images"],
+)
+def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
+    with config.unlocked():
+        config.pretrain, config.frozen, config.init_from = {}, (), None
+        config.batch_size = 16
+        config.input.scenes.count = 32
+    loader = resolve(config, "train").training.data.make_loader(0, [])
+    real = loader.next(timeout=None)
+    loader.close()
+    real = {**real, "id": batch_contract.split_ids(real["id"]), "stop": np.zeros(16, bool)}
+    shapes = data.batch_shapes(config, sharding.make_mesh())
+    found = {key: (array.shape, array.dtype) for key, array in real.items()}
+    assert {key: (shape.shape, shape.dtype) for key, shape in shapes.items()} == found
+
+
+def test_a_plan_compiles_what_training_runs():
+    config = small(microbatch=8)
+    (planned,) = plan_setup.planned(config)
+    setup = resolve(config, "train")
+    state = jax.jit(setup.init_state)({})
+    state = sharding.put_like(jax.device_get(state), setup.state_shapes({}))
+    loader = setup.training.data.make_loader(0, [])
+    rows = loader.next(timeout=None)
+    loader.close()
+    rows = {**rows, "id": batch_contract.split_ids(rows["id"]), "stop": np.zeros(16, bool)}
+    batch = sharding.put_batch(setup.mesh, rows)
+    real = train_step.compile_step(setup, state, {}, batch)
+    found = plan.make(planned)
+    assert found.memory.temporaries == real.memory_analysis().temp_size_in_bytes
+    # the schedule is another one, whose steps a plan does not know
+    assert found.program_flops == pytest.approx(real.cost_analysis()["flops"], rel=1e-5)
+    assert found.memory.parameters == sum(x.nbytes for x in jax.tree.leaves(state.params))
+
+
+def test_parameters_and_moments_are_divided_by_fsdp():
+    one, eight = (
+        plan.make(next(plan_setup.planned(small(mesh__fsdp=n, mesh__data=8 // n)))) for n in (1, 8)
+    )
+    # those of the small leaves stay whole
+    assert one.memory.parameters > 2.5 * eight.memory.parameters
+    assert one.memory.moments > 2.5 * eight.memory.moments
+    assert any(each.kind == "all-gather" for each in eight.collectives)
+    assert one.fits
+    assert one.seconds is None  # of a CPU no peak is published
+
+
+def test_flops_of_the_program_are_those_that_are_counted():
+    found = plan.make(next(plan_setup.planned(clip.get_config())))
+    counted = found.planned.flops / 8
+    assert counted == pytest.approx(found.program_flops, rel=0.05)
+
+
+def test_a_search_names_what_fits_and_leaves_out_what_cannot_be_trained(monkeypatch, capsys):
+    config = small(plan__search=("microbatch", "remat"), batch_size=512)
+    assert plan.run(plan_setup.planned(config))
+    text = capsys.readouterr().out
+    assert "the config as it is" in text
+    assert "--config.microbatch=128 --config.model.remat=block" in text
+    sizes = [line.split() for line in text.splitlines() if " GiB" in line and "--config" in line]
+    assert len(sizes) >= 11  # three micro-batches by four policies, without the config itself
+    first = plan.make(next(plan_setup.planned(config)))
+    # room for less than the config as it is
+    monkeypatch.setattr(devices, "memory_limit", lambda device: first.memory.total - 1)
+    assert plan.run(plan_setup.planned(config))
+    text = capsys.readouterr().out
+    assert "does not fit" in text
+    assert "largest arrays of the step" in text
+    assert "models/layers.py" in text or "conv_general_dilated" in text
+    assert text.splitlines()[-1].startswith("fastest: --config.microbatch")
+
+
+def test_nothing_that_fits_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(devices, "memory_limit", lambda device: 1.0)
+    assert not plan.run(plan_setup.planned(small(plan__search=("batch_size",))))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("nothing fits; lower config.batch")
+
+
+def test_a_refusal_of_the_compiler_is_read():
+    refusal = (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
+        "required for HLO temporaries (620.00G) exceeds available HBM (15.75G). HLO module: jit"
+    )
+    assert plan._used(refusal) == 620 * 2**30
+
+
+def test_what_cannot_be_planned_is_refused():
+    with pytest.raises(UsageError, match=r"no-such of config.plan.search|'no-such'"):
+        list(plan_setup.planned(small(plan__search=("no-such",))))
+    features = small(input__source="features", init_from="runs/a")
+    with pytest.raises(UsageError, match="not on stored features"):
+        list(plan_setup.planned(features))
+
+
+@pytest.mark.skipif(
+    devices.importlib.util.find_spec("libtpu") is not None, reason="libtpu is installed"
+)
+def test_without_the_compiler_of_tpus_the_extra_is_named(monkeypatch):
+    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
+    with pytest.raises(UsageError, match=r"pip install 'vlc_jax\[plan\]'"):
+        list(plan_setup.planned(small(plan__topology="v5e:4x4")))
+
+
+def test_the_command_needs_no_data_and_no_workdir(tmp_path):
+    words = ("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY)
+    nowhere = ("--config.input.source=records", "--config.input.records.path=/no/such/file")
+    done = helpers.python(*words, *nowhere)
+    assert done.returncode == 0, done.stderr
+    assert "GiB" in done.stdout
+    done = helpers.python(*words, "--workdir", tmp_path / "run")
+    assert done.returncode == 2
+    assert "leave out --workdir" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_bytes_of_a_device_are_those_of_its_shards():
+    mesh = sharding.make_mesh(data=1, fsdp=8)
+    tree = {"a": jnp.zeros((1024, 64)), "b": jnp.zeros(3, jnp.bfloat16)}
+    shapes = sharding.place_shapes(mesh, jax.eval_shape(lambda: tree))
+    assert sharding.shard_bytes(shapes) == 1024 * 64 * 4 / 8 + 6
