@@ -174,6 +174,8 @@ class _Tower:
         self._memory = FeatureMemory(None if is_pooled else MEMORY)
         self._files: FeatureFiles | None = None
         self._weights = ""  # fingerprint of the parameters that the features in memory are of
+        # id of an item -> the item, which keeps its id its own, and its key: of the last `prepare`
+        self._known: dict[int, tuple[Any, bytes]] = {}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -197,9 +199,15 @@ class _Tower:
 
     def prepare(self, variables: Any, items: Sequence[Any]) -> None:
         """Computes the features that are not known yet."""
-        self._rows(variables, self._keys(items), items)
+        self._known = {}
+        keys = self._keys(items)
+        self._known = {id(item): (item, key) for item, key in zip(items, keys, strict=True)}
+        self._rows(variables, keys, items)
 
     def _keys(self, items: Sequence[Any]) -> list[bytes]:
+        if all(id(item) in self._known for item in items):
+            return [self._known[id(item)][1] for item in items]
+
         def some(items: Sequence[Any]) -> list[bytes]:
             return [self._key(item) for item in items]
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
-from tensorboardX import SummaryWriter
 
 from vlc_jax import workdir_files
 
@@ -49,9 +48,11 @@ class MetricsWriter:
         # Replaced in one move: a kill in the middle of a rewrite would lose the history.
         workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._file = self.path.open("a")
-        self._board: SummaryWriter | None = None
+        import tensorboardX  # here, because its import is slow and evaluation needs none
+
+        self._board: tensorboardX.SummaryWriter | None = None
         try:
-            self._board = SummaryWriter(
+            self._board = tensorboardX.SummaryWriter(
                 str(workdir / "tensorboard"), purge_step=start_step + 1 if start_step else None
             )
         except OSError as error:
