@@ -7,13 +7,15 @@ from typing import NamedTuple
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{\s*$")
 _CALL = re.compile(rf" ({'|'.join(KINDS)})(-start)?\(")
-_WHILE = re.compile(r" while\(.*body=%?([\w.-]+)")
+_WHILE = re.compile(r" while\(.*condition=%?([\w.-]+), body=%?([\w.-]+)")
+_LIMIT = re.compile(r" s32\[\]\S* constant\((\d+)\)")
 _TRIPS = re.compile(r'known_trip_count"?:\s*\{"n":"(\d+)"\}')
 _CALLED = re.compile(r"(?:calls|to_apply|body|branch_computations)=\{?%?([\w.-]+)")
 _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
 _GROUPS = re.compile(r"replica_groups=(?:\[(\d+),(\d+)\]|\{\{([\d,]*)\})")
 _NAME = re.compile(r'op_name="([^"]*)"')
 _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
 _BITS = {"pred": 8, "bf16": 16}
 
 
@@ -37,7 +39,7 @@ def collectives(text: str, devices: int) -> list[Collective]:
     A ring sends, of a group of n and an array of B bytes, B (n - 1) / n per device to gather or to
     scatter, twice that to reduce, and B to permute.
     """
-    repeats = _repeats(text)
+    repeats, frames = _repeats(text), _frames(text)
     found: dict[tuple[str, str], list[float]] = {}
     computation = ""
     for row in text.splitlines():
@@ -54,7 +56,7 @@ def collectives(text: str, devices: int) -> list[Collective]:
         size, group = sum(sizes), _group(row, devices)
         times = repeats.get(computation, 1)
         sent = times * size * _share(call[1], group)
-        both = found.setdefault((call[1], _cause(row)), [0, 0.0])
+        both = found.setdefault((call[1], _cause(row, frames)), [0, 0.0])
         both[0], both[1] = both[0] + times, both[1] + sent
     all_ = [Collective(kind, int(n), sent, cause) for (kind, cause), (n, sent) in found.items()]
     return sorted(all_, key=lambda each: -each.wire_bytes)
@@ -70,15 +72,24 @@ def _share(kind: str, group: int) -> float:
 def _repeats(text: str) -> dict[str, int]:
     """Computation -> how often a step runs it: the trips of the loops around it."""
     inside: dict[str, tuple[str, int]] = {}  # computation -> (the one that calls it, trips)
+    limits: dict[str, int] = {}  # computation -> the largest number in it, of a condition the trips
+    conditions: dict[str, str] = {}  # body -> condition
     computation = ""
     for row in text.splitlines():
         if header := _COMPUTATION.match(row):
             computation = header[1]
             continue
+        if limit := _LIMIT.search(row):
+            limits[computation] = max(limits.get(computation, 1), int(limit[1]))
         loop, trips = _WHILE.search(row), _TRIPS.search(row)
+        if loop:
+            conditions[loop[2]] = loop[1]
         for name in _CALLED.findall(row):
-            is_body = bool(loop and loop[1] == name and trips)
+            is_body = bool(loop and loop[2] == name and trips)
             inside[name] = (computation, int(trips[1]) if is_body and trips else 1)
+    for body, condition in conditions.items():  # TPU programs do not say how often
+        caller, trips = inside[body]
+        inside[body] = (caller, trips if trips > 1 else limits.get(condition, 1))
 
     def count(name: str) -> int:
         total = 1
@@ -111,10 +122,22 @@ def _bits(kind: str) -> int:
     return int(digits[0]) if digits else 0
 
 
-def _cause(row: str) -> str:
-    name, source = _NAME.search(row), _SOURCE.search(row)
+def _frames(text: str) -> dict[str, tuple[str, str]]:
+    """Id of a stack frame -> file and line, from the tables that precede some programs."""
+    files = dict(re.findall(r'^(\d+) "([^"]*\.py)"$', text, re.M))
+    places = {
+        key: (files.get(file, ""), line)
+        for key, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*? line=(\d+)", text, re.M)
+    }
+    frames = re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M)
+    return {key: places[place] for key, place in frames if place in places}
+
+
+def _cause(row: str, frames: dict[str, tuple[str, str]]) -> str:
+    name, source, frame = (pattern.search(row) for pattern in (_NAME, _SOURCE, _FRAME))
+    place = (source[1], source[2]) if source else frames.get(frame[1] if frame else "")
     words = [name[1].rpartition("/")[2] if name else "made by the compiler"]
-    if source:
-        file = re.sub(r"^.*/(?=vlc_jax/|site-packages/)", "", source[1])
-        words.append(f"{file}:{source[2]}")
+    if place:
+        file = re.sub(r"^.*/(?=vlc_jax/|site-packages/)", "", place[0])
+        words.append(f"{file}:{place[1]}")
     return ", ".join(words)

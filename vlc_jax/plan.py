@@ -5,6 +5,7 @@ The time is a roofline: the largest of what the matrix products take at the peak
 at the peak bandwidth and the collectives at the peak of the interconnect. No run is faster.
 """
 
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
     """What a step takes of a device, and of time at best.
 
     refusal: why the compiler gave up; None for a program.
+    flops: that a device executes, rematerialised ones included.
     program_flops: what the compiler counts on a device; loops count once there.
     compute, traffic, interconnect: seconds; None where the chip's figures are not known.
     """
@@ -55,6 +57,7 @@ class Plan(NamedTuple):
     memory: Memory
     compile_seconds: float
     refusal: str | None = None
+    flops: float = 0.0
     program_flops: float = 0.0
     program_bytes: float = 0.0
     collectives: Sequence[hlo.Collective] = ()
@@ -106,6 +109,7 @@ def make(planned: Planned) -> Plan:
         planned,
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
         seconds,
+        flops=executed_flops(planned) / count,
         program_flops=cost.get("flops", 0.0),
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
@@ -115,8 +119,7 @@ def make(planned: Planned) -> Plan:
         return plan
     chip = found[1]
     return plan._replace(
-        # loops count once in the compiler's figure, recomputed blocks not at all in the other one
-        compute=max(planned.flops / count, plan.program_flops) / chip.flops,
+        compute=plan.flops / chip.flops,
         traffic=plan.program_bytes / chip.bandwidth,
         interconnect=sum(each.wire_bytes for each in collectives) / chip.interconnect,
     )
@@ -169,10 +172,9 @@ def describe(plan: Plan) -> str:
             lines.append(f"the compiler: {plan.refusal.strip().splitlines()[0]}")
         lines.append(f"largest arrays of the step, GiB, their share of one of {count:,} devices:")
         return "\n".join([*lines, *largest_arrays(planned), ADVICE])
-    flops = planned.flops / count
     lines.append(
-        f"FLOPs of a device and step: {flops:.3e} of the towers and the head, "
-        f"{plan.program_flops:.3e} in the program (loops count once)"
+        f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
+        f"{plan.flops:.3e} with what is computed twice and the scores"
     )
     lines += [
         f"  {each.kind} x {each.times}: {each.wire_bytes / 1e6:,.1f} MB sent, {each.cause}"
@@ -246,11 +248,8 @@ def _used(refusal: str) -> int:
 def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
     """Lines for the largest arrays that the step computes, with where; fused ones never exist."""
     setup = planned.setup
-    state, frozen = shapes(setup)
-    with jax.set_mesh(setup.mesh):
-        step = jax.make_jaxpr(train_step.make_step(setup))(state, frozen, planned.batch)
     found: dict[str, float] = {}
-    for equation in _equations(step.jaxpr):
+    for equation, _ in _equations(_jaxpr(planned)):
         for result in equation.outvars:
             if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
                 continue  # keys of random numbers
@@ -263,13 +262,43 @@ def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
     return [f"  {size / GIB:9.3f}  {text}" for text, size in largest]
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr, of those that hold jaxprs theirs."""
+def executed_flops(planned: Planned) -> float:
+    """FLOPs of the matrix products and convolutions of a step on all devices, those of loops at
+    each turn and those that rematerialisation computes again included."""
+    total = 0.0
+    for equation, times in _equations(_jaxpr(planned)):
+        if equation.primitive.name == "dot_general":
+            ((contracted, _), _) = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            depth = math.prod(left[axis] for axis in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            features = equation.params["dimension_numbers"].rhs_spec[0]
+            depth = math.prod(kernel) // kernel[features]
+        else:
+            continue
+        total += 2 * times * depth * equation.outvars[0].aval.size
+    return total
+
+
+def _jaxpr(planned: Planned) -> Any:
+    state, frozen = shapes(planned.setup)
+    with jax.set_mesh(planned.setup.mesh):
+        step = train_step.make_step(planned.setup)
+        return jax.make_jaxpr(step)(state, frozen, planned.batch).jaxpr
+
+
+def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
+    """The equations of a jaxpr, of those that hold jaxprs theirs, and how often all devices compute
+    them."""
     for equation in jaxpr.eqns:
         values = jax.tree.leaves(list(equation.params.values()))
         inner = [getattr(value, "jaxpr", value) for value in values]
         inner = [each for each in inner if hasattr(each, "eqns")]
+        turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if equation.primitive.name == "shard_map":  # what one device computes
+            turns = equation.params["mesh"].size
         for each in inner:
-            yield from _equations(each)
+            yield from _equations(each, times * turns)
         if not inner:
-            yield equation
+            yield equation, times
