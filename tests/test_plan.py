@@ -95,13 +95,15 @@ def test_flops_that_are_executed_know_loops_and_what_is_computed_twice():
 
 
 def test_a_search_names_what_fits_and_leaves_out_what_cannot_be_trained(monkeypatch, capsys):
+    two = ("model.remat", lambda config, count: ("none", "block"))  # of four, for the test's time
+    monkeypatch.setitem(plan_setup.SEARCHED, "remat", two)
     config = small(plan__search=("microbatch", "remat"), batch_size=512)
     assert plan.run(plan_setup.planned(config))
     text = capsys.readouterr().out
     assert "the config as it is" in text
     assert "--config.microbatch=128 --config.model.remat=block" in text
     sizes = [line.split() for line in text.splitlines() if " GiB" in line and "--config" in line]
-    assert len(sizes) >= 11  # three micro-batches by four policies, without the config itself
+    assert len(sizes) >= 5  # three micro-batches by two policies, without the config itself
     first = plan.make(next(plan_setup.planned(config)))
     # room for less than the config as it is
     monkeypatch.setattr(devices, "memory_limit", lambda device: first.memory.total - 1)

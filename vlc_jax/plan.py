@@ -50,6 +50,7 @@ class Plan(NamedTuple):
     refusal: why the compiler gave up; None for a program.
     flops: that a device executes, rematerialised ones included.
     program_flops: what the compiler counts on a device; loops count once there.
+    collectives: None where the compiler's text could not be read.
     compute, traffic, interconnect: seconds; None where the chip's figures are not known.
     """
 
@@ -60,7 +61,7 @@ class Plan(NamedTuple):
     flops: float = 0.0
     program_flops: float = 0.0
     program_bytes: float = 0.0
-    collectives: Sequence[hlo.Collective] = ()
+    collectives: Sequence[hlo.Collective] | None = ()
     compute: float | None = None
     traffic: float | None = None
     interconnect: float | None = None
@@ -104,7 +105,10 @@ def make(planned: Planned) -> Plan:
         + sizes.generated_code_size_in_bytes
     )
     cost = program.cost_analysis() or {}
-    collectives = hlo.collectives(program.as_text(), count)
+    try:
+        collectives = hlo.collectives(program.as_text(), count)
+    except jax.errors.JaxRuntimeError:  # a libtpu that is newer than jax writes what it cannot read
+        collectives = None
     plan = Plan(
         planned,
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
@@ -121,7 +125,9 @@ def make(planned: Planned) -> Plan:
     return plan._replace(
         compute=plan.flops / chip.flops,
         traffic=plan.program_bytes / chip.bandwidth,
-        interconnect=sum(each.wire_bytes for each in collectives) / chip.interconnect,
+        interconnect=None
+        if collectives is None
+        else sum(each.wire_bytes for each in collectives) / chip.interconnect,
     )
 
 
@@ -178,8 +184,10 @@ def describe(plan: Plan) -> str:
     )
     lines += [
         f"  {each.kind} x {each.times}: {each.wire_bytes / 1e6:,.1f} MB sent, {each.cause}"
-        for each in plan.collectives[:8]
+        for each in (plan.collectives or ())[:8]
     ]
+    if plan.collectives is None:
+        lines.append("collectives are not known: jax cannot read the programs of this libtpu")
     return "\n".join([*lines, *_times(plan)])
 
 
@@ -189,7 +197,7 @@ def _times(plan: Plan) -> list[str]:
         return ["no time: the peak of these devices is not known"]
     planned, count = plan.planned, plan.planned.setup.mesh.size
     parts = {"compute": plan.compute, "memory": plan.traffic, "interconnect": plan.interconnect}
-    listed = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in parts.items())
+    listed = ", ".join(f"{k} {1e3 * v:.1f}" for k, v in parts.items() if v is not None)
     rate = planned.batch_size / plan.seconds
     peak = chips.find(planned.setup.mesh.devices.flat[0].device_kind)[1].flops
     mfu = planned.flops / count / plan.seconds / peak
