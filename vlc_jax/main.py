@@ -109,7 +109,7 @@ MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
     "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
     "run in chunks (implementation=chunked); the same --config with --mode plan says what a step "
-    "takes, and with --config.plan.search=\"('remat','microbatch')\" what would fit"
+    "takes, and with --config.plan.search=remat,microbatch what would fit"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 

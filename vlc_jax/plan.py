@@ -15,6 +15,7 @@ import jax
 from jax.extend import source_info_util
 
 from vlc_jax import chips, devices, hlo, sharding, train_step
+from vlc_jax.errors import UsageError
 from vlc_jax.setup import Setup
 from vlc_jax.setup.plan import Planned
 from vlc_jax.state import State
@@ -25,7 +26,7 @@ ADVICE = (
     "lower config.batch_size; set config.microbatch, which keeps the loss; "
     "config.model.remat=dots or block; config.mesh.fsdp, which splits parameters and moments; let "
     "a loss run as a ring or in chunks (implementation=ring|chunked). "
-    "--config.plan.search=\"('remat','microbatch')\" tries them"
+    "--config.plan.search=remat,microbatch tries them"
 )
 
 
@@ -94,7 +95,8 @@ def make(planned: Planned) -> Plan:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        memory = Memory(**parts, temporaries=None, total=_used(str(error)), limit=limit)
+        total = max(_used(str(error)), math.ceil(limit) + 1)  # at least, where it does not say
+        memory = Memory(**parts, temporaries=None, total=total, limit=limit)
         return Plan(planned, memory, time.monotonic() - start, refusal=str(error))
     seconds, sizes = time.monotonic() - start, program.memory_analysis()
     total = (
@@ -147,7 +149,11 @@ def run(planned: Iterable[Planned]) -> bool:
     for each in planned:
         if len(plans) == 1:
             print(line(first))
-        plans.append(make(each))
+        try:
+            plans.append(make(each))
+        except UsageError as error:  # a loss without that implementation, for example
+            print(f"{_flags(each)}: {error}")
+            continue
         print(line(plans[-1]), flush=True)
     if len(plans) > 1:
         print(front(plans))
@@ -217,7 +223,7 @@ def line(plan: Plan) -> str:
     """A plan of a search in one line."""
     seconds = "" if plan.seconds is None else f"{1e3 * plan.seconds:9.1f} ms"
     fits = "" if plan.fits else "  does not fit"
-    return f"{plan.memory.total / GIB:9.3f} GiB {seconds}  {_flags(plan)}{fits}"
+    return f"{plan.memory.total / GIB:9.3f} GiB {seconds}  {_flags(plan.planned)}{fits}"
 
 
 def front(plans: Sequence[Plan]) -> str:
@@ -229,12 +235,12 @@ def front(plans: Sequence[Plan]) -> str:
     best = [plan for plan in fitting if not any(_beats(other, plan) for other in fitting)]
     best.sort(key=lambda plan: (_time(plan), plan.memory.total))
     lines = ["fits, and nothing else needs less of both time and memory:", *map(line, best)]
-    return "\n".join([*lines, f"fastest: {_flags(best[0])}"])
+    return "\n".join([*lines, f"fastest: {_flags(best[0].planned)}"])
 
 
 def _time(plan: Plan) -> float:
     """By which plans are compared; without a chip's figures that of the work."""
-    return plan.seconds if plan.seconds is not None else plan.program_flops
+    return plan.seconds if plan.seconds is not None else plan.flops
 
 
 def _beats(one: Plan, other: Plan) -> bool:
@@ -242,8 +248,8 @@ def _beats(one: Plan, other: Plan) -> bool:
     return ours != theirs and all(a <= b for a, b in zip(ours, theirs, strict=True))
 
 
-def _flags(plan: Plan) -> str:
-    flags = (f"--config.{name}={value}" for name, value in plan.planned.flags.items())
+def _flags(planned: Planned) -> str:
+    flags = (f"--config.{name}={value}" for name, value in planned.flags.items())
     return " ".join(flags) or "the config as it is"
 
 

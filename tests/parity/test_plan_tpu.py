@@ -10,6 +10,22 @@ from tests.support import helpers
 
 pytestmark = pytest.mark.slow
 
+MILLION = """
+import jax, jax.numpy as jnp
+from speed import loss
+from vlc_jax import devices, sharding
+
+mesh = sharding.make_mesh(hardware=devices.of_topology("v5p:8x8x8"))
+rows, where = 2**20, sharding.batch_sharding(mesh)
+arrays = {
+    name: jax.ShapeDtypeStruct((rows, *shape), dtype, sharding=where)
+    for name, shape, dtype in (
+        ("image", (768,), jnp.float32), ("text", (768,), jnp.float32), ("mask", (), bool)
+    )
+}
+print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1])
+"""
+
 
 @pytest.fixture(scope="module")
 def environment():
@@ -47,6 +63,18 @@ def test_what_does_not_fit_is_explained_and_a_search_finds_what_does(environment
     assert "does not fit" in done.stdout
     assert "the compiler: RESOURCE_EXHAUSTED" in done.stdout
     assert done.returncode == (20 if last.startswith("nothing fits") else 0)
+
+
+def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(environment):
+    done = subprocess.run(
+        [sys.executable, "-c", MILLION],
+        cwd=helpers.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 2**30
 
 
 def test_a_slice_that_there_is_not_is_one_line(environment):

@@ -74,12 +74,14 @@ def planned(config: ConfigDict) -> Iterator[Planned]:
     """
     validate.check(config, "plan")
     found = hardware(config)
-    for name in config.plan.search:
+    # the command line gives "remat,microbatch" as one string
+    names = [name for each in config.plan.search for name in each.split(",")]
+    for name in names:
         known("setting of config.plan.search", name, SEARCHED)
     yield _planned(config, {}, found)
     options = [
         [(_field(config, name), value) for value in SEARCHED[name][1](config, len(found))]
-        for name in config.plan.search
+        for name in names
     ]
     for settings in itertools.product(*options):
         changed = config.copy_and_resolve_references()
