@@ -14,7 +14,12 @@ SMALL = {"depth": 3, "width": 32, "heads": 2}
 PIXELS = SMALL | {"stem": (), "patch_size": 8}
 KINDS = {
     "clip": {},
-    "siglip": {"variant": "SigLIP-B/16", "image_size": 32, "context_length": 8},
+    "siglip": {
+        "variant": "SigLIP-B/16",
+        "image_size": 32,
+        "context_length": 8,
+        "text": SMALL | {"projection": 32},
+    },
     "sub_norm": {"image": PIXELS | {"sub_norm": True, "activation": "swiglu"}},
     "rope": {"image": PIXELS | {"rope": "qk_2d", "pooling": "mean"}},
     "padding": {"text": SMALL | {"padding_mask": True}},
