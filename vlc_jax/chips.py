@@ -17,10 +17,10 @@ class Chip(NamedTuple):
     interconnect: float
 
 
+_GIB = 2**30
 # Prefix of `device_kind` -> its chip. TPUs: docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e
 # ("bidirectional" figures are halved), their memory what libtpu 0.0.52 gives to programs, of v3 and
 # v4 the pages' own. GPUs: NVIDIA's data sheets of SXM cards.
-_GIB = 2**30
 CHIPS = {
     "TPU v3": Chip(123e12, 32e9, 900e9, 82e9),
     "TPU v4": Chip(275e12, 32e9, 1228e9, 300e9),

@@ -173,7 +173,7 @@ def run(stop: StopSignal) -> int:
     workdir = peers = None
     try:
         if MODE.value == "plan":
-            return plan_step()
+            return plan_step(stop)
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         folder = absolute(WORKDIR.value)
@@ -219,14 +219,16 @@ def run(stop: StopSignal) -> int:
             peers.stop()
 
 
-def plan_step() -> ExitCode:
+def plan_step(stop: StopSignal) -> ExitCode:
     """--mode plan; 20 where nothing of what was asked for fits."""
     if WORKDIR.value or COORDINATOR.value:
         raise UsageError("--mode plan runs in one process and writes nothing: leave out --workdir")
     chosen = config()
     devices.connect(None)
     devices.keep_compiled(chosen.compilation_cache)
-    return ExitCode.DONE if plan.run(planned(chosen)) else ExitCode.OUT_OF_MEMORY
+    # compilations take minutes, in which a signal must end it
+    fits = stop.interrupt(partial(plan.run, planned(chosen)), has_begun=False)
+    return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY
 
 
 def connect(chosen: ConfigDict, folder: Path | str) -> Peers | None:

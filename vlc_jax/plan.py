@@ -2,7 +2,8 @@
 takes: memory by part, FLOPs, collectives, the time of a step at best, that of the whole run.
 
 The time is a roofline: the largest of what the matrix products take at the peak, the memory traffic
-at the peak bandwidth and the collectives at the peak of the interconnect. No run is faster.
+at the peak bandwidth and the collectives at the peak of the interconnect. The first is a bound; the
+traffic is XLA's estimate, which counts loops once and also what never leaves the chip.
 """
 
 import math

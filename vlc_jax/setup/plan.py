@@ -88,8 +88,8 @@ def planned(config: ConfigDict) -> Iterator[Planned]:
         flags = {name: value for name, value in settings if _value(config, name) != value}
         if not flags:  # the config itself
             continue
-        for name, value in flags.items():
-            _set(changed, name, value)
+        with changed.unlocked():
+            changed.update_from_flattened_dict(flags)
         try:
             yield _planned(changed.lock(), flags, found)
         except UsageError:  # a micro-batch that does not divide this batch, fsdp beside ring
@@ -119,11 +119,3 @@ def _value(config: ConfigDict, name: str) -> Any:
     for key in name.split("."):
         config = config[key]
     return config
-
-
-def _set(config: ConfigDict, name: str, value: Any) -> None:
-    *groups, field = name.split(".")
-    for key in groups:
-        config = config[key]
-    with config.unlocked():
-        config[field] = value
