@@ -1,6 +1,7 @@
 """Transformer layers of both towers: dense, attention, MLP, block, initialisers.
 
-Parameters are always float32; `dtype` is what matrix products and activations are computed in.
+Parameters of the towers are always float32; `dtype` is what matrix products and activations are
+computed in.
 Softmax and layer norms are computed in float32 whatever `dtype` is.
 """
 
@@ -111,14 +112,17 @@ class Dense(nn.Module):
     dtype: Any = jnp.float32
     kernel_init: Initializer = nn.initializers.lecun_normal()
     bias_init: Initializer = nn.initializers.zeros
+    param_dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x: Float[Array, "*axes features"]) -> Float[Array, "*axes out"]:
         *axes, features = x.shape
-        kernel = self.param("kernel", self.kernel_init, (features, self.features))
+        shape = (features, self.features)
+        kernel = self.param("kernel", self.kernel_init, shape, self.param_dtype)
         y = x.reshape(-1, features).astype(self.dtype) @ kernel.astype(self.dtype)
         if self.use_bias:
-            y += self.param("bias", self.bias_init, (self.features,)).astype(self.dtype)[None]
+            bias = self.param("bias", self.bias_init, (self.features,), self.param_dtype)
+            y += bias.astype(self.dtype)[None]
         return y.reshape(*axes, self.features)
 
 

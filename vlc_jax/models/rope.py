@@ -5,6 +5,7 @@ product of two rotated vectors depends only on the difference of their positions
 numpy constants; nothing is learned.
 """
 
+import dataclasses
 import math
 
 import flax.struct
@@ -30,6 +31,65 @@ class Rotation:
     cos: Float[Array, "batch length pairs"]
     sin: Float[Array, "batch length pairs"]
     layout: str = flax.struct.field(pytree_node=False, default="interleaved")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """A change of a language model's frequencies for texts longer than those it was trained on.
+
+    kind: llama3 | longrope.   original_length: tokens of the texts before the extension.
+    llama3 (Llama 3.1; arXiv:2407.21783): frequencies whose wave is longer than original_length /
+      low_factor are divided by `factor`, those with a wave shorter than original_length /
+      high_factor are kept, and those between are interpolated.
+    longrope (Ding et al. 2024, arXiv:2402.13753): frequency i is divided by short[i], or by long[i]
+      for texts of more than original_length tokens; cosine and sine are multiplied by
+      sqrt(1 + ln(factor) / ln(original_length)), factor being the ratio of the lengths.
+    """
+
+    kind: str
+    original_length: int
+    factor: float
+    low_factor: float = 1.0
+    high_factor: float = 4.0
+    short: tuple[float, ...] = ()
+    long: tuple[float, ...] = ()
+
+
+def frequencies(
+    pairs: int, base: float = BASE, scaling: Scaling | None = None, length: int = 0
+) -> tuple[np.ndarray, float]:
+    """Radians per token of each pair of features, base**(-i / pairs) unless scaled, (pairs,); and
+    the factor of cosine and sine.
+
+    length: tokens of the longest text, by which longrope chooses its divisors.
+    """
+    plain = base ** (-np.arange(pairs) / pairs)
+    if scaling is None:
+        return plain, 1.0
+    if scaling.kind == "llama3":
+        waves = scaling.original_length * plain / (2 * np.pi)  # in a text of the original length
+        kept = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+        kept = np.clip(kept, 0, 1)
+        return plain * (kept + (1 - kept) / scaling.factor), 1.0
+    if scaling.kind != "longrope":
+        raise ValueError(f"a rope scaling is llama3 or longrope, got {scaling.kind!r}")
+    divisors = scaling.long if length > scaling.original_length else scaling.short
+    if len(divisors) != pairs:
+        raise ValueError(f"longrope needs {pairs} divisors, one per pair; got {len(divisors)}")
+    if scaling.factor <= 1:
+        return plain / np.array(divisors), 1.0
+    wave = math.sqrt(1 + math.log(scaling.factor) / math.log(scaling.original_length))
+    return plain / np.array(divisors), wave
+
+
+def of_positions(
+    positions: Int[Array, "batch length"], frequency: np.ndarray, factor: float = 1.0
+) -> Rotation:
+    """The rotation of tokens at integer positions, half-split as language models store pairs."""
+    angles = (
+        positions[..., None].astype(jnp.float32) * jnp.asarray(frequency, jnp.float32)[None, None]
+    )
+    return Rotation(factor * jnp.cos(angles), factor * jnp.sin(angles), "halves")
 
 
 def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BASE) -> np.ndarray:

@@ -1,0 +1,350 @@
+"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma, and encoders made of them.
+
+One module for all sizes (`VARIANTS`). Pre-norm blocks with RMSNorm (Zhang and Sennrich 2019), RoPE
+in the half-split layout, grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) and a
+gated MLP (Shazeer 2020, arXiv:2002.05202); no biases. The parameters of all blocks are stacked,
+layers on axis 0.
+
+One mask over key slots, `valid`, serves both paddings, prefilling, single steps and bidirectional
+encoders. A slot is a place of the padded text, or of the cache. The position of a token is the
+number of valid slots before it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int
+
+from vlc_jax import errors, types
+from vlc_jax.models import layers, rope
+
+ACTIVATIONS = {"silu": jax.nn.silu, "gelu_tanh": layers.tanh_gelu}
+
+
+def _sizes(
+    vocab: int, width: int, depth: int, heads: int, mlp_width: int, **more: Any
+) -> dict[str, Any]:
+    names = ("vocab", "width", "depth", "heads", "mlp_width")
+    return dict(zip(names, (vocab, width, depth, heads, mlp_width), strict=True)) | more
+
+
+_LLAMA3 = _sizes(128_256, 4096, 32, 32, 14_336, kv_heads=8, theta=500_000.0)
+# Sizes of the published config.json files; tests/models/test_lm.py has the parameter counts.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "tiny": _sizes(128, 48, 3, 6, 64, kv_heads=2),
+    "vicuna_7b": _sizes(32_000, 4096, 32, 32, 11_008),  # v1.5, of the sizes of Llama 2
+    "llama3_8b": _LLAMA3,
+    "llama31_8b": {**_LLAMA3, "scaling": rope.Scaling("llama3", 8192, 8.0)},
+    "phi3_mini": _sizes(32_064, 3072, 32, 32, 8192, window=2047),  # of 4k tokens
+    "gemma_2b": _sizes(
+        *(256_000, 2048, 18, 8, 16_384),
+        kv_heads=1,
+        head_width=256,
+        epsilon=1e-6,
+        activation="gelu_tanh",
+        is_tied=True,
+        unit_offset=True,
+        scales_embeddings=True,
+    ),
+}
+
+
+class Cache(NamedTuple):
+    """Rotated keys, and values, of all slots of all layers."""
+
+    k: Float[Array, "layers batch slots groups head"]
+    v: Float[Array, "layers batch slots groups head"]
+
+
+def positions_of(valid: Bool[Array, "batch slots"]) -> Int[Array, "batch slots"]:
+    """The number of valid slots before each slot; 0 for padding on the left."""
+    return jnp.maximum(jnp.cumsum(valid.astype(jnp.int32), axis=1) - 1, 0)
+
+
+def attention_mask(
+    valid: Bool[Array, "batch slots"],
+    start: Int[Array, ""] | int,
+    length: int,
+    *,
+    is_causal: bool = True,
+    window: int | None = None,
+    prefix: Bool[Array, "batch slots"] | None = None,
+) -> Bool[Array, "batch length slots"]:
+    """Which slots the tokens of slots start .. start + length - 1 see.
+
+    Valid ones; with a causal model none that comes later, unless both are of the prefix. window:
+    only the last so many, the token itself included.
+    """
+    slots = valid.shape[1]
+    mask = jnp.broadcast_to(valid[:, None], (len(valid), length, slots))
+    if is_causal:
+        asking = start + jnp.arange(length)
+        seen = (jnp.arange(slots)[None] <= asking[:, None])[None]
+        if prefix is not None:
+            asks = jax.lax.dynamic_slice_in_dim(prefix, start, length, axis=1)
+            seen = seen | (asks[:, :, None] & prefix[:, None])
+        mask = mask & seen
+    if window is not None:
+        positions = positions_of(valid)
+        asking = jax.lax.dynamic_slice_in_dim(positions, start, length, axis=1)
+        mask = mask & (asking[:, :, None] - positions[:, None] < window)
+    return mask
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + epsilon) in float32, times a learned scale.
+
+    unit_offset: times 1 + scale, in float32 too, and the scale starts at zero (Gemma).
+    """
+
+    epsilon: float
+    unit_offset: bool = False
+    dtype: Any = jnp.float32
+    param_dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
+        init = nn.initializers.zeros if self.unit_offset else nn.initializers.ones
+        scale = self.param("scale", init, (x.shape[-1],), self.param_dtype)
+        scale = scale.reshape((1,) * (x.ndim - 1) + scale.shape)
+        x = x.astype(jnp.float32)
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
+        if self.unit_offset:
+            return (x * (1 + scale.astype(jnp.float32))).astype(self.dtype)
+        return x.astype(self.dtype) * scale.astype(self.dtype)
+
+
+class Block(nn.Module):
+    """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x)).
+
+    It is the body of a loop over layers, and the cache of all layers is in the loop's state, where
+    XLA writes the new keys in place; given layer by layer, it would be copied at every step.
+    """
+
+    depth: int
+    heads: int
+    groups: int
+    head: int
+    mlp_width: int
+    epsilon: float
+    activation: str
+    unit_offset: bool
+    dtype: Any
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(
+        self,
+        state: tuple[Float[Array, "batch length embed"], Cache | None],
+        layer: Int[Array, ""],
+        mask: Bool[Array, "batch length slots"],
+        rotation: rope.Rotation,
+        start: Int[Array, ""],
+    ) -> tuple[tuple[Float[Array, "batch length embed"], Cache | None], None]:
+        """`state` after the block: features, and the cache with keys and values of this layer."""
+        x, cache = state
+        y, cache = self._attention(
+            self._norm("attention_norm")(x), cache, layer, mask, rotation, start
+        )
+        x = x + y
+        x = x + self._mlp(self._norm("mlp_norm")(x))
+        return (types.shard_batch(x), cache), None
+
+    def _norm(self, name: str) -> RMSNorm:
+        return RMSNorm(self.epsilon, self.unit_offset, self.dtype, self.param_dtype, name=name)
+
+    def _dense(self, features: int, name: str, *, is_residual: bool = False) -> layers.Dense:
+        # the two matrices that write to the residual stream start smaller by sqrt(2 depth)
+        scale = 1 / (2 * self.depth) if is_residual else 1.0
+        init = nn.initializers.variance_scaling(scale, "fan_in", "normal")
+        return layers.Dense(
+            features, False, self.dtype, init, param_dtype=self.param_dtype, name=name
+        )
+
+    def _mlp(self, x: jax.Array) -> jax.Array:
+        gate = ACTIVATIONS[self.activation](self._dense(self.mlp_width, "gate")(x))
+        y = gate * self._dense(self.mlp_width, "up")(x)
+        return self._dense(x.shape[-1], "down", is_residual=True)(y)
+
+    def _attention(
+        self,
+        x: jax.Array,
+        cache: Cache | None,
+        layer: jax.Array,
+        mask: jax.Array,
+        rotation: rope.Rotation,
+        start: jax.Array,
+    ) -> tuple[jax.Array, Cache | None]:
+        batch, length, width = x.shape
+
+        def heads(count: int, name: str) -> jax.Array:
+            return self._dense(count * self.head, name)(x).reshape(batch, length, count, self.head)
+
+        query = rope.rotate(heads(self.heads, "query"), rotation)
+        key, value = rope.rotate(heads(self.groups, "key"), rotation), heads(self.groups, "value")
+        if cache is not None:
+            at = (layer, 0, start, 0, 0)
+            cache = Cache(
+                *(
+                    jax.lax.dynamic_update_slice(whole, new[None].astype(whole.dtype), at)
+                    for whole, new in zip(cache, (key, value), strict=True)
+                )
+            )
+            key, value = (
+                jax.lax.dynamic_index_in_dim(whole, layer, keepdims=False).astype(query.dtype)
+                for whole in cache
+            )
+        mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
+        mixed = mixed.reshape(batch, length, self.heads * self.head)
+        return self._dense(width, "out", is_residual=True)(mixed), cache
+
+
+class Decoder(nn.Module, kw_only=True):
+    """A language model: `embed`, then `__call__`, then `logits`.
+
+    kv_heads: heads of keys and values, None for as many as queries have.
+    head_width: None is width / heads.   theta, scaling: of RoPE's frequencies, see models.rope.
+    window: a token sees this many tokens, itself included; None for all.
+    is_causal: False for bidirectional encoders (LLM2Vec; BehnamGhader et al. 2024).
+    is_tied: the matrix of the logits is the embedding.   activation: of the gate, see ACTIVATIONS.
+    unit_offset: norms multiply by 1 + scale (Gemma).
+    scales_embeddings: embeddings of tokens are multiplied by sqrt(width) (Gemma).
+    dtype: of activations and matrix products.   param_dtype: of parameters; bfloat16 holds those of
+      a frozen model as its file does.   remat: see models.layers.REMAT.
+    """
+
+    vocab: int
+    width: int
+    depth: int
+    heads: int
+    mlp_width: int
+    kv_heads: int | None = None
+    head_width: int | None = None
+    epsilon: float = 1e-5
+    theta: float = 10_000.0
+    scaling: rope.Scaling | None = None
+    window: int | None = None
+    is_causal: bool = True
+    is_tied: bool = False
+    activation: str = "silu"
+    unit_offset: bool = False
+    scales_embeddings: bool = False
+    dtype: Any = jnp.float32
+    param_dtype: Any = jnp.float32
+    remat: str = "none"
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head(self) -> int:
+        """Width of a head."""
+        return self.head_width or self.width // self.heads
+
+    def setup(self) -> None:
+        if self.heads % self.groups:
+            raise errors.UsageError(
+                f"kv_heads must divide heads; got {self.groups} for {self.heads} heads"
+            )
+        errors.known("activation of a language model", self.activation, ACTIVATIONS)
+        policy = layers.REMAT[errors.known("remat", self.remat, layers.REMAT)]
+        small, kinds = nn.initializers.normal(0.02), (self.dtype, self.param_dtype)
+        self.token_embedding = nn.Embed(self.vocab, self.width, *kinds, embedding_init=small)
+        block = Block if policy is None else nn.remat(Block, policy=policy, prevent_cse=False)
+        self.blocks = nn.scan(
+            block,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
+            length=self.depth,
+        )(
+            *(self.depth, self.heads, self.groups, self.head, self.mlp_width, self.epsilon),
+            *(self.activation, self.unit_offset, *kinds),
+        )
+        self.norm = RMSNorm(self.epsilon, self.unit_offset, *kinds)
+        if not self.is_tied:
+            shape = (self.width, self.vocab)
+            self.output = self.param("head", small, shape, self.param_dtype)
+
+    def empty_cache(self, batch: int, slots: int) -> Cache:
+        """A cache of zeros for texts of up to `slots` tokens, padding included."""
+        shape = (self.depth, batch, slots, self.groups, self.head)
+        return Cache(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
+
+    def embed(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes embed"]:
+        """Embeddings of token ids, scaled if the model scales them."""
+        x = self.token_embedding(ids)
+        if self.scales_embeddings:
+            x = x * jnp.asarray(self.width**0.5, x.dtype)
+        return x
+
+    def __call__(
+        self,
+        embeds: Float[Array, "batch length embed"],
+        valid: Bool[Array, "batch slots"],
+        *,
+        cache: Cache | None = None,
+        start: Int[Array, ""] | int = 0,
+        rope_length: int | None = None,
+        prefix: Bool[Array, "batch slots"] | None = None,
+    ) -> tuple[Float[Array, "batch length embed"], Cache | None]:
+        """Features after the last norm of the tokens in slots start .. start + length - 1, and the
+        cache with their keys and values.
+
+        valid: which slots hold a token, of this call, of earlier ones (in the cache) or of later
+          ones, which a causal model does not see.
+        cache: of `empty_cache`, or of a call before; None: the tokens see each other only.
+        rope_length: tokens of the longest text, by which longrope chooses its frequencies; all
+          calls that share a cache must have the same. None: the number of slots.
+        prefix: slots whose tokens see each other in both directions (PaliGemma).
+        """
+        length, slots = embeds.shape[1], valid.shape[1]
+        known = length if cache is None else cache.k.shape[2]
+        if slots != known:
+            raise errors.UsageError(
+                f"valid has {slots} slots, but "
+                + ("the text" if cache is None else "the cache")
+                + f" has {known}; give one boolean per slot"
+            )
+        mask = attention_mask(
+            valid, start, length, is_causal=self.is_causal, window=self.window, prefix=prefix
+        )
+        positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
+        waves = rope.frequencies(self.head // 2, self.theta, self.scaling, rope_length or slots)
+        rotation = rope.of_positions(positions, *waves)
+        state = (embeds.astype(self.dtype), cache)
+        (x, cache), _ = self.blocks(
+            state, jnp.arange(self.depth), mask, rotation, jnp.asarray(start)
+        )
+        return self.norm(x), cache
+
+    def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:
+        """Logits of the next token, float32. Compute them where they are needed only: those of a
+        text of 700 tokens are 90 MB with a vocabulary of 32,000."""
+        head = self.token_embedding.embedding.T if self.is_tied else self.output
+        product = (hidden.astype(self.dtype), head.astype(self.dtype))
+        return jnp.matmul(*product, preferred_element_type=jnp.float32)
+
+    def text_logits(
+        self, ids: Int[Array, "batch length"], valid: Bool[Array, "batch length"]
+    ) -> Float[Array, "batch length vocab"]:
+        """Logits after every token of texts, float32."""
+        return self.logits(self(self.embed(ids), valid)[0])
+
+
+def build(variant: str, **overrides: Any) -> Decoder:
+    """The language model with the sizes of `variant` (VARIANTS) and other fields of Decoder.
+
+    Raises UsageError for an unknown variant.
+    """
+    return Decoder(**{**VARIANTS[errors.known("language model", variant, VARIANTS)], **overrides})
+
+
+def init(decoder: Decoder, key: jax.Array) -> dict[str, Any]:
+    """Random parameters; of `jax.eval_shape`, their shapes."""
+    ids, valid = jnp.zeros((1, 2), jnp.int32), jnp.ones((1, 2), bool)
+    return decoder.init(key, ids, valid, method=Decoder.text_logits)["params"]
