@@ -50,6 +50,10 @@ class Folder(Protocol):
     min_pause: float
 
     def list(self, prefix: str = "") -> dict[str, Object]: ...
+    def folders(self) -> set[str]:
+        """Names of the folders directly below; what is in them costs nothing."""
+        ...
+
     def stat(self, name: str) -> Object | None:
         """None if there is no such object."""
         ...
@@ -105,6 +109,10 @@ class LocalFolder:
                 with suppress(FileNotFoundError):  # removed meanwhile
                     found[name] = self._object(path)
         return found
+
+    def folders(self) -> set[str]:
+        there = self.path.iterdir() if self.path.is_dir() else ()
+        return {path.name for path in there if path.is_dir()}
 
     def stat(self, name: str) -> Object | None:
         path = self.path / name
@@ -188,6 +196,15 @@ class StoreFolder:
             for path, facts in found.items()
             if path[skip:].startswith(prefix) and len(path) > skip and facts["type"] == "file"
         }
+
+    def folders(self) -> set[str]:
+        with _errors(self.name):
+            try:
+                found = self._files.ls(self._root, detail=True)
+            except FileNotFoundError:
+                return set()
+        paths = [facts["name"].rstrip("/") for facts in found if facts["type"] == "directory"]
+        return {path.rpartition("/")[2] for path in paths}
 
     def stat(self, name: str) -> Object | None:
         with _errors(self.name):

@@ -27,6 +27,14 @@ def test_what_is_written_is_read_listed_and_removed(folder):
     assert list(folder.list()) == ["c"]
 
 
+def test_folders_are_those_directly_below(folder):
+    assert folder.folders() == set()
+    for name in ("a/b/c", "a/d", "e/f", "file"):
+        folder.write(name, b"1")
+    assert folder.folders() == {"a", "e"}
+    assert folder.below("a").folders() == {"b"}
+
+
 def test_only_one_of_two_creates_an_object(folder):
     assert folder.create("lock/1", b"mine")
     assert not folder.create("lock/1", b"theirs")

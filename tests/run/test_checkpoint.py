@@ -198,6 +198,28 @@ def test_a_step_of_a_store_counts_once_it_is_marked_and_no_longer_than_that(tmp_
     assert folder.checkpoints.steps() == [9]
 
 
+def test_to_name_the_steps_of_a_store_costs_nothing_for_their_files(tmp_path, monkeypatch):
+    objects = Objects(tmp_path)
+    folder = Folder(StoreSteps(objects)).save(3, 7)
+    (tmp_path / "9" / "state").mkdir(parents=True)
+    monkeypatch.setattr(objects, "list", None)  # which is asked for every file
+    assert folder.checkpoints.steps() == [3, 7]
+
+
+def test_shares_of_a_verification_are_all_of_it_and_each_file_is_read_once(anywhere, tmp_path):
+    steps = anywhere.save(7).checkpoints.folders
+    files = [path for path in (tmp_path / "7" / "state").rglob("*") if path.is_file()]
+    assert len(files) > 3
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content + b"1")
+        found = [steps.damage(7, (index, 3)) for index in range(3)]
+        name = path.relative_to(tmp_path / "7").as_posix()
+        assert sorted(filter(None, found)) == [f"file {name} does not match its sha256"]
+        path.write_bytes(content)
+    assert [steps.damage(7, (index, 3)) for index in range(3)] == [None] * 3
+
+
 def test_before_a_step_counts_what_belongs_to_it_is_in_place(tmp_path):
     seen = []
     folder = Folder(tmp_path, before_commit=lambda: seen.append(folder.checkpoints.steps()))

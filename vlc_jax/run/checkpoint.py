@@ -17,10 +17,12 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from vlc_jax.run.step_folders import LocalSteps, StoreSteps
 
 RETRY_AFTER_S = (1.0, 4.0, 16.0)  # of passing faults of network storage; then the save fails
+SAID_BYTES = 400  # of a problem that one process tells the others: names of files have 60
 
 
 class CheckpointError(Exception):
@@ -109,7 +111,8 @@ class Checkpoints:
         set_aside: for training: rename damaged steps newer than the restored one to
           <step>.damaged, so that it can save them again, and remove what interrupted saves and
           deletions left behind. No step is ever deleted here.
-        A damaged step is reported as an event and the step before it is tried. Raises
+        A damaged step is reported as an event and the step before it is tried, by all processes
+        alike: each verifies a share of the files, and all learn what one of them found. Raises
         CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
         `shapes`.
         """
@@ -117,7 +120,7 @@ class Checkpoints:
             self.folders.clean()
         damaged = {}
         for step in reversed(self.steps()):
-            problem = self.folders.damage(step)
+            problem = self._damage(step, is_shared=set_aside)
             if problem is None:
                 path = self.folders.where(step)
                 # Read from the metadata, so that an error names the arrays that do not fit.
@@ -140,6 +143,17 @@ class Checkpoints:
                 "deleted: repair or remove them by hand, or start again in another workdir"
             )
         return None
+
+    def _damage(self, step: int, is_shared: bool) -> str | None:
+        """Description of the damage of a step that any process found; a collective if `is_shared`.
+
+        A run's own folder is the same for all of its processes, and so is a store; another path may
+        lead to another disk on every host, where each verifies all.
+        """
+        if jax.process_count() == 1 or not (is_shared or isinstance(self.folders, StoreSteps)):
+            return self.folders.damage(step)
+        share = jax.process_index(), jax.process_count()
+        return _first_said(self.folders.damage(step, share))
 
     def _check_shapes(self, path: str, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
@@ -200,6 +214,14 @@ class Checkpoints:
             if self.keep_every and step % self.keep_every == 0:
                 continue
             self.folders.remove(step)
+
+
+def _first_said(problem: str | None) -> str | None:
+    """What the first process that found a problem says of it, on all of them; a collective."""
+    text = (problem or "").encode()[:SAID_BYTES].ljust(SAID_BYTES, b"\0")
+    found = multihost_utils.process_allgather(np.frombuffer(text, np.uint8))
+    said = (row.tobytes().rstrip(b"\0").decode(errors="replace") for row in found)
+    return next(filter(None, said), None)
 
 
 def _without_empty(state: Any) -> Any:

@@ -9,13 +9,19 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from input_pipeline.fetch import STORE
-from input_pipeline.stores import Folder, StoreError, folder
+from input_pipeline.stores import Folder, LocalFolder, StoreError, folder
 
 MANIFEST = "manifest.json"
+THREADS_DISK = 4  # that hash; training goes on meanwhile and needs the other cores
+THREADS_STORE = 16  # that wait for the store more than they compute
+Share = tuple[int, int]  # (index, count): every count-th file of a step, from the index-th on
+WHOLE: Share = (0, 1)
 
 
 def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
@@ -81,9 +87,10 @@ class LocalSteps:
         shutil.rmtree(aside, ignore_errors=True)  # one damaged copy of a step is enough
         (self.path / str(step)).rename(aside)
 
-    def damage(self, step: int) -> str | None:
-        """Description of the damage of a step, None if every file matches its manifest."""
-        return damage(self.path / str(step))
+    def damage(self, step: int, share: Share = WHOLE) -> str | None:
+        """Description of the damage of a step, None if every file of the share matches its
+        manifest."""
+        return _damage(LocalFolder(self.path / str(step)), share, THREADS_DISK)
 
     def _writing(self, step: int) -> Path:
         # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
@@ -103,8 +110,14 @@ class StoreSteps:
         """Stores have no folders."""
 
     def steps(self) -> list[int]:
-        names = [name.partition("/") for name in self._objects.list()]
-        return sorted(int(step) for step, _, rest in names if rest == MANIFEST and step.isdecimal())
+        """Steps with a mark, oldest first; costs two calls of the store for a step, however many
+        objects it has."""
+        begun = self._begun()
+        marks = _each(lambda step: self._objects.stat(f"{step}/{MANIFEST}"), begun, THREADS_STORE)
+        return sorted(step for step, mark in zip(begun, marks, strict=True) if mark)
+
+    def _begun(self) -> list[int]:
+        return [int(name) for name in self._objects.folders() if name.isdecimal()]
 
     def where(self, step: int) -> str:
         return f"{self.name}/{step}/state"
@@ -115,22 +128,19 @@ class StoreSteps:
         self._remove_all(f"{step}/")
 
     def commit(self, step: int) -> None:
-        names = [name.removeprefix(f"{step}/") for name in self._objects.list(f"{step}/")]
+        saved = self._objects.below(str(step))
+        names = list(saved.list())
         if not any(name.startswith("state/") for name in names):
-            raise StoreError(f"{self.name}/{step} has no state after it was written")
-        sums = {name: self._sha256(f"{step}/{name}") for name in sorted(names)}
-        self._objects.write(f"{step}/{MANIFEST}", _manifest(sums))
+            raise StoreError(f"{saved.name} has no state after it was written")
+        self._objects.write(f"{step}/{MANIFEST}", _manifest(saved, names, THREADS_STORE))
 
     def remove(self, step: int) -> None:
         self._objects.remove(f"{step}/{MANIFEST}")
         self._remove_all(f"{step}/")
 
     def clean(self) -> None:
-        complete = set(self.steps())
-        begun = {name.partition("/")[0] for name in self._objects.list()}
-        for step in begun:
-            if step.isdecimal() and int(step) not in complete:
-                self._remove_all(f"{step}/")
+        for step in {*self._begun()} - {*self.steps()}:
+            self._remove_all(f"{step}/")
 
     def set_aside(self, step: int) -> None:
         """Copies a damaged step to <step>.damaged, so that it can be saved again."""
@@ -140,67 +150,58 @@ class StoreSteps:
             self._objects.copy(name, aside)
         self.remove(step)
 
-    def damage(self, step: int) -> str | None:
-        there = self._objects.list(f"{step}/")
-        return _damage(
-            lambda: self._objects.read(f"{step}/{MANIFEST}"),
-            lambda name: self._sha256(f"{step}/{name}") if f"{step}/{name}" in there else None,
-        )
+    def damage(self, step: int, share: Share = WHOLE) -> str | None:
+        return _damage(self._objects.below(str(step)), share, THREADS_STORE)
 
     def _remove_all(self, prefix: str) -> None:
         self._objects.remove(*self._objects.list(prefix))
 
-    def _sha256(self, name: str) -> str:
-        return _digest(self._objects.pieces(name))
-
 
 def write_manifest(path: Path) -> None:
     """Writes the sha256 of every file below `path` into its manifest.json, synced to disk."""
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    sums = {str(file.relative_to(path)): _sha256(file) for file in files}
+    saved = LocalFolder(path)
+    content = _manifest(saved, saved.list(), THREADS_DISK)
     with (path / MANIFEST).open("wb") as file:
-        file.write(_manifest(sums))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())  # on disk before the rename that follows, also in a power cut
 
 
-def damage(path: Path) -> str | None:
-    """Description of the damage of a saved step, None if every file matches its manifest."""
-    return _damage(
-        (path / MANIFEST).read_bytes,
-        lambda name: _sha256(path / name) if (path / name).is_file() else None,
-    )
-
-
-def _damage(read: Callable[[], bytes], sha256: Callable[[str], str | None]) -> str | None:
+def _damage(saved: Folder, share: Share, threads: int) -> str | None:
     try:
-        sums = json.loads(read())["sha256"]
+        sums = json.loads(saved.read(MANIFEST))["sha256"]
     except StoreError:  # the store fails, which says nothing of the step
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
     if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):
         return f"{MANIFEST} lists no state"
-    for name, expected in sums.items():
-        found = sha256(name)
-        if found is None:
+
+    def check(name: str) -> str | None:
+        try:
+            is_same = _sha256(saved, name) == sums[name]
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return f"file {name} is missing"
-        if found != expected:
-            return f"file {name} does not match its sha256"
-    return None
+        return None if is_same else f"file {name} does not match its sha256"
+
+    index, count = share
+    return next(filter(None, _each(check, sorted(sums)[index::count], threads)), None)
 
 
-def _manifest(sums: dict[str, str]) -> bytes:
-    return json.dumps({"sha256": sums}, indent=1).encode()
+def _manifest(saved: Folder, names: Iterable[str], threads: int) -> bytes:
+    names = sorted(names)
+    sums = _each(lambda name: _sha256(saved, name), names, threads)
+    return json.dumps({"sha256": dict(zip(names, sums, strict=True))}, indent=1).encode()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest(pieces: Iterable[bytes]) -> str:
+def _sha256(saved: Folder, name: str) -> str:
     digest = hashlib.sha256()
-    for piece in pieces:
+    for piece in saved.pieces(name):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def _each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """The results for `items`, in their order; what is not begun when nobody asks on is left."""
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(work, items)
