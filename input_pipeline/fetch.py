@@ -23,8 +23,10 @@ from input_pipeline import mirror, stores
 from input_pipeline.record import StageError
 
 STORE = ".store"  # in the copy of a run: its address, since its checkpoints stay there
+# Below the address of a run, and in no copy of it: Orbax and the lock use the store itself, and
+# what is in pretrain/ is a run of its own.
+APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
 _TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was made of
-_OF_A_RUN = ("checkpoints/", "lock/", "processes/", "pretrain/")
 _SPARE = 10**9  # bytes of the disk that stay free
 _TRIES = 3
 _SAID_SECONDS = 10.0
@@ -45,6 +47,7 @@ def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
     """
     if not stores.is_url(os.fspath(path)):
         return Path(path)
+    # A try lists anew. Only a missing file is tried again: faults of the store are for its client.
     for _ in range(_TRIES):
         try:
             return _fetch(str(path).rstrip("/"), tuple(skip))
@@ -63,6 +66,7 @@ def refresh(path: str | os.PathLike[str]) -> Path:
 def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     parent, _, name = url.rpartition("/")
     around = stores.folder(parent)
+    # An object before a folder: beside a/b there may be a/b/c, and who names a file wants the file.
     found = around.stat(name)
     parts = {} if found else around.list(f"{name}.parts/")  # of a file that grew
     if found or parts:
@@ -76,10 +80,10 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     wanted = {
         path: found
         for path, found in inside.items()
-        if not path.endswith(skip) and not (is_run and path.startswith(_OF_A_RUN))
+        if not path.endswith(skip) and not (is_run and path.startswith(APART))
     }
     _copy_all(stores.folder(url), wanted, copy, _TAGS)
-    if is_run:
+    if is_run:  # last: an object of that name must not lead elsewhere
         (copy / STORE).write_text(url)
     return copy
 
@@ -102,8 +106,10 @@ def _copy_all(
     with _locked(copy):
         journal = copy / tags_name
         known = _read(journal)
+        # Before the new files come: what was a file may be a folder by now.
         for file in known.keys() - files.keys():
             (copy / file).unlink(missing_ok=True)
+        # Without a tag nothing says that the content is still the same.
         missing = [
             file
             for file in files
@@ -116,6 +122,8 @@ def _copy_all(
 
         def fetch(file: str) -> None:
             mirror.download(remote, file, files[file], copy / file)
+            # Once it is there, with the tags of the listing: if the object was replaced between the
+            # two, they are those of the old one, and the next start copies it again.
             done[file] = tags[file]
             progress.add(sum(objects[name].size for name in files[file]))
 

@@ -129,10 +129,7 @@ class LocalFolder:
     def write(self, name: str, data: bytes) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        writing = path.with_name(f".{path.name}.writing")
-        writing.unlink(missing_ok=True)  # of a killed process, or a link to somewhere else
-        writing.write_bytes(data)
-        writing.replace(path)
+        replace(path, data)
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.path / name
@@ -164,6 +161,15 @@ class LocalFolder:
 
     def below(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Writes a file all or nothing, by a rename: a reader never sees half of it."""
+    writing = path.with_name(f".{path.name}.writing")
+    writing.unlink(missing_ok=True)  # of a killed process, or a link to somewhere else
+    with writing.open("xb") as file:
+        file.write(data)
+    writing.replace(path)
 
 
 class StoreFolder:

@@ -17,7 +17,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax": ("vlc_jax.inference",),
     "vlc_jax.errors": (),
     "vlc_jax.types": (),
-    "vlc_jax.workdir_files": (),
+    "vlc_jax.workdir_files": ("input_pipeline.stores",),
     "vlc_jax.models": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.losses": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.weights": ("vlc_jax.errors",),

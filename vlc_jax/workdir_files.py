@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from input_pipeline import stores
+
 MAX_DEPTH = 50  # of lists and objects in one another; a config has 4 to 6
 
 
@@ -40,13 +42,9 @@ def without_link(path: Path) -> Path:
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file all or nothing, by a rename: a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.unlink(missing_ok=True)  # of a killed run, or a link to somewhere else
+    """Writes a text file all or nothing, by a rename: a reader never sees half of it."""
     # Lone surrogates (in a file's name, or a caption) are no UTF-8.
-    with temporary.open("x", encoding="utf-8", errors="replace") as file:
-        file.write(text)
-    temporary.replace(path)
+    stores.replace(path, text.encode("utf-8", "replace"))
 
 
 def image_file(case_id: str, index: int) -> str:

@@ -10,9 +10,6 @@ from input_pipeline.stores import StoreError
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.run.store_lock import StoreLock
 
-# Below the address of a run, and not written by way of the local folder.
-APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
-
 
 class RemoteWorkdir:
     """The run at `url`, locked by process 0 until `close`; `path` is the local folder.
@@ -66,7 +63,7 @@ class RemoteWorkdir:
 
 
 def _is_of_the_run(name: str) -> bool:
-    return not name.startswith(APART) and name != fetch.STORE
+    return not name.startswith(fetch.APART) and name != fetch.STORE
 
 
 def _end(message: str) -> None:
