@@ -191,7 +191,8 @@ def test_a_variant_is_known_by_its_sizes(name):
     family = "siglip" if sizes.family == "siglip" else "clip"
     grid = sizes.image_size // sizes.patch_size
     read = weights.sizes.Sizes(sizes.image[:2], sizes.text[:2], sizes.patch_size, grid, 1, 1)
-    found = weights_config._variant("w", read, family, is_eva02=sizes.family == "eva02")
+    eva = next((e for e in weights_config.EVA_FAMILIES.values() if sizes.family in e), ())
+    found = weights_config._variant("w", read, family, eva)
     assert variants.VARIANTS[found]._replace(family="") == sizes._replace(family="")
 
 
@@ -201,6 +202,7 @@ def test_a_variant_is_known_by_its_sizes(name):
         *(("B/32", name) for name in ("openai", "open_clip", "hf_clip")),
         *(("SigLIP-B/16", name) for name in ("hf_siglip", "open_clip_siglip", "big_vision")),
         ("EVA02-B/16", "open_clip_eva02"),
+        ("EVA01-g/14", "open_clip_eva01"),
     ],
 )
 def test_sizes_are_read_from_every_format(variant, name):

@@ -6,7 +6,7 @@ import pytest
 from vlc_jax import errors, models
 from vlc_jax.models import variants
 
-# Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP and EVA02), counted with
+# Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP and EVA), counted with
 # sum(p.numel()); they round to the columns of open_clip's docs/model_profile.csv. B/32, B/16,
 # L/14, L/14-336 are OpenAI's released sizes.
 PUBLISHED = [
@@ -27,6 +27,10 @@ PUBLISHED = [
     ("EVA02-B/16", {}, 149_691_137),
     ("EVA02-L/14", {}, 427_755_457),
     ("EVA02-L/14-336", {}, 428_083_137),
+    ("EVA01-g/14", {}, 1_136_435_841),
+    ("EVA01-g/14-plus", {}, 1_366_621_569),
+    ("EVA02-E/14", {}, 4_704_589_569),
+    ("EVA02-E/14-plus", {}, 5_044_889_089),
 ]
 # Parameters of the image tower in the same models.
 IMAGE = {
@@ -38,6 +42,8 @@ IMAGE = {
     "SigLIP-SO400M/14-384": 428_225_600,
     "EVA02-B/16": 86_263_040,
     "EVA02-L/14": 304_105_152,
+    "EVA01-g/14": 1_012_588_928,
+    "EVA02-E/14": 4_350_556_928,
 }
 
 

@@ -22,6 +22,8 @@ TINY_EVA = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_h
             "qkv_fused": False, "mlp_ratio": 4 * 2 / 3, "swiglu_mlp": True, "scale_mlp": True,
             "scale_attn_inner": True, "use_rot_pos_emb": True, "ref_feat_shape": (5, 5),
             }  # fmt: skip
+TINY_EVA01 = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_heads": 4,
+              "mlp_ratio": 1.5}  # fmt: skip
 
 
 def first_sine() -> None:
@@ -133,11 +135,17 @@ def spread_attention(model) -> None:
     torch.manual_seed(2)
     with torch.no_grad():
         for block in model.visual.trunk.blocks:
-            for projection in (block.attn.q_proj, block.attn.k_proj):
+            attention = block.attn
+            fused = attention.qkv
+            for projection in (fused,) if fused else (attention.q_proj, attention.k_proj):
                 torch.nn.init.normal_(projection.weight, std=projection.in_features**-0.5)
 
 
 def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
+    tiny_eva(folder, TINY_EVA, image_size)
+
+
+def tiny_eva(folder: Path, sizes: dict, image_size: int | None = None) -> None:
     without_torchvision()
     first_sine()
     import open_clip
@@ -146,7 +154,7 @@ def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
 
     @timm.models.register_model
     def tiny(pretrained, num_classes, global_pool, **_):
-        return Eva(**TINY_EVA, num_classes=num_classes, global_pool=global_pool)
+        return Eva(**sizes, num_classes=num_classes, global_pool=global_pool)
 
     vision = {"image_size": 24, "timm_model_name": "tiny", "timm_pool": "token", "timm_proj": None}
     torch.manual_seed(0)
@@ -223,6 +231,8 @@ CASES = {
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
     "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu"),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu"),
+    "tiny_eva01": lambda folder: tiny_eva(folder, TINY_EVA01),
+    "tiny_eva02_e": lambda folder: tiny_eva(folder, {**TINY_EVA01, "use_post_norm": True}),
     "tiny_eva02": tiny_eva02,
     "tiny_eva02_larger": lambda folder: tiny_eva02(folder, 56),
     # with a noise of 0.01 the last blocks give values of 17, and float32 alone is wrong by 2e-5

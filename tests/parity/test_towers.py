@@ -36,6 +36,11 @@ EVA02 = {
     "image": {**IMAGE, "mlp_width": 85, "projection": 16, "rope_span": 5},
     "text": {**TEXT, "projection": 16},
 }
+EVA01 = {
+    "variant": "EVA01-g/14",
+    "image": {**IMAGE, "mlp_width": 48, "projection": 16},
+    "text": {**TEXT, "projection": 16},
+}
 SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
@@ -46,6 +51,8 @@ CASES = {
     "hf_clip_padding_mask": HF_PADDED,
     "hf_siglip": HF_SIGLIP,
     "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
+    "tiny_eva01": EVA01,
+    "tiny_eva02_e": {**EVA01, "variant": "EVA02-E/14"},
     "tiny_eva02": EVA02,
     "tiny_eva02_larger": {**EVA02, "image": {**EVA02["image"], "image_size": 56}},
     "B/32": {"variant": "B/32"},

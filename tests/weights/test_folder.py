@@ -9,7 +9,7 @@ TEXT = folder.Tower(512, 12, 8, 2048, "gelu", 1e-5)
 BASE = folder.Tower(768, 12, 12, 2048, "swiglu", 1e-6)
 
 
-def model(image=BASE, text=TEXT, patch_size=16, image_size=224):
+def model(image=BASE, text=TEXT, patch_size=16, image_size=224, is_eva=True):
     return folder.Model(
         image,
         text,
@@ -25,6 +25,7 @@ def model(image=BASE, text=TEXT, patch_size=16, image_size=224):
         std=(0.5, 0.5, 0.5),
         crop="centre",
         is_siglip=False,
+        is_eva=is_eva,
     )
 
 
@@ -33,9 +34,11 @@ def model(image=BASE, text=TEXT, patch_size=16, image_size=224):
     [
         ((768, 12, 12, 2048), 16, 224, "eva02_base_patch16_clip_224"),
         ((1024, 24, 16, 2730), 14, 336, "eva02_large_patch14_clip_336"),
+        ((1408, 40, 16, 6144), 14, 224, "eva_giant_patch14_224"),
+        ((1792, 64, 16, 15360), 14, 224, "eva02_enormous_patch14_clip_224"),
     ],
 )
-def test_eva02_is_named_as_timm_does(image, patch_size, image_size, name):
+def test_eva_is_named_as_timm_does(image, patch_size, image_size, name):
     tower = folder.Tower(*image, "swiglu", 1e-6)
     files = folder.open_clip(model(tower, patch_size=patch_size, image_size=image_size))
     config = files["open_clip_config.json"]["model_cfg"]

@@ -236,6 +236,8 @@ class Block(nn.Module):
 
     sub_norm: a layer norm inside the attention and the MLP too, before the last matrix of each
       (sub-LN; Wang et al. 2022, arXiv:2210.06423).
+    post_norm: x + norm(attention(x)), then x + norm(mlp(x)) instead (EVA02-E; Swin V2's residual
+      post-norm, Liu et al. 2022, arXiv:2111.09883).
     """
 
     heads: int
@@ -247,6 +249,7 @@ class Block(nn.Module):
     dtype: Any = jnp.float32
     key_bias: bool = True
     sub_norm: bool = False
+    post_norm: bool = False
     implementation: str = "xla"
 
     @nn.compact
@@ -271,18 +274,26 @@ class Block(nn.Module):
             name="attention",
         )
         mlp = MLP(self.mlp_width, self.activation, self.initial, self.dtype, norm, name="mlp")
-        y = layer_norm(self.epsilon, self.dtype, "attention_norm")(x)
+        attention_norm = layer_norm(self.epsilon, self.dtype, "attention_norm")
+        mlp_norm = layer_norm(self.epsilon, self.dtype, "mlp_norm")
+        before, after = (_same, attention_norm) if self.post_norm else (attention_norm, _same)
+        y = before(x)
         if positions is None:
             rotations = None if rotation is None else (rotation, rotation)
-            x = x + attention(y, y, is_causal=self.is_causal, positions=ends, rotations=rotations)
+            z = attention(y, y, is_causal=self.is_causal, positions=ends, rotations=rotations)
         else:
             rotations = None if rotation is None else (rope.at(rotation, positions), rotation)
             # as key lengths: a causal mask would take the only query for the first token
             last = positions if self.is_causal else ends
             z = attention(at(y, positions), y, positions=last, rotations=rotations)
-            x = at(x, positions) + z
-        x = x + mlp(layer_norm(self.epsilon, self.dtype, "mlp_norm")(x))
+            x = at(x, positions)
+        x = x + after(z)
+        x = x + (mlp_norm(mlp(x)) if self.post_norm else mlp(mlp_norm(x)))
         return types.shard_batch(x)
+
+
+def _same(x: jax.Array) -> jax.Array:
+    return x
 
 
 def at(
@@ -297,7 +308,8 @@ class Tower(nn.Module, kw_only=True):
 
     mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: of every layer norm.
     activation: of the MLPs, a name of ACTIVATIONS or swiglu.
-    key_bias, sub_norm: see Attention and Block; EVA-02 has no key bias, and has sub-LN.
+    key_bias, sub_norm, post_norm: see Attention and Block; EVA has no key bias, EVA-02 has sub-LN,
+      its largest model post-norm.
     projection: width of the shared embedding; None: features are the output of the last norm.
     initialisation: clip | big_vision, see `initialisers`.
     dtype: of activations and matrix products.
@@ -318,6 +330,7 @@ class Tower(nn.Module, kw_only=True):
     projection_bias: bool = False
     key_bias: bool = True
     sub_norm: bool = False
+    post_norm: bool = False
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
@@ -355,6 +368,7 @@ class Tower(nn.Module, kw_only=True):
             "dtype": self.dtype,
             "key_bias": self.key_bias,
             "sub_norm": self.sub_norm,
+            "post_norm": self.post_norm,
             "implementation": self.attention,
         }
         is_scanned = self.scan_layers and last > 0 and not self.is_initializing()
@@ -417,7 +431,8 @@ def tokens_of(
     project: Callable[[jax.Array], jax.Array],
 ) -> Float[Array, "batch length _"] | None:
     """The requested tokens of a tower, float32; None if none are."""
+    if not request.has_tokens:
+        return None
     if request.tokens == "projected":
         return project(normed)
-    tokens = {"none": None, "raw": raw, "normed": normed}[request.tokens]
-    return None if tokens is None else tokens.astype(jnp.float32)
+    return {"raw": raw, "normed": normed}[request.tokens].astype(jnp.float32)

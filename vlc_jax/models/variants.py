@@ -2,7 +2,7 @@
 
 Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
 and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
-EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build it.
+EVA-CLIP and EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build them.
 tests/models/test_variants.py holds the published parameter counts.
 """
 
@@ -75,6 +75,17 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         },
         "clip": {"logit_scale_init": 1 / 0.07},
     },
+    "eva01": {
+        "towers": {"activation": "gelu", "initialisation": "clip"},
+        "text": {"epsilon": 1e-5, "vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {"epsilon": 1e-6, "patch_bias": True, "projection_bias": True, "key_bias": False},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+}
+# EVA02-E/14 has the blocks of EVA01, with the norms behind attention and MLP
+FAMILIES["eva02_e"] = {
+    **FAMILIES["eva01"],
+    "image": {**FAMILIES["eva01"]["image"], "post_norm": True},
 }
 
 VARIANTS: dict[str, Sizes] = {
@@ -98,7 +109,11 @@ VARIANTS: dict[str, Sizes] = {
     "SigLIP-SO400M/14-384": Sizes(
         "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
-    # EVA02-E/14 has other blocks: post-norm, no rotary embedding, no SwiGLU
+    # EVA01-g/14: the image tower of InstructBLIP, too
+    "EVA01-g/14": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (768, 12, 12)),
+    "EVA01-g/14-plus": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
+    "EVA02-E/14": Sizes("eva02_e", 1024, 224, 14, (1792, 64, 16, 15360), (1024, 24, 16)),
+    "EVA02-E/14-plus": Sizes("eva02_e", 1024, 224, 14, (1792, 64, 16, 15360), (1280, 32, 20)),
     "EVA02-B/16": Sizes("eva02", 512, 224, 16, (768, 12, 12, 2048), (512, 12, 8)),
     "EVA02-L/14": Sizes("eva02", 768, 224, 14, (1024, 24, 16, 2730), (768, 12, 12)),
     "EVA02-L/14-336": Sizes("eva02", 768, 336, 14, (1024, 24, 16, 2730), (768, 12, 12)),

@@ -1,5 +1,6 @@
 """The config of weights of other projects, from their arrays and the files beside them."""
 
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,12 @@ from vlc_jax.models import variants
 
 # Family of `pretrained.FAMILIES` -> families of variants that it preprocesses for.
 VARIANT_FAMILIES = {
-    "clip": ("openai", "open_clip", "eva02"),
+    "clip": ("openai", "open_clip", "eva01", "eva02", "eva02_e"),
     "siglip": ("siglip",),
     "siglip2": ("siglip",),
 }
+# Format of weights -> families of variants, whose blocks have the same names.
+EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 
 
@@ -45,7 +48,7 @@ def config_of_weights(
     sizes = weights.sizes.read(arrays)
     family = family or _family(format_, sizes)
     known("family of weights", family, pretrained.FAMILIES)
-    variant = variant or _variant(path, sizes, family, is_eva02="eva02" in format_)
+    variant = variant or _variant(path, sizes, family, EVA_FAMILIES.get(format_, ()))
     known("variant", variant, variants.VARIANTS)
     pixels = variants.VARIANTS[variant].image_size
     if pixels // sizes.patch_size != sizes.grid:
@@ -71,12 +74,14 @@ def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
     return "siglip2" if sizes.vocab_size == GEMMA_TOKENS else "siglip"
 
 
-def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, is_eva02: bool) -> str:
+def _variant(
+    path: str | Path, sizes: weights.sizes.Sizes, family: str, eva: Collection[str]
+) -> str:
     found = [
         name
         for name, each in variants.VARIANTS.items()
         if each.family in VARIANT_FAMILIES[family]
-        and (each.family == "eva02") == is_eva02
+        and (each.family in eva if eva else not each.family.startswith("eva"))
         and (each.image[:2], each.text[:2]) == (sizes.image, sizes.text)
         and each.patch_size == sizes.patch_size
     ]

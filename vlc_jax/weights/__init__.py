@@ -86,6 +86,11 @@ FORMATS: dict[str, Format] = {
         lambda a: open_clip.eva02_rules(a.patch_size),
         openai.IGNORED,
     ),
+    "open_clip_eva01": Format(
+        ("visual.trunk.blocks.0.attn.q_bias", "text.token_embedding.weight"),
+        lambda a: open_clip.eva01_rules(a.patch_size),
+        openai.IGNORED,
+    ),
     "hf_clip": Format(
         ("vision_model.embeddings.class_embedding", "text_projection.weight"),
         lambda a: huggingface.clip_rules(a.patch_size),

@@ -34,6 +34,7 @@ class Model(NamedTuple):
     std: tuple[float, float, float]
     crop: str  # centre | none
     is_siglip: bool
+    is_eva: bool = False
     interpolation: str = "bicubic"
 
 
@@ -104,15 +105,14 @@ def _processor(model: Model) -> dict[str, Any]:
 def open_clip(model: Model) -> dict[str, Any]:
     """Config files of a folder that open_clip loads as "local-dir:FOLDER", {file name: JSON}.
 
-    Raises WeightsError for SigLIP, and for EVA02-CLIP of other sizes than timm's: open_clip builds
-    these image towers from timm's named models.
+    Raises WeightsError for SigLIP, and for EVA of other sizes than timm's: open_clip builds these
+    image towers from timm's named models.
     """
     if model.is_siglip:
         raise WeightsError(
             "open_clip builds SigLIP from timm's named models, not from sizes: export to hf"
         )
-    is_eva02 = model.image.activation == "swiglu"
-    activations = {model.text.activation} | (set() if is_eva02 else {model.image.activation})
+    activations = {model.text.activation} | (set() if model.is_eva else {model.image.activation})
     if len(activations) > 1 or "gelu_tanh" in activations:
         raise WeightsError(f"open_clip has quick_gelu or gelu for both towers; got {activations}")
     text = model.text
@@ -120,8 +120,8 @@ def open_clip(model: Model) -> dict[str, Any]:
         "model_cfg": {
             "embed_dim": model.embed,
             "quick_gelu": activations == {"quick_gelu"},
-            **({"custom_text": True} if is_eva02 else {}),
-            "vision_cfg": _eva02(model) if is_eva02 else _transformer(model),
+            **({"custom_text": True} if model.is_eva else {}),
+            "vision_cfg": _eva(model) if model.is_eva else _transformer(model),
             "text_cfg": {
                 "context_length": model.context_length,
                 "vocab_size": model.vocab_size,
@@ -154,24 +154,26 @@ def _transformer(model: Model) -> dict[str, Any]:
 
 
 # timm's image towers by (width, depth, heads, MLP width), patch size and image size.
-_EVA02 = {
+_EVA = {
+    ((1408, 40, 16, 6144), 14, 224): "eva_giant_patch14_224",
+    ((1792, 64, 16, 15360), 14, 224): "eva02_enormous_patch14_clip_224",
     ((768, 12, 12, 2048), 16, 224): "eva02_base_patch16_clip_224",
     ((1024, 24, 16, 2730), 14, 224): "eva02_large_patch14_clip_224",
     ((1024, 24, 16, 2730), 14, 336): "eva02_large_patch14_clip_336",
 }
 
 
-def _eva02(model: Model) -> dict[str, Any]:
+def _eva(model: Model) -> dict[str, Any]:
     sizes = (model.image[:4], model.patch_size, model.image_size)
-    if sizes not in _EVA02:
+    if sizes not in _EVA:
         raise WeightsError(
-            "open_clip builds EVA02 from timm's named models, not from sizes: it has "
-            f"{', '.join(_EVA02.values())}, not (width, depth, heads, MLP width), patch and image "
+            "open_clip builds EVA from timm's named models, not from sizes: it has "
+            f"{', '.join(_EVA.values())}, not (width, depth, heads, MLP width), patch and image "
             f"size {sizes}"
         )
     return {
         "image_size": model.image_size,
-        "timm_model_name": _EVA02[sizes],
+        "timm_model_name": _EVA[sizes],
         "timm_model_pretrained": False,
         "timm_pool": "token",
         "timm_proj": "",  # the head of timm's own model; left out, open_clip adds another

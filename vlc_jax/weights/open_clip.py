@@ -1,4 +1,4 @@
-"""Renaming rules of open_clip's SigLIP and EVA02-CLIP: timm's image towers, its own text tower.
+"""Renaming rules of open_clip's SigLIP and EVA-CLIP: timm's image towers, its own text tower.
 
 Its CLIP models have OpenAI's names (`openai.rules`).
 """
@@ -39,8 +39,7 @@ def eva02_rules(patch_size: int) -> list[Rule]:
     kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
     parts = tuple(f"{block}.attn.{part}_proj.weight" for part in "qkv")
     return [
-        *_image_tower(patch_size),
-        rule("visual.trunk.cls_token", "image/class_embedding", rename.LEADING_ONES),
+        *_eva(patch_size),
         rule(parts, kernels, rename.SEPARATE_WEIGHT),
         # EVA's keys have no bias (it would add the same to all logits of a query).
         rule(f"{block}.attn.q_proj.bias", f"{ours}/attention/query/bias"),
@@ -50,6 +49,27 @@ def eva02_rules(patch_size: int) -> list[Rule]:
         *dense(f"{block}.mlp.fc1_g", f"{ours}/mlp/gate"),
         *dense(f"{block}.mlp.fc1_x", f"{ours}/mlp/up"),
         *norm(f"{block}.mlp.norm", f"{ours}/mlp/norm"),
+    ]
+
+
+def eva01_rules(patch_size: int) -> list[Rule]:
+    """Rules of EVA01-CLIP g, and of EVA02-CLIP E, whose blocks have the same names."""
+    block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
+    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
+    return [
+        *_eva(patch_size),
+        rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
+        rule(f"{block}.attn.q_bias", f"{ours}/attention/query/bias"),
+        rule(f"{block}.attn.v_bias", f"{ours}/attention/value_bias"),
+        *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
+    ]
+
+
+def _eva(patch_size: int) -> list[Rule]:
+    """Rules that all EVA models share."""
+    return [
+        *_image_tower(patch_size),
+        rule("visual.trunk.cls_token", "image/class_embedding", rename.LEADING_ONES),
         *dense("visual.trunk.head", "image/projection"),
         *openai.text_tower("text."),
         rule("text.text_projection", "text/projection/kernel"),
