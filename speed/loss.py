@@ -31,7 +31,7 @@ from vlc_jax import losses, sharding, types  # noqa: E402
 
 EMBED = 512
 TEXTS = ("negative", "positive")
-LEFT_OUT = ("sparc_local",)  # of tokens and patches, not of embeddings: speed/heads.py has it
+LEFT_OUT = ("sparc_local", "caption")  # of tokens, not of embeddings: speed/heads.py has the first
 GIB = 2**30
 
 

@@ -30,7 +30,12 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from speed.worker import Worker  # noqa: E402
 
-OPEN_CLIP = {"S/16": "ViT-S-16", "B/32": "ViT-B-32-quickgelu", "B/16": "ViT-B-16-quickgelu"}
+OPEN_CLIP = {
+    "S/16": "ViT-S-16",
+    "B/32": "ViT-B-32-quickgelu",
+    "B/16": "ViT-B-16-quickgelu",
+    "L/14": "ViT-L-14-quickgelu",
+}
 
 
 def main() -> None:
