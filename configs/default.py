@@ -327,6 +327,8 @@ def _model() -> ConfigDict:
             "image": {},
             "text": {},
             "head": {},
+            # False: texts have no tower, the head reads their token ids (captioner).
+            "text_tower": True,
         }
     )
 

@@ -18,11 +18,12 @@ SMALL = {"width": 16, "heads": 2, "depth": 1, "mlp_width": 24, "projection": 8}
 # Head -> its options, losses, and other fields of the config. Each of the table's losses is in one.
 DCSM = {"num_functional_words": 0, "network": "mlp", "hidden": 32, "standardise": "running"}
 CASES = {
-    "clip": ({}, [name for name in losses.LOSSES if name != "sparc_local"], {}),
+    "clip": ({}, [name for name in losses.LOSSES if name not in ("sparc_local", "caption")], {}),
     "dcsm": ({**DCSM, "dropout": 0.5}, ["infonce"], {"frozen": ("image",)}),
     "pacl": ({"dropout": 0.5}, ["infonce"], {"lora.targets": ".*/query/kernel"}),
     "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {}),
     "labclip": ({}, ["sigmoid", "svlc_negative"], {"sub_batches": 2}),
+    "captioner": ({"width": 8, "depth": 1}, ["caption"], {}),
 }
 slow = pytest.mark.slow
 

@@ -28,12 +28,17 @@ class FeatureRequest(NamedTuple):
     """The features a head needs from a tower, besides `pooled`.
 
     tokens: none | raw (output of the last block) | normed (after the last layer norm) | projected
-      (into the shared embedding).
+      (into the shared embedding) | ids (of texts: their token ids, for which no tower is run).
     is_unit: whether `pooled` and projected tokens are scaled to unit length.
     """
 
-    tokens: Literal["none", "raw", "normed", "projected"] = "none"
+    tokens: Literal["none", "raw", "normed", "projected", "ids"] = "none"
     is_unit: bool = True
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a tower computes the features of every token."""
+        return self.tokens not in ("none", "ids")
 
 
 POOLED_ONLY = FeatureRequest()
@@ -51,12 +56,14 @@ class TextFeatures(NamedTuple):
 
     marks: 1 + the index of the functional word that stands there, 0 for none; only for heads that
       read it (input_pipeline/tokenizers/functional_words.py).
+    ids: only for heads that request them.
     """
 
     pooled: Float[Array, "*texts embed"]
     tokens: Float[Array, "*texts length embed"] | None = None
     mask: Bool[Array, "*texts length"] | None = None
     marks: Int[Array, "*texts length"] | None = None
+    ids: Int[Array, "*texts length"] | None = None
 
 
 class Outputs(NamedTuple):
@@ -96,6 +103,8 @@ BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split o
 def _splits(rows: int) -> bool:
     """True if there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
     mesh = jax.sharding.get_abstract_mesh()
+    if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: one device's own rows
+        return False
     return not mesh.empty and mesh.size > 1 and rows % mesh.size == 0
 
 

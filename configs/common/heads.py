@@ -45,6 +45,7 @@ CHOICES = {  # of arguments
     "opposite": ("image", "text"),
     "phrases": ("plain", "varied"),
     "functional": ("rows", "none"),
+    "sees": ("patches", "pooled"),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}

@@ -122,7 +122,7 @@ def stored(model, batch):
         towers.items(), model.head.requests, sizes, strict=True
     ):
         rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, tower.projection), jnp.float32)
-        if request.tokens != "none":
+        if request.has_tokens:
             width = tower.projection if request.tokens == "projected" else tower.width
             rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), jnp.float32)
     return rows

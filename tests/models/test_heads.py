@@ -25,8 +25,18 @@ HEADS = {
         "hidden": 32,
         "train_functional_words": True,
     },
+    "captioner": {
+        "vocab_size": 9,
+        "has_class_token": False,
+        "width": 8,
+        "depth": 2,
+        "attention_heads": 2,
+    },
 }
-CASES = [("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})]
+CASES = [
+    *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
+    ("captioner", {}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +52,8 @@ def features():
     return (
         types.ImageFeatures(normal(PAIRS, EMBED), normal(PAIRS, PATCHES, EMBED)),
         types.TextFeatures(
-            normal(PAIRS, EMBED), normal(PAIRS, LENGTH, EMBED), mask, jnp.asarray(marks)
+            *(normal(PAIRS, EMBED), normal(PAIRS, LENGTH, EMBED), mask, jnp.asarray(marks)),
+            jnp.asarray(rng.integers(0, 9, (PAIRS, LENGTH)), jnp.int32),
         ),
     )
 

@@ -66,7 +66,7 @@ def class_scorer(
     """Zero-shot classifier: image features -> one score per class, prompts already embedded."""
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
-    if texts.tokens is None:
+    if texts.tokens is None and texts.ids is None:
         # float64: an average of normalised bfloat16 embeddings would lose digits before the score.
         each = unit(texts.pooled).reshape(len(benchmark.classes), len(templates), -1)
         ensemble = TextFeatures(pooled=unit(each.mean(axis=1)).astype(np.float32))

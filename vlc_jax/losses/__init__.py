@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
+from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
 
 Values = Callable[..., Float[Array, "batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -96,6 +96,14 @@ def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]
     return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
 
 
+def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    if o.text.ids is None:
+        raise errors.UsageError(
+            "the loss caption needs log probabilities as scores: set config.model.name='captioner'"
+        )
+    return o.own_scores, o.text.mask.sum(axis=1), m.mask
+
+
 # Whether hard negatives are also contrasted with all images of the batch is a choice between two
 # names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative and hn_focal go with all.
 LOSSES: dict[str, Loss] = {
@@ -165,6 +173,7 @@ LOSSES: dict[str, Loss] = {
         mean_over="examples_with_hard_texts",
     ),
     "sparc_local": Loss(sparc.local, _token_groups),
+    "caption": Loss(caption.caption, _caption),
 }
 # Options of every loss; `total` says what they mean.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")

@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from vlc_jax import errors
 from vlc_jax.models import (
+    captioner,
     clip,
     dcsm,
     heads,
@@ -19,14 +20,17 @@ from vlc_jax.models import (
     pacl,
     sparc,
     text,
+    text_ids,
     text_vectors,
     variants,
     vit,
 )
 
+TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
 # A model is named by its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
+    "captioner": captioner.Captioner,
     "dcsm": dcsm.DCSM,
     "labclip": labclip.LABCLIP,
     "pacl": pacl.PACL,
@@ -60,6 +64,7 @@ def build(
     variant: str = "mini",
     head: Mapping[str, Any] | None = None,
     vector_width: int | None = None,
+    text_tower: bool = True,
     **overrides: Any,
 ) -> clip.CLIP:
     """The model `name` with the sizes of `variant` (variants.VARIANTS) and overrides.
@@ -68,6 +73,7 @@ def build(
     head: fields of that head.
     vector_width: texts are precomputed vectors of this width, and `text` has the fields of
       models.text_vectors.VectorTower; None: texts are token ids.
+    text_tower: False for a model whose head reads the token ids itself (captioner).
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are always float32.
@@ -90,13 +96,21 @@ def build(
     for part in ("image", "text"):  # after the short names: the more specific one wins
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    text_kind = text.TextTower if vector_width is None else text_vectors.VectorTower
-    text_tower = _tower(text_kind, "text", options["text"])
+    texts = _text_tower(options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
-    scoring_head = _head(kind, head or {}, image, text_tower)
+    scoring_head = _head(kind, head or {}, image, texts)
     if vector_width is not None:
-        _check_vectors(name, scoring_head, image, text_tower)
-    return clip.CLIP(image, text_tower, **options["clip"], head=scoring_head)
+        _check_vectors(name, scoring_head, image, texts)
+    return clip.CLIP(image, texts, **options["clip"], head=scoring_head)
+
+
+def _text_tower(options: Mapping[str, Any], vector_width: int | None, has_tower: bool) -> TextTower:
+    if vector_width is not None:
+        return _tower(text_vectors.VectorTower, "text", options)
+    if has_tower:
+        return _tower(text.TextTower, "text", options)
+    kept = ("vocab_size", "context_length", "eos_id")
+    return text_ids.TokenIds(**{key: options[key] for key in kept})
 
 
 def _vector_options(
@@ -144,7 +158,7 @@ def _head(
     kind: type[nn.Module],
     options: Mapping[str, Any],
     image: vit.ImageTower,
-    text_tower: text.TextTower | text_vectors.VectorTower,
+    text_tower: TextTower,
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`."""
     has_class_token = image.pooling == "cls"
@@ -153,6 +167,9 @@ def _head(
         "patches": image.grid**2 + has_class_token,
         "length": getattr(text_tower, "context_length", 0),  # vectors have no tokens
         "width": image.embed,
+        "vocab_size": getattr(text_tower, "vocab_size", 0),
+        "dtype": image.dtype,
+        "remat": image.remat,
     }
     fields = _fields(kind)
     return kind(**{key: from_towers[key] for key in from_towers if key in fields} | options)

@@ -93,7 +93,7 @@ class CLIP(nn.Module):
         marks: of functional words, `text_marks` of a batch; for a head that has such words.
         """
         features = self.text(text, self.head.requests[1])
-        return self.head.text(features._replace(marks=marks))
+        return self.head.text(features._replace(marks=marks, ids=self._ids(text)))
 
     def tower_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """What the towers give of a training batch, under the names of precomputed features
@@ -134,7 +134,11 @@ class CLIP(nn.Module):
         if "text_marks" in batch:
             marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
             features = features._replace(marks=_flat(marks))
+        features = features._replace(ids=self._ids(_flat(text)))
         return _by_kind(batch, keys, self.head.text(features, is_training=True))
+
+    def _ids(self, text: types.Text) -> Int[Array, "batch length"] | None:
+        return text if self.head.requests[1].tokens == "ids" else None
 
     def _stored_texts(
         self,

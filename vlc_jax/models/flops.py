@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from flax import linen as nn
 
-from vlc_jax.models import heads, layers, text, text_vectors, vit
+from vlc_jax.models import heads, layers, text, text_ids, text_vectors, vit
 
 
 def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
@@ -37,7 +37,7 @@ def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
 
 
 def text_tower(
-    tower: text.TextTower | text_vectors.VectorTower,
+    tower: text.TextTower | text_vectors.VectorTower | text_ids.TokenIds,
     *,
     length: int | None = None,
     tokens: bool = False,
@@ -47,6 +47,8 @@ def text_tower(
     """
     if isinstance(tower, text_vectors.VectorTower):
         return _connector(tower)
+    if isinstance(tower, text_ids.TokenIds):
+        return 0
     return _blocks(tower, length or tower.context_length, not tokens) + _projection(tower)
 
 
@@ -65,7 +67,7 @@ def train_step(
     similarity matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches
     of tens of thousands.
     """
-    reads_all = [tokens or request.tokens != "none" for request in model.head.requests]
+    reads_all = [tokens or request.has_tokens for request in model.head.requests]
     forward = {
         "image": image_tower(model.image, tokens=reads_all[0]),
         "text": texts * text_tower(model.text, tokens=reads_all[1]),

@@ -9,6 +9,8 @@ A has no bias and begins as the identity, so that the first scores are those of 
 the control of every head on frozen towers: what it finds needs no more than another cosine.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -17,7 +19,7 @@ from vlc_jax import types
 from vlc_jax.models import heads, layers
 
 
-def _identity(key: jax.Array, shape: tuple[int, int], dtype: jnp.dtype = jnp.float32) -> Array:
+def _identity(key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32) -> Array:
     del key
     return jnp.eye(*shape, dtype=dtype)
 

@@ -82,7 +82,7 @@ class TextTower(layers.Tower, kw_only=True):
             positions = end_of_text(text, self.eos_id)
         else:
             positions = jnp.full(len(text), length - 1)
-        is_pooled_only = request.tokens == "none"
+        is_pooled_only = not request.has_tokens
         raw = self._blocks(
             types.shard_batch(x),
             is_causal=self.is_causal,

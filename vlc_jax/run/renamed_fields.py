@@ -22,7 +22,11 @@ RENAMED_VALUES = {  # field -> former value, also as a word of the command line 
 }
 
 # Added field -> the value that runs without it had.
-IMPLIED_FIELDS = {"input.shards.shuffle": "global", "optimizer.mu_dtype": "float32"}
+IMPLIED_FIELDS = {
+    "input.shards.shuffle": "global",
+    "model.text_tower": True,
+    "optimizer.mu_dtype": "float32",
+}
 
 
 def add_implied_fields(content: dict[str, Any]) -> None:

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from input_pipeline import TextVectors
 from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
+from vlc_jax.models.text import TextTower
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.step_folders import steps_of
@@ -67,9 +67,9 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
 
     shapes: of all parameters of the model. If the weights have another head, only the two towers
-    are loaded: a logit scale is made for one kind of score. If exactly one of the two models reads
-    precomputed text vectors, only the image tower is loaded. The head is that of config.head_from,
-    if that is set and `path` is not.
+    are loaded: a logit scale is made for one kind of score. If only one of the two models has a
+    text tower, or reads precomputed text vectors, only the image tower is loaded. The head is that
+    of config.head_from, if that is set and `path` is not.
 
     Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
     config, WeightsError if the numbers do not fit the model.
@@ -85,7 +85,7 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
         return _load_workdir(setup, shapes, path)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
-    if weights_compatibility.reads_vectors(model):
+    if not weights_compatibility.has_text_tower(model):
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
@@ -99,18 +99,15 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
     # first: a tokenizer or an activation that differs may only follow from another variant
     sizes = weights_compatibility.sizes(theirs.model)
     weights_compatibility.check_sizes(ours, model, sizes, path, theirs.origin.metadata.variant)
-    are_vectors = (
-        isinstance(theirs.tokenizer, TextVectors),
-        weights_compatibility.reads_vectors(model),
-    )
-    if not any(are_vectors):
+    text_towers = {type(theirs.model.text), type(model.text)}
+    if text_towers == {TextTower}:
         vocabulary = theirs.tokenizer.vocabulary()
         weights_compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
     weights_compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)
     latest = load_latest(theirs, path)
     logging.info("weights of %s, step %d", path, latest.step)
     params = jax.tree.map(np.asarray, latest.params)
-    if len(set(are_vectors)) > 1:
+    if len(text_towers) > 1:
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
     elif theirs.origin.model_name != setup.origin.model_name:
         params, shapes = _towers(params), _towers(shapes)

@@ -15,7 +15,7 @@ import input_pipeline
 from input_pipeline import image as image_ops
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.models.text_vectors import VectorTower
+from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
 
 # Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
@@ -27,7 +27,7 @@ MAX_DIFFERING = 0.01
 class Metadata(NamedTuple):
     """Metadata of a model's weights, and the config fields that decide it.
 
-    values: keys of `weights.metadata.FIELDS` -> value; without text where texts are vectors.
+    values: keys of `weights.metadata.FIELDS` -> value; without text where there is no text tower.
     fields: the same keys -> config field.
     tokenizer, variant: their names in the config, for messages.
     """
@@ -49,7 +49,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         "interpolation": config.input.interpolation,
         "crop": image_transform(config, is_training=False).crop,
     }
-    if not reads_vectors(model):
+    if has_text_tower(model):
         values |= {
             "text_activation": model.text.activation,
             "text_epsilon": model.text.epsilon,
@@ -63,7 +63,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
 
 def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: str | Path) -> None:
     """Raises UsageError if the files beside the weights at `path` contradict the config."""
-    if not reads_vectors(model):
+    if has_text_tower(model):
         folder = weights.metadata.folder(path)
         with usage_errors():
             vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
@@ -101,12 +101,12 @@ def check_sizes(
 
 
 def sizes(model: nn.Module) -> dict[str, int]:
-    """Widths and depths of the towers, and the patch size; without text where texts are vectors."""
+    """Widths and depths of the towers there are, and the patch size."""
     image, text = model.image, model.text
     found = {"image width": image.width, "image depth": image.depth}
     if image.patch_size:
         found["patch size"] = image.patch_size
-    if not reads_vectors(model):
+    if has_text_tower(model):
         found |= {"text width": text.width, "text depth": text.depth}
     return found
 
@@ -190,14 +190,12 @@ def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any
 def may_cut_text(model: nn.Module) -> bool:
     """True if text features cannot depend on positions after the end token (causal, pooled there);
     the table of positions may then be cut."""
-    if reads_vectors(model):
-        return False
-    return model.text.is_causal and model.text.pooling == "eos"
+    return has_text_tower(model) and model.text.is_causal and model.text.pooling == "eos"
 
 
-def reads_vectors(model: nn.Module) -> bool:
-    """True if texts come as vectors from a file, and no text tower reads them."""
-    return isinstance(model.text, VectorTower)
+def has_text_tower(model: nn.Module) -> bool:
+    """False if texts come as vectors from a file, and if the head reads token ids itself."""
+    return isinstance(model.text, TextTower)
 
 
 def _field(config: ConfigDict, key: str) -> str:

@@ -42,7 +42,11 @@ from vlc_jax.weights.rename import Rule
 
 TARGETS = {  # --to -> kind of model -> format
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
-    "open_clip": {"CLIP": "openai", "EVA02-CLIP": "open_clip_eva02"},
+    "open_clip": {
+        "CLIP": "openai",
+        "EVA01-CLIP": "open_clip_eva01",
+        "EVA02-CLIP": "open_clip_eva02",
+    },
     "big_vision": {"SigLIP": "big_vision"},
     "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
@@ -125,18 +129,17 @@ def export(
 def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
     """The kind of the model, a key of TARGETS[target]. Raises UsageError for one without."""
     model = setup.model
-    if weights_compatibility.reads_vectors(model):
-        raise UsageError(
-            f"{workdir} reads vectors of texts, which no format of {target} has a text tower for"
-        )
+    if not weights_compatibility.has_text_tower(model):
+        raise UsageError(f"{workdir} has no text tower, and every model of {target} has one")
     if model.has_head:
         raise UsageError(
             f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
             f"{target} has; it is used from its workdir"
         )
     is_siglip = model.image.pooling == "map"
-    is_eva02 = model.image.activation == "swiglu"
-    kind = "SigLIP" if is_siglip else "EVA02-CLIP" if is_eva02 else "CLIP"
+    # EVA02-E has the blocks of EVA01
+    eva = "EVA02-CLIP" if model.image.activation == "swiglu" else "EVA01-CLIP"
+    kind = "SigLIP" if is_siglip else "CLIP" if model.image.key_bias else eva
     if kind not in TARGETS[target]:
         others = [other for other, kinds in TARGETS.items() if kind in kinds]
         raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
@@ -204,6 +207,7 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
         std=metadata["std"],
         crop=metadata["crop"],
         is_siglip=is_siglip,
+        is_eva=not image.key_bias,
         interpolation=metadata["interpolation"],
     )
 

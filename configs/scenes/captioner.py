@@ -1,0 +1,32 @@
+"""A captioner: a small decoder over the tokens of a frozen CLIP, trained on captions; its score is
+the log probability of a caption given the image.
+
+  python -m vlc_jax.main --config configs/scenes/captioner.py --workdir runs/captioner
+  python -m vlc_jax.main --config configs/scenes/captioner.py:sees=pooled --workdir runs/pooled
+
+Arguments: sees=patches, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
+and depth=N of the decoder; hard_images=1: every second picture is the one before with two objects
+or two colours exchanged; and those of configs/common/heads.py that all heads have. Retrieval is
+among 100 candidates, where other configs have 1,000.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from configs.common import heads, scenes
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    own = {"sees": "patches", "width": 128, "depth": 3, "hard_images": 0}
+    fixed = {"steps": 1500, "phrases": "plain"}
+    args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
+    config = heads.on_scenes(args)
+    with config.unlocked():
+        heads.use(
+            config, args, "captioner", 1.0, sees=args.sees, width=args.width, depth=args.depth
+        )
+        config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
+        config.optimizer.learning_rate = 2e-3
+        # a decoder reads every pair: 1,000 images with 1,000 texts would take longer than training
+        config.evals = ConfigDict(scenes.evaluations(args.split, candidates=100, world=args.world))
+    return config

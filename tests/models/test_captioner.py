@@ -1,0 +1,85 @@
+"""The captioner against its formula: one text at a time, no cache, no padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import losses, models, types
+
+IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
+ENDS = (2, 4, 3, 0)  # last token of each text
+
+
+def make(sees="patches"):
+    head = models.HEADS["captioner"](
+        vocab_size=VOCAB,
+        has_class_token=True,
+        width=8,
+        depth=2,
+        attention_heads=2,
+        sees=sees,
+        chunk=2,
+    )
+    rng = np.random.default_rng(0)
+    pooled = jnp.asarray(rng.normal(size=(IMAGES, EMBED)), jnp.float32)
+    tokens = jnp.asarray(rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)), jnp.float32)
+    ids = jnp.asarray(rng.integers(0, VOCAB, (len(ENDS), LENGTH)), jnp.int32)
+    mask = jnp.arange(LENGTH)[None] <= jnp.asarray(ENDS)[:, None]
+    image = types.ImageFeatures(pooled, tokens if sees == "patches" else None)
+    text = types.TextFeatures(jnp.zeros((len(ENDS), EMBED)), mask=mask, ids=ids)
+
+    def both(module, image, text):
+        return module.score(module.image(image), text)
+
+    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), image, text, method=both))
+    variables = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.3), shapes)
+    return head, variables, image, text, both
+
+
+@pytest.mark.parametrize("sees", ["patches", "pooled"])
+def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(sees):
+    head, variables, image, text, both = make(sees)
+
+    def score_of_one(module, image, ids):
+        """With one call of the decoder for each token, over what is read before it."""
+        seen, total = module.image(image).tokens, 0.0
+        for place, token in enumerate(ids):
+            read = jnp.concatenate([seen, module.lm.embed(ids[None, :place])], axis=1)
+            hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
+            total += jax.nn.log_softmax(module.lm.logits(hidden)[0, -1])[token]
+        return total / len(ids)
+
+    expected = np.zeros((IMAGES, len(ENDS)))
+    for i in range(IMAGES):
+        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
+        for t, end in enumerate(ENDS):
+            ids = text.ids[t, : end + 1]
+            expected[i, t] = head.apply(variables, one, ids, method=score_of_one)
+    assert np.ptp(expected) > 0.1
+    found = np.asarray(head.apply(variables, image, text, method=both))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_own_texts_have_the_score_of_all_pairs():
+    head, variables, image, text, both = make()
+    every = np.asarray(head.apply(variables, image, text, method=both))
+    own = np.array([[0, 1], [2, 3], [3, 0]])
+
+    def options(module, image, text):
+        return module.score_options(module.image(image), text)
+
+    for count in (2, 1):  # with the cache of the image, and in one pass
+        chosen = own[:, :count].ravel()
+        part = jax.tree.map(lambda x, chosen=chosen: x[chosen], text)
+        found = np.asarray(head.apply(variables, image, part, method=options))
+        np.testing.assert_allclose(
+            found, np.take_along_axis(every, own[:, :count], axis=1), atol=1e-5
+        )
+
+
+def test_the_captioning_loss_is_the_mean_over_all_tokens():
+    scores, lengths = jnp.array([-1.0, -2.0, -9.0]), jnp.array([2, 6, 4])
+    values = losses.LOSSES["caption"].dense(scores, lengths, jnp.array([True, True, False]))
+    # 2 tokens of log probability -1 and 6 of -2; the third row is padding
+    assert float(values[:2].mean()) == pytest.approx((2 + 12) / 8)

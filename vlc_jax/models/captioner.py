@@ -1,0 +1,179 @@
+"""A captioner: a decoder over image tokens, whose score of an image and a text is the mean log
+probability of the text's tokens given the image.
+
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025)
+compares such a model with the cosine of the same frozen tower. As in LLaVA-1.5 (Liu et al. 2023,
+arXiv:2310.03744), a two-layer projector maps image tokens v to the width of the decoder, which
+reads them as a prefix of the text y_1 .. y_n, its end token included:
+
+    score = 1/n sum_t log p(y_t | v, y_<t)
+
+exp(-score) is the perplexity of the text. Contrastive losses and evaluators take this score as any
+other; losses/caption.py is the usual training loss.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from vlc_jax import errors, types
+from vlc_jax.models import heads, layers, lm
+
+
+class Captioner(heads.Head):
+    """Projector and decoder over the tokens of the image tower; of the text tower it reads nothing
+    but the token ids.
+
+    vocab_size, has_class_token, dtype, remat: of the text and of the image tower.
+    decoder: a name of lm.VARIANTS, with the text's vocabulary; "": one of `width`, `depth`,
+      `attention_heads` and `mlp_width` (None is 4 x width).
+    sees: patches (all tokens but the class token) | pooled (the image's embedding alone, as one
+      token: what the cosine sees).
+    stage: raw | normed, before or behind the tower's last norm.
+    chunk: images whose scores with all texts are computed at a time, for memory.
+    """
+
+    vocab_size: int
+    has_class_token: bool
+    decoder: str = ""
+    width: int = 128
+    depth: int = 3
+    attention_heads: int = 4
+    mlp_width: int | None = None
+    sees: Literal["patches", "pooled"] = "patches"
+    stage: Literal["raw", "normed"] = "normed"
+    chunk: int = 8
+    dtype: Any = jnp.float32
+    remat: str = "none"
+
+    @property
+    def _decoder(self) -> lm.Decoder:
+        """Raises UsageError for an unknown name."""
+        sizes = {
+            "width": self.width,
+            "depth": self.depth,
+            "heads": self.attention_heads,
+            "mlp_width": self.mlp_width or 4 * self.width,
+        }
+        if self.decoder:
+            sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
+        more = {"vocab": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
+        return lm.Decoder(**{**sizes, **more}, parent=None)
+
+    def setup(self) -> None:
+        self.lm = self._decoder.clone(parent=self)
+        self.up, self.down = (layers.Dense(self.lm.width, dtype=self.dtype) for _ in range(2))
+
+    @property
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
+        """Tokens of the image tower unless it sees the pooled features; ids of texts."""
+        is_pooled = self.sees == "pooled"
+        image = types.POOLED_ONLY if is_pooled else types.FeatureRequest(self.stage)
+        return image, types.FeatureRequest("ids")
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`tokens`: what the decoder reads of the image, (images, patches, width)."""
+        del is_training
+        tokens = features.pooled[:, None] if self.sees == "pooled" else features.tokens
+        if self.sees == "patches" and self.has_class_token:
+            tokens = tokens[:, 1:]
+        return features._replace(tokens=self.down(layers.exact_gelu(self.up(tokens))))
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images texts"]:
+        """Mean log probability of every text given every image."""
+        del is_training
+        decoder = self._decoder
+
+        def scores(tokens: Array, others: tuple[Any, Array, Array]) -> Array:
+            params, *texts = others
+
+            def part(tokens: Array) -> Array:
+                options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
+                return mean_log_probs(decoder, params, tokens, *options)
+
+            return heads.map_chunks(part, tokens, self.chunk)
+
+        return types.map_sharded(scores, image.tokens, (self._params(), text.ids, text.mask))
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images options"]:
+        """Mean log probability of its own k texts given image i."""
+        del is_training
+        tokens = image.tokens
+        ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
+        return mean_log_probs(self._decoder, self._params(), tokens, ids, mask)
+
+    def _params(self) -> Any:
+        """Of the decoder, which is called as a function of them: lax.map cannot call a module that
+        is bound to its parameters."""
+        if self.is_initializing():
+            self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
+        return self.lm.variables["params"]
+
+    def flops(self, sizes: heads.FlopInputs) -> int:
+        """FLOPs of the projector and of the decoder over the image's own texts; those of a loss
+        that contrasts all pairs are not counted."""
+        c = self._decoder
+        width = c.width
+        patches = 1 if self.sees == "pooled" else sizes.patches - self.has_class_token
+        attention = 2 * width * c.head * (c.heads + c.groups)
+        block = attention + 3 * width * c.mlp_width
+        reads = patches + sizes.texts * sizes.length
+        attends = patches**2 + sizes.texts * sizes.length * (patches + sizes.length)
+        projector = patches * width * (sizes.image + width)
+        decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
+        return 6 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
+
+
+def mean_log_probs(
+    decoder: lm.Decoder,
+    params: Any,
+    tokens: Float[Array, "images patches width"],
+    ids: Int[Array, "images options length"],
+    mask: Bool[Array, "images options length"],
+) -> Float[Array, "images options"]:
+    """`log_probs`, their mean over the tokens of each text, which `mask` marks."""
+    found = jnp.where(mask, log_probs(decoder, params, tokens, ids), 0.0)
+    return found.sum(axis=-1) / mask.sum(axis=-1)
+
+
+def log_probs(
+    decoder: lm.Decoder,
+    params: Any,
+    tokens: Float[Array, "images patches width"],
+    ids: Int[Array, "images options length"],
+) -> Float[Array, "images options length"]:
+    """log p of every id of image i's own texts, given what the decoder reads of the image and the
+    ids before it.
+
+    With several texts the image is read once, and its keys and values are those of all.
+    """
+
+    def call(method: str, *args: Any, **options: Any) -> Any:
+        return decoder.apply({"params": params}, *args, **options, method=method)
+
+    (images, prefix, _), (options, length) = tokens.shape, ids.shape[1:]
+    slots = prefix + length - 1  # the last id of a text is predicted and not read
+    flat = ids.reshape(images * options, length)
+    read = call("embed", flat[:, :-1])
+    everything = jnp.ones((images * options, slots), bool)  # nothing sees what comes later
+    if options == 1:
+        hidden, _ = call("__call__", jnp.concatenate([tokens, read], axis=1), everything)
+        hidden = hidden[:, prefix - 1 :]
+    else:
+        is_read = jnp.broadcast_to(jnp.arange(slots)[None] < prefix, (images, slots))
+        cache = decoder.empty_cache(images, slots)
+        of_image, cache = call("__call__", tokens, is_read, cache=cache)
+        cache = jax.tree.map(lambda x: jnp.repeat(x, options, axis=1), cache)
+        hidden, _ = call("__call__", read, everything, cache=cache, start=prefix)
+        last = jnp.repeat(of_image[:, -1:], options, axis=0)
+        hidden = jnp.concatenate([last, hidden], axis=1)
+    log_p = jax.nn.log_softmax(call("logits", hidden))
+    return jnp.take_along_axis(log_p, flat[..., None], axis=-1).reshape(ids.shape)
