@@ -10,6 +10,7 @@ encoders. A slot is a place of the padded text, or of the cache. The position of
 number of valid slots before it.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -342,6 +343,12 @@ def build(variant: str, **overrides: Any) -> Decoder:
     Raises UsageError for an unknown variant.
     """
     return Decoder(**{**VARIANTS[errors.known("language model", variant, VARIANTS)], **overrides})
+
+
+def from_sizes(sizes: Mapping[str, Any], **options: Any) -> Decoder:
+    """The language model with these fields, the scaling a dict or None; options: further ones."""
+    scaling = sizes["scaling"] and rope.Scaling(**sizes["scaling"])
+    return Decoder(**{**sizes, "scaling": scaling, **options})
 
 
 def init(decoder: Decoder, key: jax.Array) -> dict[str, Any]:

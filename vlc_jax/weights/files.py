@@ -1,7 +1,7 @@
 """Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
     Of a training checkpoint only its "state_dict" is read, and a "module." before all names is
     removed. Raises WeightsError for a missing, damaged or unknown file.
     """
-    path = Path(path)
-    if path.is_dir():
-        present = [path / name for name in IN_FOLDER if (path / name).exists()]
-        if not present:
-            raise WeightsError(f"{path} holds no weights; looked for {', '.join(IN_FOLDER)}")
-        path = present[0]
+    path = _in_folder(Path(path))
     if path.name.endswith(".index.json"):
         shards = [_read_file(shard, only_shapes) for shard in _shards(path)]
         arrays = {name: array for shard in shards for name, array in shard.items()}
@@ -52,6 +47,49 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
         raise WeightsError(f"{path} holds no arrays")
     _check(path, arrays)
     return without_wrappers(arrays)
+
+
+def _in_folder(path: Path) -> Path:
+    """The file of the model in a folder; of a file, itself."""
+    if not path.is_dir():
+        return path
+    present = [path / name for name in IN_FOLDER if (path / name).exists()]
+    if not present:
+        raise WeightsError(f"{path} holds no weights; looked for {', '.join(IN_FOLDER)}")
+    return present[0]
+
+
+def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
+    """The arrays of a file or folder, each read when it is asked for if the files are safetensors;
+    torch archives are read as a whole. Raises WeightsError as `read` does, then and later.
+    """
+    path = _in_folder(Path(path))
+    shards = _shards(path) if path.name.endswith(".index.json") else [path]
+    if any(shard.suffix != ".safetensors" for shard in shards):
+        return read(path)
+    return _LazyArrays(shards)
+
+
+class _LazyArrays(Mapping[str, np.ndarray]):
+    """Arrays of several safetensors files, read at access."""
+
+    def __init__(self, shards: list[Path]) -> None:
+        self._shards: dict[str, Path] = {}
+        self._files = {}
+        for shard in shards:
+            # names, dtypes and the length of the file, by the reader of headers
+            _check(shard, placeholders := _read_file(shard, only_shapes=True))
+            self._shards |= dict.fromkeys(placeholders, shard)
+            self._files[shard] = safetensors.safe_open(shard, framework="np")
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._files[self._shards[name]].get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
 
 
 def read_json(path: Path) -> Any:

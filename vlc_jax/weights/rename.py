@@ -115,9 +115,9 @@ def load(
     missing = sorted(expected - arrays.keys())
     nameless = sorted(shapes.keys() - {path for rule in used for path in rule.ours})
     problems = [
-        _listing("not in the file", missing),
-        _listing("in the file, but no parameter of this model", leftover),
-        _listing("parameters that this format has no name for", nameless),
+        listing("not in the file", missing),
+        listing("in the file, but no parameter of this model", leftover),
+        listing("parameters that this format has no name for", nameless),
     ]
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
@@ -142,7 +142,7 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
     """
     used = expand(rules, params)
     named = {path for rule in used for path in rule.ours}
-    problem = _listing(
+    problem = listing(
         "parameters that this format has no name for", [p for p in params if p not in named]
     )
     if problem:
@@ -162,8 +162,8 @@ def names(rules: Iterable[Rule]) -> list[str]:
 def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
     """Raises WeightsError naming parameters that only one of the two trees has."""
     problems = [
-        _listing("missing", sorted(shapes.keys() - params.keys())),
-        _listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
+        listing("missing", sorted(shapes.keys() - params.keys())),
+        listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
     ]
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
@@ -177,7 +177,7 @@ def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
         if tuple(params[path].shape) != tuple(shape)
     ]
     nonfinite = [path for path, x in params.items() if not np.isfinite(x.astype(np.float32)).all()]
-    problems = [_listing("other shapes than the model's", wrong), _listing("not finite", nonfinite)]
+    problems = [listing("other shapes than the model's", wrong), listing("not finite", nonfinite)]
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
@@ -197,7 +197,7 @@ def expand(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
     return expanded
 
 
-def _listing(title: str, names: Sequence[str]) -> str:
+def listing(title: str, names: Sequence[str]) -> str:
     """Text such as "3 missing: a, b, c", shortened; "" if there are no names."""
     if not names:
         return ""

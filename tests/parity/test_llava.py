@@ -1,0 +1,331 @@
+"""LLaVA and its language models give the numbers of transformers, from folders of every layout."""
+
+import functools
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.generative import decode
+from vlc_jax.models import layers, llava, lm, rope
+from vlc_jax.weights import llava as weights
+
+pytestmark = pytest.mark.slow
+
+TOLERANCE = 5e-5  # float32, of logits up to 6
+LMS = ("llama2", "llama3", "llama31", "phi3", "mistral", "phi3_short", "phi3_long", "gemma")
+LAYOUTS = ("hf_old", "original", "state_dict", "sharded")
+
+
+@pytest.fixture(scope="module")
+def folder(there, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llava")
+    there("llava_reference.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def io(folder):
+    with np.load(folder / "io.npz") as file:
+        return dict(file)
+
+
+@functools.cache
+def shapes_of(model):
+    init = {lm.Decoder: lm.init, llava.LLaVA: llava.init}[type(model)]
+    shapes = jax.eval_shape(functools.partial(init, model), jax.random.key(0))
+    return shapes if isinstance(model, llava.LLaVA) else {"lm": shapes}
+
+
+def load(folder, **options):
+    """The model of a folder and its parameters."""
+    sizes = weights.read_sizes(folder)
+    if "image" in sizes:
+        model = llava.build(sizes, **options)
+        return model, weights.load(folder, sizes, shapes_of(model))
+    model = lm.from_sizes(sizes["lm"], **options)
+    return model, weights.load(folder, sizes, shapes_of(model))["lm"]
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return load(folder / "llava")
+
+
+def error(model, params, io, padding="right"):
+    """Largest difference of the logits at valid slots; the second row has no image."""
+    mask = io[f"{padding}/mask"].astype(bool)
+    ids = jnp.asarray(io[f"{padding}/ids"], jnp.int32)
+    apply = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
+    logits = apply({"params": params}, jnp.asarray(io["images"]), ids, jnp.asarray(mask))
+    return np.abs(logits - io[f"{padding}/logits"])[mask].max()
+
+
+@pytest.mark.parametrize("name", LMS)
+def test_logits_of_a_language_model(folder, io, name):
+    model, params = load(folder / name)
+    ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
+    apply = jax.jit(functools.partial(model.apply, method=lm.Decoder.text_logits))
+    logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
+    difference = np.abs(logits - io[f"{name}/logits"]).max()
+    assert difference <= (2 if name.startswith("phi3_") else 1) * TOLERANCE
+    assert np.abs(logits).max() > 2
+
+
+def test_a_sliding_window_and_long_factors_matter(folder, io):
+    for name, wrong in (("mistral", {"window": None}), ("phi3_long", {"scaling": None})):
+        model, params = load(folder / name)
+        ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
+        logits = model.clone(**wrong).apply(
+            {"params": params}, ids, jnp.ones(ids.shape, bool), method="text_logits"
+        )
+        assert np.abs(logits - io[f"{name}/logits"]).max() > 0.1
+
+
+@pytest.mark.parametrize("layer", [-2, -1])
+def test_hidden_states_of_the_image_tower(folder, io, layer):
+    # the tower of a folder without an own last block has its blocks only
+    sizes = weights.read_sizes(folder / "llava") | {"layer": layer, "select": "cls_patch"}
+    model = llava.build(sizes)
+    params = weights.load(folder / "llava", sizes, shapes_of(model))
+    tokens = model.apply(
+        {"params": params},
+        jnp.asarray(io["images"]),
+        method=lambda m, x: m.image(x, llava.types.FeatureRequest("raw")).tokens,
+    )
+    np.testing.assert_allclose(tokens, io[f"hidden_{layer}"], atol=2e-5)
+
+
+def test_image_tokens_and_their_selections(whole, io):
+    model, params = whole
+    tokens = {
+        select: model.clone(select=select).apply(
+            {"params": params}, jnp.asarray(io["images"]), method="image_tokens"
+        )
+        for select in llava.SELECTIONS
+    }
+    np.testing.assert_allclose(tokens["patch"], io["projected"], atol=3e-5)
+    np.testing.assert_allclose(tokens["cls_patch"][:, 1:], tokens["patch"], atol=1e-5)
+    np.testing.assert_allclose(tokens["cls_patch"][:, :1], tokens["cls"], atol=1e-5)
+    counts = {s: model.clone(select=s).num_image_tokens for s in llava.SELECTIONS}
+    assert counts == {s: tokens[s].shape[1] for s in llava.SELECTIONS}
+    assert counts == {"patch": 16, "cls": 1, "cls_patch": 17}
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_logits_of_rows_with_and_without_image(whole, io, padding):
+    assert error(*whole, io, padding) <= TOLERANCE
+
+
+def prompts(whole, io, rows=slice(None), padding="left", without_image=False):
+    model, params = whole
+    ids, valid = io[f"{padding}/ids"][rows], io[f"{padding}/mask"][rows].astype(bool)
+    if without_image:  # the place of the image does not count, and positions close ranks
+        valid = valid & (ids != model.image_id)
+    tokens = model.apply({"params": params}, jnp.asarray(io["images"][rows]), method="image_tokens")
+    ids = jnp.asarray(ids, jnp.int32)
+    embeds = model.apply({"params": params}, ids, tokens, method="embed")
+    return decode.Prompt(embeds, jnp.asarray(valid))
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("case", ["generated", "generated_early"])
+def test_greedy_ids(whole, io, case, padding):
+    model, params = whole
+    end = jnp.array([io["early"] if case == "generated_early" else 127])
+    prompt = prompts(whole, io, padding=padding)
+    ids = decode.greedy(model.lm, params["lm"], prompt, end, steps=24)
+    np.testing.assert_array_equal(ids, io[case])
+    assert len(np.unique(ids)) > 10
+
+
+def test_perplexities_of_options(whole, io):
+    model, params = whole
+    options, valid = (
+        jnp.broadcast_to(jnp.asarray(x)[None], (3, *x.shape))
+        for x in (io["options"].astype(np.int32), io["options_valid"])
+    )
+    prompt = prompts(whole, io)
+    total, count = decode.option_scores(model.lm, params["lm"], prompt, options, valid)
+    np.testing.assert_allclose(np.exp(-total / count), np.exp(io["losses"]), rtol=1e-5)
+
+
+def test_m3id_ids(whole, io):
+    model, params = whole
+    params = {**params["lm"], "head": 3 * params["lm"]["head"]}
+    rows = [0, 2]
+    settings = {"first_step": 1, "steps": 12}
+    prompt, blind = prompts(whole, io, rows), prompts(whole, io, rows, without_image=True)
+    numbers = {"alpha": float(io["m3id_alpha"]), "decay": float(io["m3id_decay"])}
+    ends = jnp.array([-1])
+    ids = decode.m3id(model.lm, params, prompt, blind, ends, **numbers, **settings)
+    np.testing.assert_array_equal(ids, io["m3id"])
+    assert 0 < io["m3id_gates"].sum() < io["m3id_gates"].size
+    greedy = decode.greedy(model.lm, params, prompt, ends, steps=12)
+    assert (np.asarray(greedy) != ids).any()
+
+
+def test_bfloat16_is_as_near_to_float32_as_that_of_transformers(folder, io):
+    model, params = load(folder / "bfloat16", dtype=jnp.bfloat16, param_dtype=jnp.bfloat16)
+    assert {x.dtype.name for x in jax.tree.leaves(params)} == {"bfloat16"}
+    mask = io["right/mask"].astype(bool)
+    theirs = np.abs(io["bfloat16_logits"] - io["right/logits"])[mask].max()
+    assert error(model, params, io) <= 1.5 * theirs
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_the_same_tree(folder, whole, layout):
+    model, params = load(folder / layout)
+    jax.tree.map(np.testing.assert_array_equal, params, whole[1])
+    assert model.image == whole[0].image
+    assert model.lm == whole[0].lm
+    assert model.image_id == (-200 if layout == "original" else 120)
+
+
+def test_full_is_all_tokens(folder):
+    assert load(folder / "llava_full")[0].select == "cls_patch"
+
+
+@pytest.mark.parametrize("name", ["llava", "phi3", "phi3_long", "gemma", "llama31", "mistral"])
+def test_export_is_what_was_imported(folder, tmp_path, name):
+    sizes = weights.read_sizes(folder / name)
+    model, params = load(folder / name)
+    weights.save(params if name == "llava" else {"lm": params}, sizes, tmp_path / "1")
+    again_sizes = weights.read_sizes(tmp_path / "1")
+    again_model, again = load(tmp_path / "1")
+    assert again_model == model
+    jax.tree.map(np.testing.assert_array_equal, again, params)
+    weights.save(again if name == "llava" else {"lm": again}, again_sizes, tmp_path / "2")
+    for file in ("model.safetensors", "config.json"):
+        first, second = ((tmp_path / side / file).read_bytes() for side in "12")
+        assert first == second
+    if name != "llava":
+        original = safetensors.numpy.load_file(folder / name / "model.safetensors")
+        exported = safetensors.numpy.load_file(tmp_path / "1" / "model.safetensors")
+        assert original.keys() == exported.keys()
+        for key, array in original.items():
+            np.testing.assert_array_equal(exported[key], array)
+
+
+def test_transformers_loads_the_export_and_gives_its_numbers(folder, whole, io, there, tmp_path):
+    sizes = weights.read_sizes(folder / "llava")
+    weights.save(whole[1], sizes, tmp_path / "llava", max_shard_bytes=50_000)
+    assert len(list((tmp_path / "llava").glob("*.safetensors"))) > 2
+    there("llava_export.py", folder / "io.npz", tmp_path / "llava", tmp_path / "logits.npy")
+    mask = io["right/mask"].astype(bool)
+    found = np.load(tmp_path / "logits.npy")
+    np.testing.assert_allclose(found[mask], io["right/logits"][mask], atol=TOLERANCE)
+
+
+def broken(folder, target, change):
+    """A copy of a folder with other arrays."""
+    shutil.copytree(folder, target)
+    path = target / "model.safetensors"
+    arrays = safetensors.numpy.load_file(path)
+    change(arrays)
+    safetensors.numpy.save_file(arrays, path)
+    return target
+
+
+LAYER = "language_model.model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.update(other=np.zeros(3)), "1 in the files, but no parameter.*: other"),
+        (lambda a: a.pop(LAYER), "1 not in the files: lm.layers.1.self_attn.q_proj"),
+        (
+            lambda a: a.update({LAYER.replace("1", "7"): a.pop(LAYER)}),
+            "1 not in the files.*layers.1.*no parameter.*layers.7",
+        ),
+        (lambda a: a.update({LAYER: a[LAYER][:-1]}), r"q_proj.weight gives .*\(48, 47\) instead"),
+        (lambda a: a[LAYER].fill(np.nan), "q_proj.weight is not finite"),
+        (lambda a: a.pop("multi_modal_projector.linear_1.bias"), "1 not in the files: projector"),
+    ],
+    ids=["leftover", "missing", "hole", "shape", "nan", "projector"],
+)
+def test_weights_that_do_not_fit_are_refused(folder, whole, tmp_path, change, message):
+    target = broken(folder / "hf_old", tmp_path / "broken", change)
+    with pytest.raises(WeightsError, match=message):
+        load(target)
+
+
+def test_a_missing_image_tower_is_taken_from_the_folder_of_clip(folder, whole, tmp_path):
+    def without_tower(arrays):
+        for name in [name for name in arrays if "vision_tower" in name]:
+            del arrays[name]
+
+    def only_tower(arrays):
+        for name in list(arrays):
+            array = arrays.pop(name)
+            if "vision_tower" in name:
+                arrays[name.removeprefix("model.vision_tower.vision_tower.")] = array
+        arrays["text_model.some"] = np.zeros(2)
+
+    target = broken(folder / "original", tmp_path / "without", without_tower)
+    clip = broken(folder / "original", tmp_path / "clip", only_tower)
+    sizes = weights.read_sizes(target)
+    shapes = shapes_of(llava.build(sizes))
+    with pytest.raises(WeightsError, match="no image tower; download the CLIP"):
+        weights.load(target, sizes, shapes)
+    params = weights.load(target, sizes, shapes, image_folder=clip)
+    jax.tree.map(np.testing.assert_array_equal, params, whole[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"projector_hidden_act": "relu"},
+        {"vision_config": {"model_type": "siglip_vision_model"}},
+        {"text_config": {"model_type": "qwen2"}},
+        {"text_config": {"model_type": "llama", "attention_bias": True}},
+        {"text_config": {"rope_scaling": {"type": "yarn", "factor": 4.0}}},
+    ],
+    ids=str,
+)
+def test_models_that_ours_are_not_are_refused(folder, tmp_path, change):
+    config = json.loads((folder / "llava" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(WeightsError, match="known"):
+        weights.read_sizes(tmp_path)
+
+
+def interleaved(x, rotation):
+    return rope_rotate(x, rotation.replace(layout="interleaved"))
+
+
+rope_rotate = rope.rotate
+
+
+@pytest.mark.parametrize(
+    "mistake", ["rope", "class token", "layer", "quick_gelu", "epsilon", "padding", "positions"]
+)
+def test_mistakes_are_found(folder, whole, io, monkeypatch, mistake):
+    model, params = whole
+    if mistake == "rope":
+        monkeypatch.setattr(rope, "rotate", interleaved)
+    elif mistake == "class token":  # kept, and the last patch dropped
+        monkeypatch.setattr(
+            llava.LLaVA,
+            "image_tokens",
+            lambda m, x: m.projector(m.image(x, llava.types.FeatureRequest("raw")).tokens[:, :-1]),
+        )
+    elif mistake == "layer":
+        sizes = weights.read_sizes(folder / "llava") | {"layer": -1}
+        model = llava.build(sizes)
+        params = weights.load(folder / "llava", sizes, shapes_of(model))
+    elif mistake == "quick_gelu":
+        monkeypatch.setitem(layers.ACTIVATIONS, "quick_gelu", layers.exact_gelu)
+    elif mistake == "epsilon":
+        model = model.clone(image=model.image.clone(epsilon=1e-3))
+    elif mistake == "padding":
+        monkeypatch.setitem(io, "left/mask", np.ones_like(io["left/mask"]))
+    elif mistake == "positions":  # those of text tokens do not count image tokens
+        monkeypatch.setattr(lm, "positions_of", lambda valid: jnp.zeros(valid.shape, jnp.int32))
+    assert error(model, params, io, "left") > 2 * TOLERANCE

@@ -1,0 +1,1 @@
+"""Generative models at work: texts decoded from them, and scored by their probability."""

@@ -1,0 +1,341 @@
+"""Weights of LLaVA and of its language models (Llama, Vicuna, Mistral, Phi-3, Gemma).
+
+Names of all layouts of folders (Hugging Face's before and since transformers 5, LLaVA's own, those
+of language models alone) are first made one; a table of rules maps these to our tree {image,
+projector, lm}, whose layers of `lm` are stacked. One stacked array at a time is in host memory.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import files, huggingface, lm_config, rename
+from vlc_jax.weights.openai import dense
+from vlc_jax.weights.rename import Codec, Rule, rule
+
+Put = Callable[[str, np.ndarray], Any]
+
+_NAMES = (  # regular expressions of prefixes -> one name; the first that matches is used
+    (r"(model\.)?vision_tower\.(vision_tower\.)?(vision_model\.)?", "vision_model."),
+    (r"vision_model\.", "vision_model."),
+    (r"(model\.)?multi_modal_projector\.", "projector."),
+    (r"model\.mm_projector\.0\.", "projector.linear_1."),
+    (r"model\.mm_projector\.2\.", "projector.linear_2."),
+    (r"(language_model\.)?lm_head\.", "lm.lm_head."),
+    (r"(model\.)?language_model\.(model\.)?", "lm."),
+    (r"(model\.)?(?=(embed_tokens|layers|norm)\.)", "lm."),
+)
+_IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq")
+# Of a whole CLIP, from which an image tower may be taken.
+_OTHER_TOWER = r"text_model\..*|text_projection\..*|visual_projection\..*|logit_scale"
+
+
+def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
+    """Rules for the one name of every layout; "{i}" is the number of a layer.
+
+    is_fused: Phi-3's matrices of query, key and value, and of gate and up, are one each.
+    """
+    image: list[Rule] = []
+    if "image" in sizes:
+        clip = huggingface.clip_rules(sizes["image"]["patch_size"])
+        image = [r for r in clip if r.is_of("image") and r.ours != ("image/projection/kernel",)]
+    return [
+        *image,
+        *dense("projector.linear_1", "projector/first"),
+        *dense("projector.linear_2", "projector/second"),
+        rule("lm.embed_tokens.weight", "lm/token_embedding/embedding"),
+        *_blocks("lm.layers.{i}", "lm/blocks", sizes["lm"], is_fused),
+        rule("lm.norm.weight", "lm/norm/scale"),
+        rule("lm.lm_head.weight", "lm/head", rename.TRANSPOSED),
+    ]
+
+
+def _blocks(theirs: str, ours: str, lm: Mapping[str, Any], is_fused: bool) -> list[Rule]:
+    def matrix(name: str, path: str) -> Rule:
+        return rule(f"{theirs}.{name}.weight", f"{ours}/{path}/kernel", rename.TRANSPOSED)
+
+    def fused(name: str, rows: Mapping[str, int]) -> Rule:
+        paths = [f"{ours}/{path}/kernel" for path in rows]
+        return rule(f"{theirs}.{name}.weight", paths, _rows(list(rows.values())))
+
+    head = lm["head_width"] or lm["width"] // lm["heads"]
+    key_value = head * (lm["kv_heads"] or lm["heads"])
+    if is_fused:
+        query_key_value = {"query": head * lm["heads"], "key": key_value, "value": key_value}
+        gate_up = dict.fromkeys(("gate", "up"), lm["mlp_width"])
+        inner = [fused("self_attn.qkv_proj", query_key_value), fused("mlp.gate_up_proj", gate_up)]
+    else:
+        projections = {"query": "q", "key": "k", "value": "v"}
+        inner = [matrix(f"self_attn.{x}_proj", path) for path, x in projections.items()]
+        inner += [matrix(f"mlp.{x}_proj", x) for x in ("gate", "up")]
+    return [
+        rule(f"{theirs}.input_layernorm.weight", f"{ours}/attention_norm/scale"),
+        rule(f"{theirs}.post_attention_layernorm.weight", f"{ours}/mlp_norm/scale"),
+        *inner,
+        matrix("self_attn.o_proj", "out"),
+        matrix("mlp.down_proj", "down"),
+    ]
+
+
+def _rows(counts: Sequence[int]) -> Codec:
+    """Codec of a torch Linear whose outputs are those of several, one below the other."""
+    ends = np.cumsum(counts)
+
+    def load(weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        if len(weight) != ends[-1]:
+            raise ValueError(f"expected {ends[-1]} rows, {' + '.join(map(str, counts))}")
+        return tuple(part.T for part in np.split(weight, ends[:-1]))
+
+    return Codec(load, lambda *parts: (np.concatenate([part.T for part in parts]),))
+
+
+def read_sizes(folder: str | Path) -> dict[str, Any]:
+    """Architecture of a folder's model by its config.json, see `lm_config.read`."""
+    path = Path(folder) / "config.json"
+    try:
+        return lm_config.read(files.read_json(path))
+    except (KeyError, TypeError) as error:
+        raise WeightsError(f"{path} is incomplete: {error!r}") from error
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
+
+
+def load(
+    folder: str | Path,
+    sizes: Mapping[str, Any],
+    shapes: Mapping[str, Any],
+    *,
+    put: Put | None = None,
+    dtype: Any = None,
+    image_folder: str | Path | None = None,
+) -> dict[str, Any]:
+    """The parameters in a folder, a tree like `shapes`, in the file's dtypes.
+
+    sizes: of `read_sizes`.   shapes: {"image", "projector", "lm"} of LLaVA, {"lm"} of a language
+    model, of arrays or jax.ShapeDtypeStruct.
+    put: called with the path and the array of each parameter, which it moves to where it belongs;
+      only what it returns is kept.   dtype: of all parameters; None for that of the file.
+    image_folder: of the CLIP whose image tower is used if the folder has none, since LLaVA's own
+      files may lack the frozen tower.
+    Strict: raises WeightsError for names left over or missing, a missing layer, other shapes, NaN
+    and infinity.
+    """
+    arrays = files.open_arrays(folder)
+    try:
+        named = _named(arrays, sizes)
+        if "image" in sizes and not any(name.startswith("vision_model.") for name in named):
+            named |= _named(_clip_in(image_folder), sizes, _OTHER_TOWER)
+        used = [r for r in rules(sizes, is_fused=_is_fused(named)) if _is_wanted(r, shapes)]
+        flat_shapes = rename.flatten(shapes)
+        expanded = _expand(used, flat_shapes, sizes)
+        _check_names(expanded, named, flat_shapes)
+        params = {}
+        for rule_, layers in expanded:
+            for path, array in _arrays_of(rule_, layers, named, flat_shapes, dtype):
+                params[path] = array if put is None else put(path, array)
+        return rename.unflatten(params)
+    except WeightsError as error:
+        raise WeightsError(f"{folder}: {error}") from error
+
+
+Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # one name -> file, and its name there
+
+
+def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: str = "") -> Named:
+    """The arrays of a file by the one name of every layout, without those that are not used.
+
+    unused: a regular expression of whole names in the file that are not used either.
+    """
+    skipped = [*_IGNORED, unused]
+    if "image" in sizes:  # blocks after the hidden state that is used
+        depth = sizes["image"]["depth"]
+        later = range(depth + 1 + sizes["layer"], depth)
+        skipped += [rf"vision_model\.encoder\.layers\.{i}\..*" for i in later]
+    if sizes["lm"]["is_tied"]:
+        skipped.append(r"lm\.lm_head\.weight")
+    named: Named = {}
+    for name in arrays:
+        one = _one_name(name)
+        if any(re.fullmatch(regex, one) for regex in skipped):
+            continue
+        if one in named:
+            raise WeightsError(f"{name} and {named[one][1]} are the same parameter")
+        named[one] = (arrays, name)
+    return named
+
+
+def _one_name(name: str) -> str:
+    for regex, one in _NAMES:
+        if match := re.match(regex, name):
+            return one + name[match.end() :]
+    return name
+
+
+def _clip_in(folder: str | Path | None) -> Mapping[str, np.ndarray]:
+    if folder is None:
+        raise WeightsError(
+            "the folder has no image tower; download the CLIP that its config.json names as "
+            "mm_vision_tower, and give its folder as image_folder"
+        )
+    return files.open_arrays(folder)
+
+
+def _is_fused(named: Mapping[str, Any]) -> bool:
+    return any(name.endswith(".qkv_proj.weight") for name in named)
+
+
+def _is_wanted(rule_: Rule, shapes: Mapping[str, Any]) -> bool:
+    return any(rule_.is_of(part) for part in shapes) and (
+        rule_.ours != ("lm/head",) or "head" in shapes["lm"]
+    )
+
+
+Expanded = list[tuple[Rule, range | None]]
+
+
+def _expand(used: Sequence[Rule], shapes: Mapping[str, Any], sizes: Mapping[str, Any]) -> Expanded:
+    """Rules of single arrays (None), and rules of stacked ones with the numbers of their layers."""
+    expanded: Expanded = []
+    for rule_ in used:
+        if "{i}" in rule_.theirs[0] and "{i}" not in rule_.ours[0]:
+            expanded.append((rule_, range(sizes["lm"]["depth"])))
+        else:
+            expanded += [(each, None) for each in rename.expand([rule_], shapes)]
+    return expanded
+
+
+def _theirs(rule_: Rule, layer: int | None) -> list[str]:
+    return [name if layer is None else name.replace("{i}", str(layer)) for name in rule_.theirs]
+
+
+def _check_names(expanded: Expanded, named: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+    expected = {
+        name
+        for rule_, layers in expanded
+        for layer in (layers or (None,))
+        for name in _theirs(rule_, layer)
+    }
+    nameless = sorted(shapes.keys() - {path for r, _ in expanded for path in r.ours})
+    problems = [
+        rename.listing("not in the files", sorted(expected - named.keys())),
+        rename.listing(
+            "in the files, but no parameter of this model", sorted(named.keys() - expected)
+        ),
+        rename.listing("parameters that this format has no name for", nameless),
+    ]
+    if any(problems):
+        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
+
+
+def _arrays_of(
+    rule_: Rule,
+    layers: range | None,
+    named: Named,
+    shapes: Mapping[str, Any],
+    dtype: Any,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The parameters of one rule, layers stacked on axis 0."""
+    stacks: dict[str, np.ndarray] = {}
+    for layer in layers or (None,):
+        names = _theirs(rule_, layer)
+        sources = [named[name][0][named[name][1]] for name in names]
+        try:
+            parts = rule_.codec.load(*sources)
+        except (ValueError, IndexError, TypeError) as error:
+            raise WeightsError(f"{names[0]} has shape {sources[0].shape}: {error}") from error
+        for path, part in zip(rule_.ours, parts, strict=True):
+            shape = tuple(shapes[path].shape)
+            if part.shape != (shape if layer is None else shape[1:]):
+                raise WeightsError(
+                    f"{names[0]} gives {path} {part.shape} instead of "
+                    f"{shape if layer is None else shape[1:]}"
+                )
+            if not np.isfinite(part.astype(np.float32)).all():
+                raise WeightsError(f"{names[0]} is not finite")
+            if path not in stacks:
+                stacks[path] = np.empty(shape, dtype or part.dtype)
+            stacks[path][... if layer is None else layer] = part
+    while stacks:  # an array that was put elsewhere is let go of before the next
+        path = next(iter(stacks))
+        yield path, stacks.pop(path)
+
+
+def save(
+    params: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    folder: str | Path,
+    max_shard_bytes: int = 5 * 10**9,
+) -> None:
+    """Writes a folder that Hugging Face's classes load: config.json and safetensors, in shards.
+
+    The image tower has the blocks that are there, and its last hidden state is used.
+    Raises WeightsError for parameters that the format has no name for.
+    """
+    folder, flat = Path(folder), rename.flatten(params)
+    folder.mkdir(parents=True, exist_ok=True)
+    if "image" in sizes:
+        depth = sizes["image"]["depth"] + 1 + sizes["layer"]
+        sizes = {**sizes, "image": {**sizes["image"], "depth": depth}, "layer": -1}
+    config = lm_config.write(sizes)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    shards, places, total = [], {}, 0
+    for shard in _shards(_their_arrays(flat, sizes), max_shard_bytes):
+        shards.append(folder / f"part-{len(shards)}.safetensors")
+        safetensors.numpy.save_file(shard, shards[-1], {"format": "pt"})
+        places |= dict.fromkeys(shard, len(shards) - 1)
+        total += sum(array.nbytes for array in shard.values())
+    if len(shards) == 1:
+        shards[0].rename(folder / "model.safetensors")
+        return
+    for number, path in enumerate(shards):
+        name = f"model-{number + 1:05}-of-{len(shards):05}.safetensors"
+        shards[number] = path.rename(folder / name)
+    weight_map = {name: shards[number].name for name, number in places.items()}
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _their_arrays(
+    flat: Mapping[str, Any], sizes: Mapping[str, Any]
+) -> Iterator[tuple[str, np.ndarray]]:
+    prefixes = {"lm.": "model.", "lm.lm_head.": "lm_head."}
+    if "image" in sizes:
+        prefixes = {
+            "lm.": "language_model.model.",
+            "lm.lm_head.": "language_model.lm_head.",
+            "vision_model.": "vision_tower.vision_model.",
+            "projector.": "multi_modal_projector.",
+        }
+    used = [
+        r
+        for r in rules(sizes, is_fused=sizes["family"] == "phi3")
+        if r.ours[0] in flat or "{i}" in r.ours[0]
+    ]
+    expanded = _expand(used, flat, sizes)
+    if nameless := sorted(flat.keys() - {path for r, _ in expanded for path in r.ours}):
+        raise WeightsError(rename.listing("parameters that this format has no name for", nameless))
+    for rule_, layers in expanded:
+        ours = [np.asarray(flat[path]) for path in rule_.ours]
+        for layer in layers or (None,):
+            results = rule_.codec.save(*(x if layer is None else x[layer] for x in ours))
+            for name, result in zip(_theirs(rule_, layer), results, strict=True):
+                prefix = max((p for p in prefixes if name.startswith(p)), key=len)
+                yield prefixes[prefix] + name.removeprefix(prefix), np.ascontiguousarray(result)
+
+
+def _shards(
+    arrays: Iterator[tuple[str, np.ndarray]], limit: int
+) -> Iterator[dict[str, np.ndarray]]:
+    shard: dict[str, np.ndarray] = {}
+    for name, array in arrays:
+        if shard and sum(x.nbytes for x in shard.values()) + array.nbytes > limit:
+            yield shard
+            shard = {}
+        shard[name] = array
+    yield shard
