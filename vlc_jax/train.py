@@ -61,6 +61,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
         *(log.clock, *training.watchdog),
         stacks=workdir.stacks,
         on_hang=partial(workdir.fail, ExitCode.HANG),
+        lost=workdir.lost,
     )
     with contextlib.ExitStack() as last:  # each is called, whatever the others raise
         last.callback(watchdog.close)

@@ -45,11 +45,14 @@ def test_eight_devices_equal_one(tmp_path, trained, flags):
     assert_same_losses(tmp_path / "run", trained)
 
 
-def start_pair(workdir, *flags):
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    pair = (f"--coordinator=127.0.0.1:{port}", "--num_processes=2")
+        return probe.getsockname()[1]
+
+
+def start_pair(workdir, *flags):
+    pair = (f"--coordinator=127.0.0.1:{free_port()}", "--num_processes=2")
     return [
         helpers.start(STEPS, workdir, *pair, f"--process_id={index}", *flags, devices=4)
         for index in range(2)

@@ -41,6 +41,19 @@ def test_a_hang_ends_with_31_and_the_stacks_of_all_threads(tmp_path, ended, capf
     assert str(tmp_path / "stacks.txt") in capfd.readouterr().err
 
 
+def test_when_another_process_hangs_this_one_leaves_its_stacks_too(tmp_path, ended, capfd):
+    found = []
+    clock, _ = make(tmp_path, [], seconds=1000.0, lost=lambda: found[-1] if found else None)
+    found.append((30, "process 1 of 2 is gone"))  # which another thread says and ends
+    with clock.paused():  # it is in no step
+        assert not ended.wait(0.2)
+        found.append((31, "process 1 of 2 ended with 31, and so does this one"))
+        assert ended.wait(30)
+    assert ended.code == 31
+    assert "test_when_another_process_hangs" in (tmp_path / "stacks.txt").read_text()
+    assert capfd.readouterr().err.startswith("Peer: process 1 of 2 ended with 31, and so does")
+
+
 def test_slow_storage_for_the_last_words_does_not_hold_it_up(tmp_path, ended, monkeypatch):
     monkeypatch.setattr(watchdog, "LAST_WORDS_SECONDS", 0.1)
     never = threading.Event()

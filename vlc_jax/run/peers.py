@@ -265,10 +265,19 @@ class Peers:
             with contextlib.suppress(OSError):
                 self._look(seconds)
             seconds = self._beat if self._starts else self._pause
-            if (lost := self.lost()) and not self._is_over.wait(GRACE_SECONDS):
+            if (lost := self.lost()) and not self._ends_by_itself():
                 print(f"Peer: {lost[1]}", file=sys.stderr, flush=True)
-                logging.error("%s", lost[1])
+                logging.info("%s", lost[1])  # to the file; a warning would be said twice
                 os._exit(lost[0])
+
+    def _ends_by_itself(self) -> bool:
+        until = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < until:
+            if self._is_over.wait(min(self._beat, GRACE_SECONDS)):
+                return True
+            with contextlib.suppress(OSError):
+                self._set()  # it lives: else its guard, or a process 0, would take it for lost
+        return False
 
     def _look(self, seconds: float) -> None:
         """Reads the files of the processes it watches, renews its own."""

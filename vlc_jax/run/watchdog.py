@@ -23,6 +23,8 @@ class Watchdog:
     compilations, saves and evaluations take what they take. 0 seconds: no watchdog.
 
     stacks: file for the stacks.   on_hang: called with the reason; may not return.
+    lost: as `Peers.lost`. The process that says it hangs may only wait for this one, so this one
+      leaves its stacks, too.
     """
 
     def __init__(
@@ -32,9 +34,10 @@ class Watchdog:
         factor: float,
         stacks: Path,
         on_hang: Callable[[str], None],
+        lost: Callable[[], tuple[int, str] | None] = lambda: None,
     ):
         self._clock, self._seconds, self._factor = clock, seconds, factor
-        self._stacks, self._on_hang = stacks, on_hang
+        self._stacks, self._on_hang, self._lost = stacks, on_hang, lost
         self._is_over = threading.Event()
         if seconds:
             threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
@@ -45,20 +48,22 @@ class Watchdog:
     def _watch(self) -> None:
         stalled, last = 0.0, self._clock.ticks
         while not self._is_over.wait(POLL_SECONDS):
+            if (lost := self._lost()) and lost[0] == ExitCode.HANG:
+                self._end("Peer", lost[1])
+                return
             if self._clock.is_paused or self._clock.ticks != last:
                 stalled, last = 0.0, self._clock.ticks
                 continue
             stalled += POLL_SECONDS
             if stalled >= max(self._seconds, self._factor * self._clock.mean_step()):
-                self._end(stalled)
+                self._end("Hang", f"no step finished for {stalled:.0f} s (config.watchdog)")
                 return
 
-    def _end(self, stalled: float) -> None:
-        reason = f"no step finished for {stalled:.0f} s (config.watchdog)"
+    def _end(self, kind: str, reason: str) -> None:
         with contextlib.suppress(OSError), self._stacks.open("w") as file:
             faulthandler.dump_traceback(file, all_threads=True)
             reason += f"; the stacks of all threads are in {self._stacks}"
-        print(f"Hang: {reason}", file=sys.stderr, flush=True)
+        print(f"{kind}: {reason}", file=sys.stderr, flush=True)
         words = threading.Thread(target=self._on_hang, args=(reason,), daemon=True)
         words.start()
         words.join(LAST_WORDS_SECONDS)

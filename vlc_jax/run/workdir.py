@@ -102,6 +102,10 @@ class Workdir:
         """Where the stacks of this process go, should it hang."""
         return self.path / "logs" / f"stacks_{jax.process_index():03d}.txt"
 
+    def lost(self) -> tuple[int, str] | None:
+        """Exit code and message once another process of the run is lost."""
+        return self._peers.lost() if self._peers is not None else None
+
     def _take_lock(self):
         # flock, not a file that exists: the kernel releases it with its process, so that the lock
         # of a killed job is never in the way. The content is for the error message only.
@@ -288,8 +292,7 @@ def differing_fields(
 class SavedConfig(ConfigDict):
     """ConfigDict of a config.json. A missing field raises UsageError instead of AttributeError.
 
-    config.json may come from another version of vlc_jax, so a missing field is the user's problem
-    and not a bug here.
+    config.json may come from another version of vlc_jax: the user's problem, and no bug here.
     """
 
     def __init__(self, content: Mapping[str, Any], path: Path):

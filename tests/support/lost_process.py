@@ -1,0 +1,59 @@
+"""A process of a run that ends or hangs in a moment of its own choice, and waits less for others:
+
+  python -m tests.support.lost_process MOMENT WHAT --config FILE --workdir DIR [flags]
+
+MOMENT: restore, compile, step (the others are in it), save, evaluation; never. WHAT: SIGKILL,
+SIGSTOP, or hang: its main thread sleeps, the others go on.
+"""
+
+import os
+import signal
+import sys
+import time
+
+from vlc_jax import evaluate, main, train_step
+from vlc_jax.run import peers
+from vlc_jax.run.checkpoint import Checkpoints
+
+IN_STEP = 2  # calls of the step before the one that is the last
+
+
+def end(what: str) -> None:
+    if what == "hang":
+        time.sleep(1000)
+    os.kill(os.getpid(), signal.Signals[what])
+
+
+def arm(moment: str, what: str) -> None:
+    compile_step = train_step.compile_step
+
+    def ended(*words, **options):
+        end(what)
+
+    def compiled(*words):
+        step, calls = compile_step(*words), []
+
+        def counted(*inputs):
+            calls.append(1)
+            if len(calls) > IN_STEP:
+                end(what)
+            return step(*inputs)
+
+        return counted
+
+    armed = {
+        "restore": (Checkpoints, "_damage", ended),
+        "compile": (train_step, "compile_step", ended),
+        "step": (train_step, "compile_step", compiled),
+        "save": (Checkpoints, "_write", ended),
+        "evaluation": (evaluate.Evaluation, "_one", ended),
+    }
+    setattr(*armed[moment])
+
+
+if __name__ == "__main__":
+    peers.GRACE_SECONDS = 4.0
+    if sys.argv[1] != "never":
+        arm(*sys.argv[1:3])
+    main.parse_flags(["lost_process", *sys.argv[3:]])
+    main.main(["lost_process"])
