@@ -9,9 +9,10 @@ finetuning, left / right negatives, patch tokens, RoPE or several text tokens te
 relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
 model that knows relations (--base). Without it they are the configs of configs/llava; --clip,
 --siglip and --eva are further arguments of all their configs, with paths that are absolute or start
-in the folder of this project. EVA-CLIP's rows are EVA02-CLIP L/14 at 336 pixels, of CLIP's size,
-unless --eva names another variant. --vectors names the file with vectors of all texts for the row
-of a stronger text encoder; without it that row is left out. For the scenes
+in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose embedding
+has the paper's width of 1,024, unless --eva names another variant. --vectors names the file with
+vectors of all texts for the row of a stronger text encoder; without it that row is left out. For
+the scenes
 
   python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
@@ -47,7 +48,7 @@ PAPER = {
 SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 CLIP = "CLIP ViT-L/14-336"  # the paper's
 SIGLIP = "family=siglip"
-EVA = "variant=EVA02-L/14-336"
+EVA = "variant=EVA01-g/14,size=224"
 OWN_CAPTION = "pooling=own_caption"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
 VECTORS = "text_encoder={vectors}"

@@ -19,7 +19,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     that has one; by default that beside the weights, or of an installed open_clip or clip.
 
     OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
-    ones of open_clip gelu: the variants have OpenAI's. EVA02-CLIP's come with its variants.
+    ones of open_clip gelu: the variants have OpenAI's. EVA-CLIP's come with its variants.
     """
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"

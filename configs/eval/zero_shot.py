@@ -4,11 +4,11 @@
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,path=DATA/captions.json
 
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
-(clip, for EVA02-CLIP too, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its
+(clip, for EVA-CLIP too, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its
 file or folder; not needed where it lies in the folder of the weights); size (pixels); path,
 image_folder (a table of images and captions, or a folder that input_pipeline.prepare wrote, for
 retrieval: all of it). Of CLIP weights that are not OpenAI's, say the activation:
---config.model.activation=gelu; EVA02-CLIP's comes with the variant. What the files beside the
+--config.model.activation=gelu; EVA-CLIP's comes with the variant. What the files beside the
 weights say is compared with the config, and a contradiction refused.
 """
 

@@ -54,16 +54,16 @@ def test_the_rows_of_each_family_have_its_model_and_loss():
     for name, variant, weights, losses in (
         ("ft", "L/14-336", "a.pt", ("infonce", "negclip")),
         ("siglip_ft", "SigLIP-L/16-256", "folder", ("sigmoid", "sigmoid_negatives")),
-        ("eva_ft", "EVA02-L/14-336", "e.pt", ("infonce", "negclip")),
+        ("eva_ft", "EVA01-g/14", "e.pt", ("infonce", "negclip")),
     ):
         for config, loss in zip((runs[name], runs[f"{name}_negatives"]), losses, strict=True):
             assert (config.model.variant, config.init_from) == (variant, weights)
             assert (*config.losses,) == (loss,)
             assert config.frozen == ("image",)
-    assert runs["eva_ft"].input.image_size == 336
-    given = GIVEN | {"eva": GIVEN["eva"] + ",variant=EVA02-B/16,size=224"}
+    assert runs["eva_ft"].input.image_size == 224
+    given = GIVEN | {"eva": GIVEN["eva"] + ",variant=EVA02-L/14-336,size=336"}
     runs = {run.name: config_of(run) for run in acl2025.at_full_size(acl2025.ROWS, given)}
-    assert runs["eva_ft"].model.variant == "EVA02-B/16"
+    assert runs["eva_ft"].model.variant == "EVA02-L/14-336"
 
 
 def test_rows_for_which_nothing_is_given_are_left_out():
