@@ -6,6 +6,7 @@ similarity matrix of the global batch on any number of devices and hosts.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -118,6 +119,37 @@ def state_shardings(mesh: Mesh, shapes: Any) -> Any:
         return NamedSharding(mesh, PartitionSpec(*spec))
 
     return jax.tree.map(rule, shapes)
+
+
+# Paths in a language model's parameters (models/lm.py), layers on axis 0 -> how they are split. A
+# mesh may lack the axis "tensor", along which matrices are split by heads and hidden features, so
+# that only the sums of out and down are communicated.
+LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
+    (r"(.*/)?blocks/(query|key|value|gate|up)/kernel", PartitionSpec(None, "fsdp", "tensor")),
+    (r"(.*/)?blocks/(out|down)/kernel", PartitionSpec(None, "tensor", "fsdp")),
+    (r"(.*/)?token_embedding/embedding", PartitionSpec("tensor", "fsdp")),
+    (r"(.*/)?head", PartitionSpec("fsdp", "tensor")),
+)
+
+
+def language_model_shardings(mesh: Mesh, shapes: Any) -> Any:
+    """A tree of NamedSharding by LANGUAGE_MODEL; leaves that no row names as in `state_shardings`.
+
+    An axis that the mesh lacks, or whose size does not divide the leaf's, is not split.
+    """
+
+    def rule(path: Any, leaf: Any, otherwise: NamedSharding) -> NamedSharding:
+        name = "/".join(str(key.key) for key in path)
+        for regex, spec in LANGUAGE_MODEL:
+            if re.fullmatch(regex, name):
+                fits = (
+                    axis if axis in mesh.shape and size % mesh.shape[axis] == 0 else None
+                    for axis, size in zip(spec, leaf.shape, strict=True)
+                )
+                return NamedSharding(mesh, PartitionSpec(*fits))
+        return otherwise
+
+    return jax.tree.map_with_path(rule, shapes, state_shardings(mesh, shapes))
 
 
 def place_shapes(mesh: Mesh, shapes: Any) -> Any:

@@ -14,6 +14,7 @@ Axis words (jaxtyping signatures use them, einsum letters are their initials):
 `scores[i, j]` is always image i against text j.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -100,12 +101,19 @@ class Outputs(NamedTuple):
 BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over
 
 
+def _batch_axes() -> tuple[str, ...]:
+    """Axes of the mesh that batches are split over: all but "tensor", which splits matrices."""
+    names = jax.sharding.get_abstract_mesh().axis_names
+    return tuple(name for name in names if name != "tensor")
+
+
 def _splits(rows: int) -> bool:
     """True if there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
     mesh = jax.sharding.get_abstract_mesh()
     if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: one device's own rows
         return False
-    return not mesh.empty and mesh.size > 1 and rows % mesh.size == 0
+    size = math.prod(mesh.shape[name] for name in _batch_axes())
+    return not mesh.empty and size > 1 and rows % size == 0
 
 
 def _has_explicit_axes() -> bool:
@@ -120,7 +128,7 @@ def shard_batch(x: jax.Array) -> jax.Array:
     """
     if not _splits(len(x)):
         return x
-    spec = jax.P(jax.sharding.get_abstract_mesh().axis_names)
+    spec = jax.P(_batch_axes())
     # on Explicit axes a constraint would only assert the sharding that the array has already
     return (
         jax.sharding.reshard(x, spec)
@@ -140,7 +148,7 @@ def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., A
 
     def call(*args: Any) -> Any:
         rows = splits_rows and _splits(len(args[0]))
-        spec = jax.P(jax.sharding.get_abstract_mesh().axis_names) if rows else jax.P()
+        spec = jax.P(_batch_axes()) if rows else jax.P()
         return jax.sharding.auto_axes(f, out_sharding=spec)(*args)
 
     return call
@@ -155,7 +163,7 @@ def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) 
     """
     if not _splits(len(jax.tree.leaves(rows)[0])):
         return f(rows, replicated)
-    split = jax.P(jax.sharding.get_abstract_mesh().axis_names)
+    split = jax.P(_batch_axes())
     if _has_explicit_axes():  # where shard_map does not move what lies otherwise
         rows, replicated = (
             jax.sharding.reshard(rows, split),

@@ -1,0 +1,83 @@
+"""LLaVA without its reference: where image tokens go, sizes, what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax.errors import UsageError
+from vlc_jax.models import llava, lm
+
+TOWER = {"width": 16, "heads": 2, "mlp_width": 24, "image_size": 8, "patch_size": 4}
+IMAGE = 120
+
+
+@functools.cache
+def make(select="patch"):
+    model = llava.LLaVA(
+        image=llava.image_tower(2, **TOWER), lm=lm.build("tiny"), image_id=IMAGE, select=select
+    )
+    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
+    return model, params
+
+
+def images(count=2):
+    values = np.random.default_rng(1).normal(size=(count, 8, 8, 3))
+    return jnp.asarray(values, jnp.float32)
+
+
+def test_the_tree_has_three_parts_and_one_block_less():
+    _, params = make()
+    assert set(params) == {"image", "projector", "lm"}
+    assert {name for name in params["image"] if "block" in name} == {"block_0"}
+    assert params["projector"]["second"]["kernel"].shape == (48, 48)
+
+
+def test_image_tokens_are_in_order_at_the_slots_of_their_row():
+    model, params = make()
+    ids = np.array([[1, IMAGE, IMAGE, 5, IMAGE, IMAGE], [7, 8, 9, 10, 11, 12]], np.int32)
+    tokens = model.apply({"params": params}, images(), method="image_tokens")
+    embeds = model.apply({"params": params}, jnp.asarray(ids), tokens, method="embed")
+    np.testing.assert_array_equal(embeds[0, [1, 2, 4, 5]], tokens[0])
+    table = params["lm"]["token_embedding"]["embedding"]
+    np.testing.assert_array_equal(embeds[0, [0, 3]], table[jnp.array([1, 5])])
+    np.testing.assert_array_equal(embeds[1], table[ids[1]])
+
+
+@pytest.mark.parametrize("select", llava.SELECTIONS)
+def test_every_selection_runs_and_reads_the_image(select):
+    model, params = make(select)
+    count = model.num_image_tokens
+    assert count == {"patch": 4, "cls": 1, "cls_patch": 5}[select]
+    ids = jnp.asarray([[1, *[IMAGE] * count, 5, 6]] * 2, jnp.int32)
+    llava.check_slots(np.asarray(ids), IMAGE, count)
+    apply = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
+    logits = apply({"params": params}, images(), ids, jnp.ones(ids.shape, bool))
+    assert np.abs(logits[0] - logits[1])[0].max() == 0  # before the image
+    assert np.abs(logits[0] - logits[1])[-1].max() > 1e-2
+
+
+def test_a_wrong_number_of_slots_is_refused():
+    with pytest.raises(UsageError, match="has 4 tokens, but row 1 holds the image token 120 2"):
+        llava.check_slots(np.array([[1, 2, 3], [IMAGE, IMAGE, 3]]), IMAGE, 4)
+    with pytest.raises(UsageError, match="give an index from -4 to -1"):
+        llava.image_tower(4, -5, **TOWER)
+    model = make("cls")[0].clone(image=llava.image_tower(2, **TOWER).clone(pooling="mean"))
+    with pytest.raises(UsageError, match="needs a class token"):
+        jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+
+
+def test_the_size_of_llava_7b():
+    clip = {"width": 1024, "heads": 16, "mlp_width": 4096, "image_size": 336, "patch_size": 14}
+    tower, decoder = llava.image_tower(24, **clip), lm.build("vicuna_7b", vocab=32_064)
+    model = llava.LLaVA(image=tower, lm=decoder, image_id=32_000)
+    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    count = {k: sum(int(np.prod(x.shape)) for x in jax.tree.leaves(v)) for k, v in shapes.items()}
+    # transformers counts 7,063,427,072; of these the last block of the tower is never used
+    assert sum(count.values()) == 7_063_427_072 - 12_596_224
+    assert count["projector"] == 1024 * 4096 + 4096 + 4096**2 + 4096
+    assert model.num_image_tokens == 576

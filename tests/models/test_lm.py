@@ -1,0 +1,265 @@
+"""The language model: cache, masks, positions, published sizes, adapters, sharded parameters."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from vlc_jax import sharding
+from vlc_jax.errors import UsageError
+from vlc_jax.models import lm, lora, rope
+
+LENGTH = 9
+KINDS = {
+    "grouped": {},
+    "window": {"window": 3},
+    "gemma": {
+        "head_width": 12,
+        "kv_heads": 1,
+        "is_tied": True,
+        "activation": "gelu_tanh",
+        "unit_offset": True,
+        "scales_embeddings": True,
+    },
+    "longrope": {
+        "scaling": rope.Scaling(
+            "longrope", 6, 4.0, short=(1.0, 1.2, 1.5, 2.0), long=(2.0, 3.0, 5.0, 9.0)
+        )
+    },
+}
+
+
+@functools.cache
+def make(**fields):
+    decoder = lm.build("tiny", **fields)
+    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
+    return decoder, params
+
+
+def kind(name, **more):
+    return make(**{**KINDS[name], **more})
+
+
+def texts(rows=2, length=LENGTH, seed=1):
+    ids = np.random.default_rng(seed).integers(0, 128, (rows, length))
+    return jnp.asarray(ids, jnp.int32)
+
+
+def left_padded(ids, paddings):
+    """Texts, the first `paddings[i]` slots of row i padding."""
+    valid = jnp.arange(ids.shape[1])[None] >= jnp.asarray(paddings)[:, None]
+    return jnp.where(valid, ids, 0), valid
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="rope_length")
+def logits_of(decoder, params, ids, valid, rope_length=None):
+    def run(module):
+        return module.logits(module(module.embed(ids), valid, rope_length=rope_length)[0])
+
+    return decoder.apply({"params": params}, method=run)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_steps_from_a_cache_equal_the_whole_text(name):
+    decoder, params = kind(name)
+    ids, valid = left_padded(texts(), [0, 3])
+    whole = logits_of(decoder, params, ids, valid)
+
+    @jax.jit
+    def part(cache, start, ids):
+        def run(module):
+            hidden, grown = module(module.embed(ids), valid, cache=cache, start=start)
+            return module.logits(hidden), grown
+
+        return decoder.apply({"params": params}, method=run)
+
+    first, cache = part(decoder.empty_cache(2, LENGTH), 0, ids[:, :4])
+    steps = [first]
+    for i in range(4, LENGTH):
+        step, cache = part(cache, i, ids[:, i : i + 1])
+        steps.append(step)
+    found = jnp.concatenate(steps, axis=1)
+    np.testing.assert_allclose(found[valid], whole[valid], atol=5e-5)
+    assert part._cache_size() == 2  # of the prompt and of any step
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_row_does_not_depend_on_padding_or_on_other_rows(name):
+    decoder, params = kind(name)
+    ids = texts(3)
+    run = functools.partial(logits_of, decoder, params, rope_length=20)
+    alone = run(ids[1:2, 4:], jnp.ones((1, 5), bool))[0]
+    for side, columns in (("left", slice(4, None)), ("right", slice(0, 5))):
+        valid = jnp.ones((3, LENGTH), bool).at[1].set(False).at[1, columns].set(True)
+        moved = ids.at[1, columns].set(ids[1, 4:])
+        np.testing.assert_allclose(run(moved, valid)[1, columns], alone, atol=2e-5, err_msg=side)
+
+
+def test_a_token_sees_no_later_one_and_none_outside_its_window():
+    for fields, seen in (({}, range(5)), ({"is_causal": False}, range(9))):
+        decoder, params = make(**fields)
+        embeds = decoder.apply({"params": params}, texts(1), method="embed")
+
+        def of_token(embeds, decoder=decoder, params=params):
+            valid = jnp.ones((1, LENGTH), bool)
+            return decoder.apply({"params": params}, embeds, valid)[0][0, 4].sum()
+
+        gradient = jnp.abs(jax.jit(jax.grad(of_token))(embeds)[0]).sum(axis=-1)
+        assert set(np.flatnonzero(gradient)) == set(seen)
+    mask = lm.attention_mask(jnp.ones((1, LENGTH), bool), 0, LENGTH, window=3)
+    np.testing.assert_array_equal(np.flatnonzero(mask[0, 4]), [2, 3, 4])
+
+
+def test_a_prefix_sees_itself_in_both_directions_and_the_rest_does_not():
+    prefix = jnp.arange(6)[None] < 3
+    mask = lm.attention_mask(jnp.ones((1, 6), bool), 0, 6, prefix=prefix)[0]
+    expected = np.tril(np.ones((6, 6), bool))
+    expected[:3, :3] = True
+    np.testing.assert_array_equal(mask, expected)
+    later = lm.attention_mask(jnp.ones((1, 6), bool), jnp.asarray(4), 2, prefix=prefix)[0]
+    np.testing.assert_array_equal(later, expected[4:])
+
+
+def test_rows_without_a_token_are_finite():
+    decoder, params = make()
+    valid = jnp.zeros((2, LENGTH), bool).at[1].set(True)
+    assert np.isfinite(logits_of(decoder, params, texts(), valid)).all()
+
+
+def test_longrope_changes_with_the_length_and_llama3_keeps_short_waves():
+    scaling = KINDS["longrope"]["scaling"]
+    short, factor = rope.frequencies(4, scaling=scaling, length=6)
+    long, _ = rope.frequencies(4, scaling=scaling, length=7)
+    plain, one = rope.frequencies(4)
+    np.testing.assert_allclose(plain / short, scaling.short)
+    np.testing.assert_allclose(plain / long, scaling.long)
+    np.testing.assert_allclose([factor, one], [np.sqrt(1 + np.log(4) / np.log(6)), 1])
+    llama, _ = rope.frequencies(64, 5e5, rope.Scaling("llama3", 8192, 8.0))
+    ratio = rope.frequencies(64, 5e5)[0] / llama
+    assert (ratio[:20] == 1).all()
+    np.testing.assert_allclose(ratio[-20:], 8)
+    assert (np.diff(ratio) >= -1e-9).all()
+    with pytest.raises(ValueError, match="longrope needs 3 divisors"):
+        rope.frequencies(3, scaling=scaling)
+
+
+@pytest.mark.parametrize("remat", ["minimal", "dots", "block"])
+def test_remat_changes_no_gradient(remat):
+    ids, valid = texts(), jnp.ones((2, LENGTH), bool)
+
+    def gradient(decoder, params):
+        def total(params):
+            return jnp.sin(logits_of(decoder, params, ids, valid)).sum()
+
+        return jax.jit(jax.grad(total))(params)
+
+    decoder, params = make()
+    expected = gradient(decoder, params)
+    found = gradient(decoder.clone(remat=remat), params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), found, expected)
+
+
+# published: Llama 2, Llama 3 and Phi-3 technical reports and files; 2.51 B of Gemma's report
+COUNTS = {
+    "vicuna_7b": 6_738_415_616,
+    "llama3_8b": 8_030_261_248,
+    "llama31_8b": 8_030_261_248,
+    "phi3_mini": 3_821_079_552,
+    "gemma_2b": 2_506_172_416,
+}
+
+
+def abstract(variant):
+    decoder = lm.build(variant)
+    return jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
+
+
+def count(tree):
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("variant", COUNTS)
+def test_published_sizes(variant):
+    assert count(abstract(variant)) == COUNTS[variant]
+
+
+def test_no_sizes_that_do_not_fit():
+    with pytest.raises(UsageError, match="kv_heads must divide heads; got 4 for 6"):
+        jax.eval_shape(lambda k: lm.init(lm.build("tiny", kv_heads=4), k), jax.random.key(0))
+    with pytest.raises(UsageError, match="did you mean 'vicuna_7b'"):
+        lm.build("vicuna_13b")
+    decoder, params = make()
+    with pytest.raises(UsageError, match="valid has 5 slots, but the text has 9"):
+        decoder.apply({"params": params}, jnp.zeros((2, 9, 48)), jnp.ones((2, 5), bool))
+
+
+ALL = r"blocks/(query|key|value|out|gate|up|down)/kernel"
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_adapters_of_stacked_layers(dora):
+    """A no-op at first; then each layer has its own, as peft computes it (unit norm per output)."""
+    decoder, params = make()
+    trained = lora.init(jax.random.key(0), params, targets=ALL, rank=2, dora=dora)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
+        lora.merge(params, trained, alpha=4.0),
+        params,
+    )
+    trained = jax.tree.map(
+        lambda x: x + 0.1 * jax.random.normal(jax.random.key(1), x.shape), trained
+    )
+    merged = lora.merge(params, trained, alpha=4.0)
+    for layer in range(decoder.depth):
+        adapter = {k: v[layer] for k, v in trained["lora"]["blocks"]["gate"]["kernel"].items()}
+        expected = params["blocks"]["gate"]["kernel"][layer] + 2 * adapter["a"] @ adapter["b"]
+        if dora:
+            expected *= (adapter["magnitude"] / np.linalg.norm(expected, axis=0))[None]
+        np.testing.assert_allclose(
+            merged["blocks"]["gate"]["kernel"][layer], expected, rtol=1e-5, atol=1e-6
+        )
+    np.testing.assert_array_equal(merged["head"], params["head"])
+
+
+def test_published_numbers_of_adapters():
+    shapes = abstract("vicuna_7b")
+
+    def adapters(names, rank, dora=False):
+        targets = rf"blocks/({names})/kernel"
+        make = functools.partial(lora.init, targets=targets, rank=rank, dora=dora)
+        return count(jax.eval_shape(make, jax.random.key(0), shapes))
+
+    assert adapters("query|key|value|out|gate|up|down", 128) == 319_815_680
+    assert adapters("query|key|value|out|down", 8) == 12_255_232
+    assert adapters("query|key|value|out|down", 8, dora=True) == 12_255_232 + 655_360
+
+
+@pytest.mark.parametrize("axes", [{"data": 2, "fsdp": 4}, {"data": 1, "fsdp": 4, "tensor": 2}])
+def test_sharded_parameters_give_the_same_logits(axes):
+    kinds = (AxisType.Auto,) * len(axes)
+    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds)
+    decoder, params = make(width=256, head_width=32, mlp_width=256)
+    where = sharding.language_model_shardings(mesh, params)
+    ids, valid = left_padded(texts(8), [0, 1, 2, 3, 0, 0, 0, 0])
+    expected = logits_of(decoder, params, ids, valid)
+    split = jax.device_put(params, where)
+    shape = split["blocks"]["gate"]["kernel"].sharding.shard_shape((3, 256, 256))
+    assert shape == (3, 64, 256 // axes.get("tensor", 1))
+    with jax.set_mesh(mesh):
+        found = logits_of(decoder, split, ids, valid)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", COUNTS)
+def test_every_large_parameter_is_split(variant):
+    kinds = (AxisType.Auto,) * 3
+    mesh = jax.make_mesh((1, 4, 2), ("data", "fsdp", "tensor"), axis_types=kinds)
+    shapes = abstract(variant)
+    where = sharding.language_model_shardings(mesh, shapes)
+    sizes = jax.tree.map(lambda x, s: np.prod(s.shard_shape(x.shape)), shapes, where)
+    assert sum(jax.tree.leaves(sizes)) < 1.01 * COUNTS[variant] / 8
