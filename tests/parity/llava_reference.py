@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import peft
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -70,6 +71,25 @@ def language_models(out: Path, io: dict) -> None:
         ids = torch.randint(3, 128, (2, length), generator=generator)
         io[f"{name}/ids"] = ids.numpy()
         io[f"{name}/logits"] = model(input_ids=ids).logits.numpy()
+        for adapter in ("lora", "dora") if name in ("llama3", "phi3") else ():
+            io[f"{name}_{adapter}/logits"] = adapted(out, name, adapter, model, ids)
+
+
+def adapted(out: Path, name: str, kind: str, model, ids: torch.Tensor) -> np.ndarray:
+    """Logits with adapters of all matrices, which OUT/NAME_KIND holds."""
+    config = peft.LoraConfig(
+        r=3, lora_alpha=6, use_dora=kind == "dora", target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )  # fmt: skip
+    with torch.enable_grad():
+        model = peft.get_peft_model(copy.deepcopy(model), config).eval()
+    generator = torch.Generator().manual_seed(6)
+    for weight_name, x in model.named_parameters():
+        if "lora_" in weight_name:
+            noise = 0.2 * torch.randn(x.shape, generator=generator)
+            x.copy_(x * (1 + noise) if "magnitude" in weight_name else noise)
+    model.save_pretrained(out / f"{name}_{kind}")
+    return model(input_ids=ids).logits.numpy()
 
 
 def llava(**changes) -> transformers.LlavaForConditionalGeneration:

@@ -12,8 +12,9 @@ import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.generative import decode
-from vlc_jax.models import layers, llava, lm, rope
+from vlc_jax.models import layers, llava, lm, lora, rope
 from vlc_jax.weights import llava as weights
+from vlc_jax.weights import lm_adapter
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +76,44 @@ def test_logits_of_a_language_model(folder, io, name):
     difference = np.abs(logits - io[f"{name}/logits"]).max()
     assert difference <= (2 if name.startswith("phi3_") else 1) * TOLERANCE
     assert np.abs(logits).max() > 2
+
+
+@pytest.mark.parametrize("name", ["llama3", "phi3"])
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_logits_with_adapters_of_peft(folder, io, name, kind):
+    model, params = load(folder / name)
+    sizes = weights.read_sizes(folder / name)
+    trained, alpha = lm_adapter.load(folder / f"{name}_{kind}", sizes)
+    params, trained = jax.tree.map(jnp.asarray, ({"lm": params}, trained))
+    params = lora.merge(params, trained, alpha)["lm"]
+    ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
+    apply = jax.jit(functools.partial(model.apply, method=lm.Decoder.text_logits))
+    logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
+    np.testing.assert_allclose(logits, io[f"{name}_{kind}/logits"], atol=TOLERANCE)
+    assert np.abs(logits - io[f"{name}/logits"]).max() > 1
+
+
+def test_adapters_that_are_not_ours_are_refused(folder, tmp_path):
+    sizes = weights.read_sizes(folder / "llama3")
+    target = shutil.copytree(folder / "llama3_lora", tmp_path / "adapter")
+    config = json.loads((target / "adapter_config.json").read_text())
+    (target / "adapter_config.json").write_text(json.dumps(config | {"use_rslora": True}))
+    with pytest.raises(WeightsError, match="use_rslora=True are unknown"):
+        lm_adapter.load(target, sizes)
+    (target / "adapter_config.json").write_text(json.dumps(config))
+    path = target / "adapter_model.safetensors"
+    arrays = safetensors.numpy.load_file(path)
+    name = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
+    for change, message in (
+        (lambda a: [a.pop(n) for n in list(a) if ".1.mlp.up_proj" in n], "1 layers without an ad"),
+        (lambda a: a.update({name.replace("up", "other"): a[name]}), "1 adapters of no matrix"),
+        (lambda a: a.update(other=a[name]), "other is no part of an adapter"),
+    ):
+        changed = dict(arrays)
+        change(changed)
+        safetensors.numpy.save_file(changed, path)
+        with pytest.raises(WeightsError, match=message):
+            lm_adapter.load(target, sizes)
 
 
 def test_a_sliding_window_and_long_factors_matter(folder, io):

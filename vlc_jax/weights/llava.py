@@ -7,7 +7,7 @@ projector, lm}, whose layers of `lm` are stacked. One stacked array at a time is
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def load(
         named = _named(arrays, sizes)
         if "image" in sizes and not any(name.startswith("vision_model.") for name in named):
             named |= _named(_clip_in(image_folder), sizes, _OTHER_TOWER)
-        used = [r for r in rules(sizes, is_fused=_is_fused(named)) if _is_wanted(r, shapes)]
+        used = [r for r in rules(sizes, is_fused=is_fused(named)) if _is_wanted(r, shapes)]
         flat_shapes = rename.flatten(shapes)
         expanded = _expand(used, flat_shapes, sizes)
         _check_names(expanded, named, flat_shapes)
@@ -161,7 +161,7 @@ def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: s
         skipped.append(r"lm\.lm_head\.weight")
     named: Named = {}
     for name in arrays:
-        one = _one_name(name)
+        one = one_name(name)
         if any(re.fullmatch(regex, one) for regex in skipped):
             continue
         if one in named:
@@ -170,7 +170,8 @@ def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: s
     return named
 
 
-def _one_name(name: str) -> str:
+def one_name(name: str) -> str:
+    """The name, common to all layouts, of an array that a file calls `name`."""
     for regex, one in _NAMES:
         if match := re.match(regex, name):
             return one + name[match.end() :]
@@ -186,8 +187,9 @@ def _clip_in(folder: str | Path | None) -> Mapping[str, np.ndarray]:
     return files.open_arrays(folder)
 
 
-def _is_fused(named: Mapping[str, Any]) -> bool:
-    return any(name.endswith(".qkv_proj.weight") for name in named)
+def is_fused(names: Iterable[str]) -> bool:
+    """True if query, key and value are one matrix, by the names common to all layouts."""
+    return any(name.endswith(".qkv_proj.weight") for name in names)
 
 
 def _is_wanted(rule_: Rule, shapes: Mapping[str, Any]) -> bool:

@@ -1,0 +1,96 @@
+"""LoRA and DoRA adapters of a language model, or of LLaVA's, as Hugging Face's PEFT saves them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import files, llava, rename
+from vlc_jax.weights.rename import Rule
+
+_PART = re.compile(r"(?P<module>.*)\.lora_(?P<part>A|B|magnitude_vector)(\.default)?(\.weight)?")
+_OURS = {"A": "a", "B": "b", "magnitude_vector": "magnitude"}
+_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+# What PEFT may do besides: the value under which it does not.
+_PLAIN = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "use_rslora": False,
+    "fan_in_fan_out": False,
+    "modules_to_save": None,
+    "layers_to_transform": None,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+}
+
+
+def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The trained tree of models.lora, and alpha, of a folder with adapter_config.json.
+
+    sizes: of the adapted model, see `llava.read_sizes`. The paths are those of {"lm", "projector"}.
+    LLaVA's non_lora_trainables.bin, if there is one, holds the projector, which comes along.
+    A matrix of ours that is a part of a module (Phi-3) has a copy of the module's A.
+    Raises WeightsError for adapters of other modules, of some layers only, and other kinds.
+    """
+    folder = Path(folder)
+    config = files.read_json(folder / "adapter_config.json")
+    for name, plain in _PLAIN.items():
+        if (found := config.get(name, plain)) != plain and found:
+            raise WeightsError(f"{folder}: adapters with {name}={found!r} are unknown here")
+    present = [folder / name for name in _FILES if (folder / name).exists()]
+    if not present:
+        raise WeightsError(f"{folder} holds none of {', '.join(_FILES)}")
+    try:
+        flat = _adapters(files.read(present[0]), sizes)
+        others = folder / "non_lora_trainables.bin"
+        if others.exists():
+            flat |= _projector(files.read(others), sizes)
+        return rename.unflatten(flat), float(config["lora_alpha"])
+    except (WeightsError, KeyError, ValueError) as error:
+        raise WeightsError(f"{folder}: {error}") from error
+
+
+def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    found = {}
+    for name, array in arrays.items():
+        match = _PART.fullmatch(name.removeprefix("base_model.model."))
+        if not match:
+            raise WeightsError(f"{name} is no part of an adapter")
+        one = llava.one_name(f"{match['module']}.weight")
+        found[one, _OURS[match["part"]]] = array
+    modules = {one for one, _ in found}
+    depth, flat = range(sizes["lm"]["depth"]), {}
+    for rule in llava.rules(sizes, is_fused=llava.is_fused(modules)):
+        layers = [rule.theirs[0].replace("{i}", str(layer)) for layer in depth]
+        if "{i}" not in rule.theirs[0] or not modules.intersection(layers):
+            continue
+        if missing := sorted(set(layers) - modules):
+            raise WeightsError(rename.listing("layers without an adapter", missing))
+        modules -= set(layers)
+        parts = ("a", "b", "magnitude") if (layers[0], "magnitude") in found else ("a", "b")
+        for part in parts:
+            stacks = zip(*(_of_layer(rule, part, found[one, part]) for one in layers), strict=True)
+            for path, stack in zip(rule.ours, stacks, strict=True):
+                flat[f"lora/{path}/{part}"] = np.stack(stack)
+    if modules:
+        raise WeightsError(rename.listing("adapters of no matrix of this model", sorted(modules)))
+    return flat
+
+
+def _of_layer(rule: Rule, part: str, array: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A part of a module's adapter for each matrix of ours that is a part of the module."""
+    if part == "a":
+        return (array.T,) * len(rule.ours)
+    if part == "b":
+        return rule.codec.load(array)
+    return tuple(column[0] for column in rule.codec.load(array.reshape(-1, 1)))
+
+
+def _projector(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    rules = [r for r in llava.rules(sizes, is_fused=False) if r.is_of("projector")]
+    named = {llava.one_name(k.removeprefix("base_model.model.")): x for k, x in arrays.items()}
+    shapes = {path: () for rule in rules for path in rule.ours}
+    return rename.load(rules, named, shapes)
