@@ -139,6 +139,7 @@ def load(
         for rule_, layers in expanded:
             for path, array in _arrays_of(rule_, layers, named, flat_shapes, dtype):
                 params[path] = array if put is None else put(path, array)
+                del array  # else it would be there until the next one is whole
         return rename.unflatten(params)
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error

@@ -1,0 +1,226 @@
+"""Folders of LLaVA and language models: round trips, memory, dtypes, published configs."""
+
+import functools
+import json
+import tracemalloc
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.models import llava, lm
+from vlc_jax.weights import files, lm_adapter, lm_config
+from vlc_jax.weights import llava as weights
+
+LM = {
+    "vocab": 60,
+    "width": 16,
+    "depth": 3,
+    "heads": 4,
+    "mlp_width": 24,
+    "kv_heads": 2,
+    "head_width": None,
+    "epsilon": 1e-5,
+    "theta": 1e4,
+    "scaling": None,
+    "window": None,
+    "is_tied": False,
+    "activation": "silu",
+    "unit_offset": False,
+    "scales_embeddings": False,
+}
+IMAGE = {
+    "width": 16,
+    "depth": 3,
+    "heads": 2,
+    "mlp_width": 24,
+    "image_size": 8,
+    "patch_size": 4,
+    "activation": "quick_gelu",
+    "epsilon": 1e-5,
+}
+LLAVA = {
+    "family": "llama",
+    "lm": LM,
+    "image": IMAGE,
+    "layer": -2,
+    "image_id": 50,
+    "select": "patch",
+}
+
+
+def shapes_of(sizes):
+    if "image" in sizes:
+        return jax.eval_shape(functools.partial(llava.init, llava.build(sizes)), jax.random.key(0))
+    decoder = lm.from_sizes(sizes["lm"])
+    return {"lm": jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))}
+
+
+def drawn(shapes, dtype=np.float32):
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(dtype), shapes)
+
+
+def assert_same(found, expected):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        LLAVA,
+        LLAVA | {"family": "phi3", "select": "cls_patch"},
+        LLAVA | {"select": "cls"},
+        {"family": "gemma", "lm": LM | {"is_tied": True, "head_width": 6}},
+    ],
+    ids=["llava", "fused", "cls", "gemma"],
+)
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_what_is_written_is_read(tmp_path, sizes, dtype):
+    if sizes["family"] == "gemma":
+        gemma = {"activation": "gelu_tanh", "unit_offset": True, "scales_embeddings": True}
+        sizes = sizes | {"lm": sizes["lm"] | gemma}
+    shapes = shapes_of(sizes)
+    params = drawn(shapes, dtype)
+    weights.save(params, sizes, tmp_path, max_shard_bytes=5_000)
+    assert len(list(tmp_path.glob("model-*-of-*.safetensors"))) > 1
+    read = weights.read_sizes(tmp_path)
+    if "image" in sizes:  # the last block of the tower is not written
+        assert read == sizes | {"image": IMAGE | {"depth": 2}, "layer": -1}
+    else:
+        assert read == sizes
+    assert_same(weights.load(tmp_path, read, shapes_of(read)), params)
+
+
+def test_parameters_are_put_one_by_one_and_converted(tmp_path):
+    params = drawn(shapes_of(LLAVA))
+    weights.save(params, LLAVA, tmp_path)
+    sizes = weights.read_sizes(tmp_path)
+    order = []
+
+    def put(path, array):
+        order.append(path)
+        return array.shape
+
+    placed = weights.load(tmp_path, sizes, shapes_of(sizes), put=put, dtype=ml_dtypes.bfloat16)
+    assert placed["lm"]["blocks"]["gate"]["kernel"] == (3, 16, 24)
+    assert len(order) == len(set(order)) == len(jax.tree.leaves(params))
+    loaded = weights.load(tmp_path, sizes, shapes_of(sizes), dtype=ml_dtypes.bfloat16)
+    assert {x.dtype.name for x in jax.tree.leaves(loaded)} == {"bfloat16"}
+
+
+def test_host_memory_is_that_of_one_stacked_array(tmp_path):
+    sizes = {"family": "llama", "lm": LM | {"depth": 8, "width": 128, "mlp_width": 512}}
+    params = drawn(shapes_of(sizes))
+    weights.save(params, sizes, tmp_path)
+    largest = max(x.nbytes for x in jax.tree.leaves(params))
+    total = sum(x.nbytes for x in jax.tree.leaves(params))
+    tracemalloc.start()
+    try:
+        weights.load(tmp_path, sizes, shapes_of(sizes), put=lambda path, array: path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.8 * largest < 0.5 * total
+
+
+LAYER = "model.layers.1.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.update(other=a[LAYER]), "1 in the files, but no parameter.*: other"),
+        (lambda a: a.pop(LAYER), "1 not in the files: lm.layers.1.mlp.up_proj"),
+        (lambda a: a.update({LAYER: a[LAYER].T.copy()}), r"up_proj.weight gives .*\(24, 16\)"),
+        (lambda a: a.update({LAYER: a[LAYER] / 0}), "up_proj.weight is not finite"),
+        (lambda a: a.update({LAYER.removeprefix("model."): a[LAYER]}), "are the same parameter"),
+    ],
+    ids=["leftover", "missing", "shape", "infinite", "twice"],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
+    sizes = {"family": "llama", "lm": LM}
+    weights.save(drawn(shapes_of(sizes)), sizes, tmp_path)
+    arrays = dict(files.open_arrays(tmp_path))
+    change(arrays)
+    weights.safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match=message):
+        weights.load(tmp_path, sizes, shapes_of(sizes))
+
+
+def test_more_or_fewer_layers_than_the_config_says_are_refused(tmp_path):
+    sizes = {"family": "llama", "lm": LM}
+    weights.save(drawn(shapes_of(sizes)), sizes, tmp_path)
+    for depth, message in ((2, "no parameter of this model: lm.layers.2"), (4, "not in the files")):
+        other = {"family": "llama", "lm": LM | {"depth": depth}}
+        with pytest.raises(WeightsError, match=message):
+            weights.load(tmp_path, other, shapes_of(other))
+
+
+def test_a_tree_with_more_is_not_written(tmp_path):
+    params = drawn(shapes_of(LLAVA)) | {"resampler": {"kernel": np.zeros((2, 2))}}
+    with pytest.raises(WeightsError, match="no name for: resampler/kernel"):
+        weights.save(params, LLAVA, tmp_path)
+
+
+def count(sizes):
+    return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(shapes_of(sizes)))
+
+
+def test_published_configs_with_what_they_leave_out():
+    """As llava-hf/llava-1.5-7b-hf and liuhaotian/llava-v1.5-7b write them."""
+    text = {"model_type": "llama", "rms_norm_eps": 1e-5, "vocab_size": 32_064}
+    sizes = lm_config.read(
+        {
+            "model_type": "llava",
+            "image_token_index": 32_000,
+            "text_config": text,
+            "vision_feature_layer": -2,
+            "vision_feature_select_strategy": "default",
+            "projector_hidden_act": "gelu",
+            "vision_config": {"model_type": "clip_vision_model"},
+        }
+    )
+    assert count(sizes) == 7_063_427_072 - 12_596_224  # without the tower's last block
+    llama = {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32}
+    original = lm_config.read(
+        {
+            "model_type": "llava_llama",
+            "mm_projector_type": "mlp2x_gelu",
+            **llama,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+            "vocab_size": 32_000,
+            "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+            "rms_norm_eps": 1e-5,
+            "mm_vision_select_layer": -2,
+            "mm_vision_select_feature": "cls",
+        }
+    )
+    assert count(sizes) - count(original) == 2 * 64 * 4096
+    assert (original["select"], original["image_id"]) == ("cls", -200)
+    assert original["image"] == sizes["image"]
+
+
+def test_an_adapter_of_llava_comes_with_its_projector(tmp_path):
+    rng = np.random.default_rng(0)
+    module = "base_model.model.model.layers.{}.self_attn.q_proj.lora_{}.weight"
+    arrays = {}
+    for layer in range(3):
+        arrays[module.format(layer, "A")] = rng.normal(size=(2, 16)).astype(np.float32)
+        arrays[module.format(layer, "B")] = rng.normal(size=(16, 2)).astype(np.float32)
+    weights.safetensors.numpy.save_file(arrays, tmp_path / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 256, "bias": "none"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    trained, alpha = lm_adapter.load(tmp_path, LLAVA)
+    adapter = trained["lora"]["lm"]["blocks"]["query"]["kernel"]
+    assert alpha == 256
+    assert (adapter["a"].shape, adapter["b"].shape) == ((3, 16, 2), (3, 2, 16))
+    np.testing.assert_array_equal(adapter["b"][1], arrays[module.format(1, "B")].T)
+    assert "projector" not in trained
