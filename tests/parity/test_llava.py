@@ -163,13 +163,10 @@ def test_logits_of_rows_with_and_without_image(whole, io, padding):
 
 def prompts(whole, io, rows=slice(None), padding="left", without_image=False):
     model, params = whole
-    ids, valid = io[f"{padding}/ids"][rows], io[f"{padding}/mask"][rows].astype(bool)
-    if without_image:  # the place of the image does not count, and positions close ranks
-        valid = valid & (ids != model.image_id)
-    tokens = model.apply({"params": params}, jnp.asarray(io["images"][rows]), method="image_tokens")
-    ids = jnp.asarray(ids, jnp.int32)
-    embeds = model.apply({"params": params}, ids, tokens, method="embed")
-    return decode.Prompt(embeds, jnp.asarray(valid))
+    ids = jnp.asarray(io[f"{padding}/ids"][rows], jnp.int32)
+    valid = jnp.asarray(io[f"{padding}/mask"][rows].astype(bool))
+    tokens = decode.image_tokens(model, params, jnp.asarray(io["images"][rows]))
+    return decode.embed_prompt(model, params, ids, valid, None if without_image else tokens)
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.models import lm
+from vlc_jax.models import llava, lm
 
 
 class Prompt(NamedTuple):
@@ -25,6 +25,31 @@ class Prompt(NamedTuple):
     embeds: Float[Array, "batch length embed"]
     valid: Bool[Array, "batch length"]
     prefix: Bool[Array, "batch length"] | None = None
+
+
+@partial(jax.jit, static_argnames="model")
+def image_tokens(
+    model: llava.LLaVA, params: Any, image: Float[Array, "batch height width channels"]
+) -> Float[Array, "batch patches embed"]:
+    """Image tokens of normalised pixels, which prompts with the same image can share."""
+    return model.apply({"params": params}, image, method="image_tokens")
+
+
+@partial(jax.jit, static_argnames="model")
+def embed_prompt(
+    model: llava.LLaVA,
+    params: Any,
+    ids: Int[Array, "batch length"],
+    valid: Bool[Array, "batch length"],
+    tokens: Float[Array, "batch patches embed"] | None,
+) -> Prompt:
+    """Prompts of token ids, with the image tokens of row i at its image slots.
+
+    tokens: None for prompts without their images, whose slots then hold no token: those of M3ID.
+    """
+    if tokens is None:
+        valid = valid & (ids != model.image_id)
+    return Prompt(model.apply({"params": params}, ids, tokens, method="embed"), valid)
 
 
 Choose = Callable[[tuple[Float[Array, "batch vocab"], ...], Int[Array, ""]], Int[Array, "batch"]]

@@ -259,7 +259,7 @@ def _arrays_of(
                     f"{names[0]} gives {path} {part.shape} instead of "
                     f"{shape if layer is None else shape[1:]}"
                 )
-            if not np.isfinite(part.astype(np.float32)).all():
+            if not np.isfinite(part).all():
                 raise WeightsError(f"{names[0]} is not finite")
             if path not in stacks:
                 stacks[path] = np.empty(shape, dtype or part.dtype)
