@@ -20,7 +20,7 @@ def model():
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), shapes)
-    return decoder, params | {"head": 9 * params["head"]}  # sure of some tokens, of others not
+    return decoder, params | {"head": 6 * params["head"]}  # sure of some tokens, of others not
 
 
 def traced_anew(model):
@@ -113,7 +113,7 @@ def test_programs_are_compiled_once_per_shape_and_number_of_steps(model):
 def m3id(model, seed=0, **changes):
     given, rows = prompt(model, seed)
     blind, blind_rows = prompt(model, seed + 10, (2, 3, 1))
-    settings = {"alpha": 0.3, "decay": 0.15, "first_step": 1, "steps": 8} | changes
+    settings = {"alpha": 0.6, "decay": 0.3, "first_step": 1, "steps": 8} | changes
     ids = decode.m3id(*model, given, blind, NEVER, **settings)
     return np.asarray(ids), rows, blind_rows, given
 
@@ -125,14 +125,15 @@ def test_m3id_is_its_formula(model, first_step):
     for found, seen, unseen in zip(ids, map(list, rows), map(list, blind_rows), strict=True):
         for t, token in enumerate(found):
             with_image, without = after(model, seen), after(model, unseen)
-            gates.append(with_image.max() < np.log(0.3))
+            gates.append(with_image.max() < np.log(0.6))
             # as the paper writes it: (1 - e^-x) / e^-x
-            x = 0.15 * (t + first_step)
+            x = 0.3 * (t + first_step)
             weight = (1 - np.exp(-x)) / np.exp(-x) if gates[-1] else 0.0
             assert token == (with_image + weight * (with_image - without)).argmax()
             seen.append(token)
             unseen.append(token)
     assert 0 < sum(gates) < len(gates)
+    assert (m3id(model, first_step=1 - first_step)[0] != ids).any()
 
 
 def test_m3id_without_correction_is_greedy(model):
