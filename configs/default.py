@@ -219,8 +219,10 @@ def _input() -> ConfigDict:
             "exclude": placeholder(str),
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
-            "crop": "none",  # centre | random_resized (in training) | none: squashed to a square
-            # centre | none; None: as crop, but centre for random_resized
+            # centre | random_resized (in training) | none: squashed to a square | pad: to a square
+            # of CLIP's mean colour, as LLaVA-1.5
+            "crop": "none",
+            # centre | none | pad; None: as crop, but centre for random_resized
             "eval_crop": placeholder(str),
             "crop_scale": (0.9, 1.0),  # range of the area of random_resized
             # torchvision's ColorJitter, in training: brightness factors of 1 +- brightness, hue

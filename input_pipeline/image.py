@@ -30,7 +30,7 @@ NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 SHUFFLES = {"rows_4": (4, 1), "cols_4": (1, 4), "patches_9": (3, 3)}  # name -> rows, columns
-CROPS = ("centre", "random_resized", "none")
+CROPS = ("centre", "random_resized", "none", "pad")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, as its authors and Hugging Face have it
@@ -204,6 +204,24 @@ def resize_and_centre_crop(
     return _crop(resize(picture, height, size, interpolation), 0, top, size)
 
 
+def pad_to_square(picture: Image.Image) -> Image.Image:
+    """LLaVA-1.5's padding: the picture in the middle of a square of CLIP's mean colour, (122, 116,
+    104): the mean is cut to whole levels, and an odd remainder of padding is at the end.
+    """
+    side = max(picture.size)
+    if picture.size == (side, side):
+        return picture
+    if side**2 > MAX_PIXELS:
+        raise DataError(
+            f"an image of {picture.width} x {picture.height} pixels has {side**2:,} when padded to "
+            f"a square; more than {MAX_PIXELS:,} are taken for an attack"
+        )
+    colour = tuple(int(255 * level) for level in NORMALISATIONS["clip"][0])
+    square = Image.new("RGB", (side, side), colour)
+    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
+    return square
+
+
 def random_resized_crop(
     picture: Image.Image,
     size: int,
@@ -266,7 +284,8 @@ class ImageTransform:
     """Image transform: ImageLike -> uint8 (size, size, 3). One of that size is not resampled.
 
     crop "centre": short side to `size`, then the central square (CLIP). "none": squashed to the
-    square, whatever its shape (SigLIP). "random_resized": a random window of `scale` of the area
+    square, whatever its shape (SigLIP). "pad": of `pad_to_square`, then `size` (LLaVA).
+    "random_resized": a random window of `scale` of the area
     with a width / height in `ratio`; needs the generator.
     brightness, hue: of `jitter`; they need the generator, too.
     """
@@ -303,8 +322,8 @@ class ImageTransform:
         has_jitter = bool(self.brightness or self.hue)
         if rng is None and (has_jitter or self.crop == "random_resized"):
             raise ValueError(
-                "a random crop or jitter needs a generator; evaluate with crop='centre' or 'none' "
-                "and without jitter"
+                "a random crop or jitter needs a generator; evaluate with crop='centre', 'none' "
+                "or 'pad' and without jitter"
             )
         if not has_jitter:
             return self._sized(image, rng)
@@ -320,7 +339,9 @@ class ImageTransform:
         elif self.crop == "centre":
             picture = resize_and_centre_crop(open_rgb(image), size, how)
         else:
-            picture = resize(open_rgb(image), size, size, how)
+            picture = open_rgb(image)
+            square = pad_to_square(picture) if self.crop == "pad" else picture
+            picture = resize(square, size, size, how)
         return np.asarray(picture)
 
 

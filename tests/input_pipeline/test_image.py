@@ -213,6 +213,18 @@ def test_squashing_keeps_everything_and_not_the_aspect_ratio():
     np.testing.assert_array_equal(got, np.asarray(expected))
 
 
+@pytest.mark.parametrize("shape", [(30, 91), (91, 30)])
+def test_padding_keeps_everything_in_the_middle_of_a_square_of_the_mean_colour(shape):
+    pixels = smooth(*shape)
+    square = np.empty((91, 91, 3), np.uint8)
+    square[:] = (122, 116, 104)
+    rows, columns = ((slice(None), slice(30, 60)), (slice(30, 60), slice(None)))[shape[0] == 30]
+    square[rows, columns] = pixels
+    np.testing.assert_array_equal(ImageTransform(91, crop="pad")(pixels), square)
+    expected = Image.fromarray(square).resize((48, 48), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(ImageTransform(48, crop="pad")(pixels), np.asarray(expected))
+
+
 def test_bilinear_pixels_are_pillows_wherever_an_image_is_resized():
     pixels = smooth(90, 60)
     picture = Image.fromarray(pixels)

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 if __name__ == "__main__":
     plain = {"do_rescale": False, "do_normalize": False}
     processors = {
         "clip": CLIPImageProcessorPil(**plain),
+        "llava": LlavaImageProcessorPil(**plain, do_pad=True),
         "siglip": SiglipImageProcessorPil(**plain),
         "siglip2": SiglipImageProcessorPil(**plain, resample=2),  # as its files say: bilinear
     }

@@ -22,14 +22,19 @@ def test_pixels_are_those_of_transformers_on_odd_sizes(there, tmp_path):
         pixels = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
         pictures[f"{width}x{height}"] = pixels
         Image.fromarray(pixels).save(tmp_path / f"{width}x{height}.png")
+    for mode, size in (("L", "333x251"), ("RGBA", "97x61")):
+        name = f"{mode}{size}"
+        Image.fromarray(pictures[size]).convert(mode).save(tmp_path / f"{name}.png")
+        pictures[name] = tmp_path / f"{name}.png"
     there("process_images.py", tmp_path, tmp_path / "out.npz")
     options = {
         "clip": {"crop": "centre"},
+        "llava": {"crop": "pad"},
         "siglip": {"crop": "none"},
         "siglip2": {"crop": "none", "interpolation": "bilinear"},
     }
     with np.load(tmp_path / "out.npz") as expected:
-        assert len(expected.files) == len(options) * len(SIZES)
+        assert len(expected.files) == len(options) * len(pictures)
         for key in expected.files:
             size, family = key.split("/")
             ours = ImageTransform(224, **options[family])(pictures[size])

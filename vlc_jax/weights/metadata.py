@@ -19,7 +19,7 @@ FIELDS = {
     **dict.fromkeys(("image_epsilon", "text_epsilon"), "config.model.epsilon"),
     **dict.fromkeys(("mean", "std"), "config.input.normalisation"),
     "interpolation": "config.input.interpolation",
-    "crop": "config.input.eval_crop",  # centre: short side, then the square | none: squashed
+    "crop": "config.input.eval_crop",  # centre: short side, then the square | none: squashed | pad
     "context_length": "config.text.context_length",
     "vocab_size": "config.model.vocab_size",  # rows of the embedding
     **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.{}.clean"),
