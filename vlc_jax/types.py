@@ -55,8 +55,9 @@ class ImageFeatures(NamedTuple):
 class TextFeatures(NamedTuple):
     """Features of texts; `mask` is True on real tokens, the end-of-text token included.
 
-    marks: 1 + the index of the functional word that stands there, 0 for none; only for heads that
-      read it (input_pipeline/tokenizers/functional_words.py).
+    marks: 1 + the index of the functional word that stands there, 0 for none
+      (input_pipeline/tokenizers/functional_words.py); of conversations, 1 on the tokens of answers;
+      only for heads that read it.
     ids: only for heads that request them.
     """
 

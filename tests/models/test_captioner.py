@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax import losses, models, types
+from vlc_jax import errors, losses, models, types
 
 IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
 ENDS = (2, 4, 3, 0)  # last token of each text
 
 
-def make(sees="patches"):
+def make(sees="patches", marks=None, **options):
     head = models.HEADS["captioner"](
         vocab_size=VOCAB,
         has_class_token=True,
@@ -20,6 +20,7 @@ def make(sees="patches"):
         attention_heads=2,
         sees=sees,
         chunk=2,
+        **options,
     )
     rng = np.random.default_rng(0)
     pooled = jnp.asarray(rng.normal(size=(IMAGES, EMBED)), jnp.float32)
@@ -27,10 +28,10 @@ def make(sees="patches"):
     ids = jnp.asarray(rng.integers(0, VOCAB, (len(ENDS), LENGTH)), jnp.int32)
     mask = jnp.arange(LENGTH)[None] <= jnp.asarray(ENDS)[:, None]
     image = types.ImageFeatures(pooled, tokens if sees == "patches" else None)
-    text = types.TextFeatures(jnp.zeros((len(ENDS), EMBED)), mask=mask, ids=ids)
+    text = types.TextFeatures(jnp.zeros((len(ENDS), EMBED)), mask=mask, ids=ids, marks=marks)
 
     def both(module, image, text):
-        return module.score(module.image(image), text)
+        return module.score(module.image(image), module.text(text))
 
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), image, text, method=both))
     variables = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.3), shapes)
@@ -76,6 +77,41 @@ def test_own_texts_have_the_score_of_all_pairs():
         np.testing.assert_allclose(
             found, np.take_along_axis(every, own[:, :count], axis=1), atol=1e-5
         )
+
+
+MARKS = np.array([[0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 0, 1, 0], [0, 0, 0, 0, 0]], np.int8)
+
+
+def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
+    head, variables, image, text, both = make(
+        marks=jnp.asarray(MARKS), scores="answer", prefix=(7, 3)
+    )
+    without = head.clone(prefix=())
+
+    def log_probs(module, image, ids):
+        tokens = module.image(image).tokens
+        before = module.lm.embed(jnp.array([[7, 3]]))
+        read = jnp.concatenate([before, tokens, module.lm.embed(ids[None])], axis=1)
+        hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
+        found = jax.nn.log_softmax(module.lm.logits(hidden))[0, 1 + PATCHES :]
+        return found[jnp.arange(LENGTH), ids]
+
+    expected = np.zeros((IMAGES, len(MARKS)))  # 0 where no token counts
+    for i in range(IMAGES):
+        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
+        for t, marks in enumerate(MARKS[:3]):
+            values = without.apply(variables, one, text.ids[t], method=log_probs)
+            expected[i, t] = values[marks > 0].mean()  # also behind the first end of an answer
+    found = np.asarray(head.apply(variables, image, text, method=both))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    changed = np.asarray(without.apply(variables, image, text, method=both))
+    assert np.abs(changed - found)[:, :3].max() > 1e-3
+
+
+def test_answers_without_marks_are_refused():
+    head, variables, image, text, both = make()
+    with pytest.raises(errors.UsageError, match="the texts have none"):
+        head.clone(scores="answer").apply(variables, image, text, method=both)
 
 
 def test_the_captioning_loss_is_the_mean_over_all_tokens():

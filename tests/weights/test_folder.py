@@ -55,3 +55,10 @@ def test_sizes_that_timm_has_no_name_for_are_refused():
         folder.open_clip(model(image_size=256))
     with pytest.raises(WeightsError, match="quick_gelu or gelu"):
         folder.open_clip(model(text=TEXT._replace(activation="gelu_tanh")))
+
+
+def test_padding_to_a_square_is_refused():
+    padded = model(is_eva=False)._replace(crop="pad")
+    for files in (folder.hugging_face, folder.open_clip):
+        with pytest.raises(WeightsError, match="crop pad"):
+            files(padded)

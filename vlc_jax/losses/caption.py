@@ -15,7 +15,8 @@ def caption(
         loss_i = - (n_i / n) 1/n_i sum_t log p(y_it | v_i, y_i<t),   n = mean of n_i over examples
 
     own_scores: mean log probability of the n_i tokens of caption i (models/captioner.py).
-    lengths: n_i.   mask: False on padding rows.
+    lengths: n_i, the tokens that count: with scores=answer those of answers.
+    mask: False on padding rows.
     """
     counts = jnp.where(mask, lengths, 0)
     mean = counts.sum() / jnp.maximum(mask.sum(), 1)

@@ -32,6 +32,10 @@ class Captioner(heads.Head):
     sees: patches (all tokens but the class token) | pooled (the image's embedding alone, as one
       token: what the cosine sees).
     stage: raw | normed, before or behind the tower's last norm.
+    scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
+      others, such as a question, are read and neither scored nor trained on. A text without any
+      mark scores 0.
+    prefix: token ids that the decoder reads before the image.
     chunk: images whose scores with all texts are computed at a time, for memory.
     """
 
@@ -44,6 +48,8 @@ class Captioner(heads.Head):
     mlp_width: int | None = None
     sees: Literal["patches", "pooled"] = "patches"
     stage: Literal["raw", "normed"] = "normed"
+    scores: Literal["all", "answer"] = "all"
+    prefix: tuple[int, ...] = ()
     chunk: int = 8
     dtype: Any = jnp.float32
     remat: str = "none"
@@ -76,12 +82,32 @@ class Captioner(heads.Head):
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: what the decoder reads of the image, (images, patches, width)."""
+        """`tokens`: what the decoder reads before a text, (images, prefix + patches, width)."""
         del is_training
         tokens = features.pooled[:, None] if self.sees == "pooled" else features.tokens
         if self.sees == "patches" and self.has_class_token:
             tokens = tokens[:, 1:]
-        return features._replace(tokens=self.down(layers.exact_gelu(self.up(tokens))))
+        tokens = self.down(layers.exact_gelu(self.up(tokens)))
+        if self.prefix:
+            before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
+            before = jnp.broadcast_to(before, (len(tokens), *before.shape))
+            tokens = jnp.concatenate([before, tokens], axis=1)
+        return features._replace(tokens=tokens)
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`mask`: the tokens that count. Raises UsageError if they are those with marks, and the
+        texts have none."""
+        del is_training
+        if self.scores == "all":
+            return features
+        if features.marks is None:
+            raise errors.UsageError(
+                "scores=answer counts the tokens with marks, and the texts have none: take a "
+                "tokenizer that marks answers, or set config.model.captioner.scores='all'"
+            )
+        return features._replace(mask=features.marks > 0)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -125,8 +151,9 @@ class Captioner(heads.Head):
         patches = 1 if self.sees == "pooled" else sizes.patches - self.has_class_token
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
-        reads = patches + sizes.texts * sizes.length
-        attends = patches**2 + sizes.texts * sizes.length * (patches + sizes.length)
+        before = patches + len(self.prefix)
+        reads = before + sizes.texts * sizes.length
+        attends = before**2 + sizes.texts * sizes.length * (before + sizes.length)
         projector = patches * width * (sizes.image + width)
         decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
         return 6 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
@@ -141,7 +168,7 @@ def mean_log_probs(
 ) -> Float[Array, "images options"]:
     """`log_probs`, their mean over the tokens of each text, which `mask` marks."""
     found = jnp.where(mask, log_probs(decoder, params, tokens, ids), 0.0)
-    return found.sum(axis=-1) / mask.sum(axis=-1)
+    return found.sum(axis=-1) / jnp.maximum(mask.sum(axis=-1), 1)
 
 
 def log_probs(

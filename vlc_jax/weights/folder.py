@@ -75,7 +75,17 @@ def hugging_face(model: Model) -> dict[str, Any]:
     return {"config.json": config, "preprocessor_config.json": _processor(model)}
 
 
+def _check_crop(model: Model) -> None:
+    """Raises WeightsError for a crop that neither format of files can say."""
+    if model.crop == "pad":
+        raise WeightsError(
+            "pictures padded to a square (crop pad) cannot be described in files of CLIP or "
+            "open_clip: export with config.input.eval_crop 'centre' or 'none'"
+        )
+
+
 def _processor(model: Model) -> dict[str, Any]:
+    _check_crop(model)
     common = {
         "do_resize": True,
         "resample": {"bilinear": 2, "bicubic": 3}[model.interpolation],  # Pillow's numbers
@@ -138,6 +148,7 @@ def open_clip(model: Model) -> dict[str, Any]:
             "resize_mode": "squash" if model.crop == "none" else "shortest",
         },
     }
+    _check_crop(model)
     return {"open_clip_config.json": config}
 
 
