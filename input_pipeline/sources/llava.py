@@ -1,5 +1,6 @@
 """LLaVA's files: images and conversations about them, whose answers are the captions."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from input_pipeline.record import DataError
 from input_pipeline.sources import json_annotations, tables
 from input_pipeline.sources.published import PublishedSource
 
-ANSWERS = ("first", "each", "joined")
+ANSWERS = ("first", "each", "joined", "conversation")
 
 
 class LlavaSource(PublishedSource):
@@ -20,7 +21,8 @@ class LlavaSource(PublishedSource):
     images: the folder in which the image names start, or several, joined by "+"; a name is looked
       for in each of them.
     answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
-      reading; joined, one caption of all of them.
+      reading; joined, one caption of all of them; conversation, all turns with the questions, as
+      the text [[question, answer], ...] in JSON without the first "<image>".
     `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
     number in the lists.
     """
@@ -91,6 +93,8 @@ class LlavaSource(PublishedSource):
         turns = row.get("conversations")
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
             raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
+        if self._answers == "conversation":
+            return [_dialogue(turns, name)]
         answers = [turn.get("value") for turn in turns if turn.get("from") == "gpt"]
         if not answers or not all(isinstance(answer, str) for answer in answers):
             speakers = [turn.get("from") for turn in turns]
@@ -98,6 +102,20 @@ class LlavaSource(PublishedSource):
         if self._answers == "joined":
             return [" ".join(answer.strip() for answer in answers)]
         return answers[:1] if self._answers == "first" else answers
+
+
+def _dialogue(turns: list[dict[str, Any]], name: str) -> str:
+    """[[question, answer], ...] in JSON, the first question without "<image>" and the spaces and
+    line ends around it. Raises DataError unless "human" and "gpt" take turns, with strings."""
+    speakers = [turn.get("from") for turn in turns]
+    values = [turn.get("value") for turn in turns]
+    if not turns or speakers != ["human", "gpt"] * (len(turns) // 2):
+        raise DataError(f"{name}: 'human' and 'gpt' take turns in a conversation; got {speakers}")
+    if not all(isinstance(value, str) for value in values):
+        raise DataError(f"{name}: the 'value' of every turn is a text; got {values!r:.80}")
+    values[0] = values[0].replace("<image>", "", 1).strip()
+    pairs = [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
+    return json.dumps(pairs, ensure_ascii=False)
 
 
 def _parts(names: str | Path) -> list[str]:

@@ -57,6 +57,32 @@ def test_answers_become_captions_as_asked(folder):
         training(folder, answers="all")
 
 
+def test_a_conversation_is_one_text_of_questions_and_answers(folder):
+    record = training(folder, MIX, answers="conversation")[1]
+    pairs = json.loads(record.captions[0])
+    turns = [turn["value"] for turn in record.meta["conversations"]]
+    assert "<image>" in turns[0]
+    assert len(pairs) == 3
+    expected = [turns[0].replace("<image>", "").strip(), *turns[1:]]
+    assert [text for pair in pairs for text in pair] == expected
+
+
+@pytest.mark.parametrize(
+    ("turns", "error"),
+    [
+        ([{"from": "human", "value": "a"}], "take turns"),
+        ([{"from": "gpt", "value": "a"}, {"from": "human", "value": "b"}], "take turns"),
+        ([{"from": "human", "value": "a"}, {"from": "gpt", "value": 3}], "is a text"),
+    ],
+)
+def test_a_conversation_whose_turns_are_out_of_order_is_refused(folder, turns, error):
+    path = folder / "broken.json"
+    image = json.loads((folder / MIX).read_text())[1]["image"]
+    path.write_text(json.dumps([{"id": "1", "image": image, "conversations": turns}]))
+    with pytest.raises(DataError, match=error):
+        training(folder, "broken.json", answers="conversation")[0]
+
+
 def test_several_files_are_one_source_in_their_order(folder, caplog):
     source = training(folder, answers="each")
     assert "2 of 6 entries have no image" in caplog.text
