@@ -43,6 +43,7 @@ _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gel
 
 def hugging_face(model: Model) -> dict[str, Any]:
     """Config files of a transformers folder, {file name: JSON}."""
+    _check_crop(model)
     kind = "siglip" if model.is_siglip else "clip"
     towers = {
         part: {
@@ -85,7 +86,6 @@ def _check_crop(model: Model) -> None:
 
 
 def _processor(model: Model) -> dict[str, Any]:
-    _check_crop(model)
     common = {
         "do_resize": True,
         "resample": {"bilinear": 2, "bicubic": 3}[model.interpolation],  # Pillow's numbers
@@ -118,6 +118,7 @@ def open_clip(model: Model) -> dict[str, Any]:
     Raises WeightsError for SigLIP, and for EVA of other sizes than timm's: open_clip builds these
     image towers from timm's named models.
     """
+    _check_crop(model)
     if model.is_siglip:
         raise WeightsError(
             "open_clip builds SigLIP from timm's named models, not from sizes: export to hf"
@@ -148,7 +149,6 @@ def open_clip(model: Model) -> dict[str, Any]:
             "resize_mode": "squash" if model.crop == "none" else "shortest",
         },
     }
-    _check_crop(model)
     return {"open_clip_config.json": config}
 
 
