@@ -8,7 +8,7 @@ Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
 Where config.text.functional_words lists words: 1 + the index of the word in that list at its token,
-0 elsewhere (tokenizers/functional_words.py):
+0 elsewhere (tokenizers/functional_words.py); of the tokenizer `conversation`, 1 on answers:
   text_marks     int8    (batch, length)
   negative_text_marks, positive_text_marks       int8 (batch, negatives or positives, length)
 Where the vectors of texts come from a file (tokenizers/text_vectors.py), they are float32 and

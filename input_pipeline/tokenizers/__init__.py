@@ -5,6 +5,7 @@ from collections.abc import Callable
 from input_pipeline.tokenizers import (
     byte_level,
     clip_bpe,
+    conversation,
     hugging_face,
     sentence_piece,
     siglip,
@@ -16,6 +17,7 @@ from input_pipeline.tokenizers.tokenizer import Tokenizer
 TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
     "bytes": byte_level.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
+    "conversation": conversation.ConversationTokenizer,
     "digits": word_level.digits_tokenizer,
     "hf": hugging_face.HfTokenizer,
     "scenes": word_level.scenes_tokenizer,

@@ -1,0 +1,104 @@
+"""A tokenizer of conversations about an image, which marks the tokens of answers (LLaVA-1.5)."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from input_pipeline.record import DataError
+from input_pipeline.tokenizers import hugging_face, sentence_piece, tokenizer
+
+START = '[["'  # of a text that is a conversation
+
+
+class ConversationTokenizer:
+    """Ids and marks of the text behind an image: 1 on the tokens of answers, 0 elsewhere.
+
+    A text that starts with `[["` is a conversation [[question, answer], ...] in JSON (the source
+    `llava` with answers=conversation), in the template of Vicuna 1.5 without what stands before the
+    image:
+        \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
+    and the end token of an answer is marked, too. Every other text is a caption in the template of
+    LLaVA's first stage: the caption and a line end, all marked, then an unmarked end token. What is
+    longer than `context_length` is cut, and its last token is an unmarked end token.
+
+    path: a SentencePiece model (tokenizer.model), or a Hugging Face tokenizer.json or its folder.
+    eos_token, pad_token: as in those tokenizers. No start token is added.
+    """
+
+    def __init__(
+        self,
+        context_length: int,
+        path: str | Path,
+        eos_token: str | None = None,
+        pad_token: str | None = None,
+    ) -> None:
+        options = {"path": path, "eos_token": eos_token, "pad_token": pad_token}
+        if str(path).endswith(".model"):
+            plain = sentence_piece.SentencePieceTokenizer(context_length, **options)
+            self._library, self._is_hf = sentence_piece.open_sentencepiece(path)[0], False
+        else:
+            plain = hugging_face.HfTokenizer(context_length, **options)
+            if str(path) and Path(path).is_dir():
+                path = Path(path) / "tokenizer.json"
+            self._library, self._is_hf = hugging_face.open_hf(path)[0], True
+        self._plain = plain
+        self.context_length, self.fingerprint = context_length, plain.fingerprint
+        self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """int32 (texts, context_length). Raises DataError for a conversation that is none."""
+        rows = [self._row(text)[0] for text in texts]
+        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+
+    def marks(self, texts: Sequence[str]) -> np.ndarray:
+        """int8 (texts, context_length), 1 on the tokens of answers."""
+        marks = np.zeros((len(texts), self.context_length), np.int8)
+        for row, text in zip(marks, texts, strict=True):
+            found = self._row(text)[1]
+            row[: len(found)] = found[: self.context_length]
+            if len(found) > self.context_length:
+                row[-1] = 0
+        return marks
+
+    def vocabulary(self) -> dict[str, int]:
+        """That of the file."""
+        return self._plain.vocabulary()
+
+    def _row(self, text: str) -> tuple[list[int], list[int]]:
+        """Ids, the end token included, and their marks."""
+        if not text.startswith(START):
+            ids = self._encode(f"{text}\n" if text else "")
+            return [*ids, self.eos_id], [1] * len(ids) + [0]
+        ids, marks = [], []
+        for index, (question, answer) in enumerate(_turns(text)):
+            prompt = f"{'USER: ' if index else chr(10)}{question} ASSISTANT:"
+            asked, all_ids = self._encode(prompt), self._encode(f"{prompt} {answer}")
+            pairs = enumerate(zip(asked, all_ids, strict=False))
+            same = next((i for i, (a, b) in pairs if a != b), min(len(asked), len(all_ids)))
+            ids += [*all_ids, self.eos_id]
+            marks += [0] * same + [1] * (len(all_ids) - same + 1)
+        return ids, marks
+
+    def _encode(self, text: str) -> list[int]:
+        if self._is_hf:
+            return self._library.encode(text, add_special_tokens=False).ids
+        return self._library.encode(text)
+
+
+def _turns(text: str) -> list[list[str]]:
+    try:
+        turns = json.loads(text)
+    except (ValueError, RecursionError):
+        turns = None
+    is_valid = isinstance(turns, list) and all(
+        isinstance(turn, list) and len(turn) == 2 and all(isinstance(x, str) for x in turn)
+        for turn in turns
+    )
+    if not is_valid:
+        raise DataError(
+            f"a text that starts with {START} is a conversation, [[question, answer], ...] in "
+            f"JSON; got {text[:80]!r}: write one with the source llava, answers=conversation"
+        )
+    return turns

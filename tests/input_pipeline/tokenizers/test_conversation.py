@@ -1,0 +1,53 @@
+"""The tokenizer of conversations: which tokens are answers."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+
+from input_pipeline import make_tokenizer
+from input_pipeline.record import DataError
+from input_pipeline.tokenizers.tokenize import tokenize
+
+WORDS = ["<pad>", "</s>", "what", "is", "it", "ASSISTANT:", "USER:", "a", "cat", "why", "\n"]
+TURNS = json.dumps([["what is it", "a cat"], ["why", "it is"]])
+
+
+@pytest.fixture
+def make(tmp_path):
+    library = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
+    )
+    split = tokenizers.Regex(r"\n|[^\s]+")
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
+    library.save(str(tmp_path / "tokenizer.json"))
+    return lambda length: make_tokenizer("conversation", length, path=str(tmp_path))
+
+
+def answers(arrays):
+    words = [np.array(WORDS)[row] for row in arrays["text"]]
+    return [
+        (" ".join(row), " ".join(row[marks > 0]))
+        for row, marks in zip(words, arrays["text_marks"], strict=True)
+    ]
+
+
+def test_answers_and_their_ends_are_marked(make):
+    found = answers(tokenize(make(17), [TURNS, "a cat", ""]))
+    talk = "\n what is it ASSISTANT: a cat </s> USER: why ASSISTANT: it is </s>"
+    assert found[0] == (f"{talk}{' <pad>' * 3}", "a cat </s> it is </s>")
+    assert found[1] == (f"a cat \n </s>{' <pad>' * 13}", "a cat \n")
+    assert found[2] == (f"</s>{' <pad>' * 16}", "")
+
+
+def test_the_end_of_a_cut_conversation_is_no_answer(make):
+    ((text, marked),) = answers(tokenize(make(7), [TURNS]))
+    assert text == "\n what is it ASSISTANT: a </s>"
+    assert marked == "a"
+
+
+@pytest.mark.parametrize("text", ['[["a", "b"]', '[["a", 3]]', '[["a"]]', '[["a", "b", "c"]]'])
+def test_what_is_no_conversation_is_refused(make, text):
+    with pytest.raises(DataError, match=r"\[\[question, answer\], \.\.\.\] in JSON"):
+        make(9)([text])
