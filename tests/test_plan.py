@@ -58,8 +58,7 @@ def test_a_plan_compiles_what_training_runs():
     real = train_step.compile_step(setup, state, {}, batch)
     found = plan.make(planned)
     assert found.memory.temporaries == real.memory_analysis().temp_size_in_bytes
-    # the schedule is another one, whose steps a plan does not know
-    assert found.program_flops == pytest.approx(real.cost_analysis()["flops"], rel=1e-5)
+    assert found.program_bytes == pytest.approx(real.cost_analysis()["bytes accessed"], rel=1e-3)
     assert found.memory.parameters == sum(x.nbytes for x in jax.tree.leaves(state.params))
 
 
@@ -76,11 +75,12 @@ def test_parameters_and_moments_are_divided_by_fsdp():
 
 
 def test_flops_of_the_program_are_those_that_are_counted():
-    found = plan.make(next(plan_setup.planned(clip.get_config())))
-    counted = found.planned.flops / 8
-    assert counted == pytest.approx(found.program_flops, rel=0.05)
+    planned = next(plan_setup.planned(clip.get_config()))
+    program = train_step.compile_step(planned.setup, *plan.shapes(planned.setup), planned.batch)
+    counted = planned.flops / 8
+    assert counted == pytest.approx(program.cost_analysis()["flops"], rel=0.05)
     # that of the strided stem counts the zeros between gradients, too
-    assert counted < found.flops < 1.12 * counted
+    assert counted < plan.executed_flops(planned) / 8 < 1.12 * counted
 
 
 def test_flops_that_are_executed_know_loops_and_what_is_computed_twice():

@@ -51,7 +51,6 @@ class Plan(NamedTuple):
 
     refusal: why the compiler gave up; None for a program.
     flops: that a device executes, rematerialised ones included.
-    program_flops: what the compiler counts on a device; loops count once there.
     collectives: None where the compiler's text could not be read.
     compute, traffic, interconnect: seconds; None where the chip's figures are not known.
     """
@@ -61,7 +60,6 @@ class Plan(NamedTuple):
     compile_seconds: float
     refusal: str | None = None
     flops: float = 0.0
-    program_flops: float = 0.0
     program_bytes: float = 0.0
     collectives: Sequence[hlo.Collective] | None = ()
     compute: float | None = None
@@ -117,7 +115,6 @@ def make(planned: Planned) -> Plan:
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
         seconds,
         flops=executed_flops(planned) / count,
-        program_flops=cost.get("flops", 0.0),
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
     )

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from flax import linen as nn
 
 from vlc_jax.models import heads, layers, text, text_ids, text_vectors, vit
+from vlc_jax.models.tower import Tower
 
 
 def image_tower(tower: vit.ImageTower, *, tokens: bool = False) -> int:
@@ -99,12 +100,12 @@ def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str
     return model.head.flops(sizes)
 
 
-def _blocks(tower: layers.Tower, length: int, reads_one: bool) -> int:
+def _blocks(tower: Tower, length: int, reads_one: bool) -> int:
     whole = _block(tower, length, length)
     return (tower.depth - 1) * whole + (_block(tower, length, 1) if reads_one else whole)
 
 
-def _block(tower: layers.Tower, length: int, queries: int) -> int:
+def _block(tower: Tower, length: int, queries: int) -> int:
     """Queries, output and MLP of some tokens, keys and values of all of them."""
     width = tower.width
     dense = queries * (2 * width**2 + _mlp(tower)) + length * 2 * width**2
@@ -112,7 +113,7 @@ def _block(tower: layers.Tower, length: int, queries: int) -> int:
     return 2 * (dense + attention)
 
 
-def _mlp(tower: layers.Tower) -> int:
+def _mlp(tower: Tower) -> int:
     """Multiply-adds of one token."""
     matrices = 3 if tower.activation == layers.SWIGLU else 2
     return matrices * tower.width * (tower.mlp_width or 4 * tower.width)
@@ -131,5 +132,5 @@ def _connector(tower: text_vectors.VectorTower) -> int:
     )
 
 
-def _projection(tower: layers.Tower) -> int:
+def _projection(tower: Tower) -> int:
     return 2 * tower.width * (tower.projection or 0)

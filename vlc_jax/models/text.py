@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import layers
+from vlc_jax.models.tower import Tower, tokens_of
 
 
 def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "batch"]:
@@ -24,7 +25,7 @@ def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "b
     return jnp.arange(text.shape[1])[None] <= end_of_text(text, eos_id)[:, None]
 
 
-class TextTower(layers.Tower, kw_only=True):
+class TextTower(Tower, kw_only=True):
     """Transformer over token ids.
 
     context_length: most tokens per text.   eos_id: the token that ends a text.
@@ -92,5 +93,5 @@ class TextTower(layers.Tower, kw_only=True):
         normed = self._norm("norm")(raw)
         project = self._projection(request)
         pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
-        tokens = layers.tokens_of(request, raw, normed, project)
+        tokens = tokens_of(request, raw, normed, project)
         return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from vlc_jax import errors, types
 from vlc_jax.models import layers, rope
+from vlc_jax.models.tower import Tower, tokens_of
 
 
 def sincos2d(grid: int, width: int, temperature: float = 10_000.0) -> np.ndarray:
@@ -60,7 +61,7 @@ class AttentionPool(nn.Module):
         return (y + mlp(layers.layer_norm(self.epsilon, self.dtype, "norm")(y)))[:, 0]
 
 
-class ImageTower(layers.Tower, kw_only=True):
+class ImageTower(Tower, kw_only=True):
     """Vision transformer over normalised pixels.
 
     image_size: side of the square input, pixels.
@@ -141,7 +142,7 @@ class ImageTower(layers.Tower, kw_only=True):
                 tokens = pool(tokens.reshape(-1, 1, self.width)).reshape(tokens.shape)
             return project(tokens)
 
-        tokens = layers.tokens_of(request, raw, normed, project_each)
+        tokens = tokens_of(request, raw, normed, project_each)
         return types.ImageFeatures(project(pool(normed)), tokens)
 
     def _embed(

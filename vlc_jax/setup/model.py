@@ -17,7 +17,8 @@ import input_pipeline
 from input_pipeline import image as image_ops
 from vlc_jax import losses, models, optimizer
 from vlc_jax.errors import known
-from vlc_jax.models import attention, flops, layers, text
+from vlc_jax.models import attention, flops, text
+from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
 from vlc_jax.setup.data import Tokenizer, TokenizerShape
 
@@ -69,7 +70,7 @@ def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
     choices = {}
     for name in TOWERS:
         tower = getattr(net, name)
-        if isinstance(tower, layers.Tower):  # not of vectors
+        if isinstance(tower, Tower):  # not of vectors
             choices[name] = _choose_attention(tower, wanted, platform)
     described = (
         f"{name} {choice.implementation} ({choice.reason})" for name, choice in choices.items()
@@ -82,7 +83,7 @@ def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
     return net.clone(**changed)
 
 
-def _choose_attention(tower: layers.Tower, wanted: str, platform: str) -> attention.Choice:
+def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Choice:
     is_text = isinstance(tower, text.TextTower)
     is_causal = is_text and tower.is_causal
     length = tower.context_length if is_text else tower.grid**2 + (tower.pooling == "cls")
