@@ -8,10 +8,10 @@ import pytest
 from configs.scenes import clip, dcsm, hp_hn, negclip
 from input_pipeline import batch as batch_contract
 from tests.support import helpers, tiny
-from vlc_jax import devices, plan, sharding, train_step
+from vlc_jax import devices, plan, sharding, step_jaxpr, train_step
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import data, resolve
 from vlc_jax.setup import plan as plan_setup
+from vlc_jax.setup import resolve
 
 
 def small(**fields):
@@ -35,11 +35,12 @@ def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
         config.pretrain, config.frozen, config.init_from = {}, (), None
         config.batch_size = 16
         config.input.scenes.count = 32
-    loader = resolve(config, "train").training.data.make_loader(0, [])
+    setup = resolve(config, "train")
+    loader = setup.training.data.make_loader(0, [])
     real = loader.next(timeout=None)
     loader.close()
     real = {**real, "id": batch_contract.split_ids(real["id"]), "stop": np.zeros(16, bool)}
-    shapes = data.batch_shapes(config, sharding.make_mesh())
+    shapes = plan_setup.batch_shapes(config, setup.mesh, setup.parameters)
     found = {key: (array.shape, array.dtype) for key, array in real.items()}
     assert {key: (shape.shape, shape.dtype) for key, shape in shapes.items()} == found
 
@@ -76,49 +77,64 @@ def test_parameters_and_moments_are_divided_by_fsdp():
 
 def test_flops_of_the_program_are_those_that_are_counted():
     planned = next(plan_setup.planned(clip.get_config()))
-    program = train_step.compile_step(planned.setup, *plan.shapes(planned.setup), planned.batch)
+    program = train_step.compile_step(
+        planned.setup, *step_jaxpr.shapes(planned.setup), planned.batch
+    )
     counted = planned.flops / 8
     assert counted == pytest.approx(program.cost_analysis()["flops"], rel=0.05)
     # that of the strided stem counts the zeros between gradients, too
-    assert counted < plan.executed_flops(planned) / 8 < 1.12 * counted
+    assert counted < step_jaxpr.executed_flops(planned) / 8 < 1.12 * counted
 
 
 def test_flops_that_are_executed_know_loops_and_what_is_computed_twice():
     config = clip.get_config()
     options = ({}, {"model__scan_layers": True}, {"model__remat": "block"}, {"microbatch": 64})
     plain, scanned, remat, micro = (
-        plan.executed_flops(next(plan_setup.planned(changed(config, **each)))) for each in options
+        step_jaxpr.executed_flops(next(plan_setup.planned(changed(config, **each))))
+        for each in options
     )
     assert scanned == pytest.approx(plain, rel=1e-6)
     assert 1.15 * plain < remat < 1.34 * plain  # one more forward pass of three, but for the stem
     assert 1.15 * plain < micro < 1.34 * plain
 
 
-def test_a_search_names_what_fits_and_leaves_out_what_cannot_be_trained(monkeypatch, capsys):
-    two = ("model.remat", lambda config, count: ("none", "block"))  # of four, for the test's time
+def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
+    rooms = {}  # by settings, of steps that nothing compiles
+
+    def make(planned):
+        rows = dict(planned.flags).get("microbatch") or planned.batch_size
+        used = rows // (2 if "model.remat" in planned.flags else 1)
+        rooms[plan._flags(planned)] = used
+        memory = plan.Memory(0, 0, 0, 0, 0, total=used, limit=100)
+        return plan.Plan(planned, memory, 0.0, flops=1.0 * planned.batch_size, collectives=())
+
+    monkeypatch.setattr(plan, "make", make)
+    monkeypatch.setattr(plan, "describe", lambda plan: "described")
+    two = ("model.remat", lambda config, found: ("none", "block"))
     monkeypatch.setitem(plan_setup.SEARCHED, "remat", two)
-    config = small(plan__search=("microbatch,remat",), batch_size=512)  # as the command line has it
+    config = small(plan__search=("remat,microbatch",), batch_size=512)  # as the command line has it
     assert plan.run(plan_setup.planned(config))
+    assert "--config.microbatch=64" in rooms
+    assert "--config.model.remat=block --config.microbatch=128" in rooms
+    assert len(rooms) <= 9
+    rooms.clear()
+    assert plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=512)))
+    # 100 rows fit, of multiples of eight devices 96
+    assert "largest batch that fits: 96: --config.batch_size=96" in capsys.readouterr().out
+    assert len(rooms) <= 7
+    monkeypatch.setattr(plan_setup, "END", 4)
+    assert plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=16)))
     text = capsys.readouterr().out
-    assert "the config as it is" in text
-    assert "--config.microbatch=128 --config.model.remat=block" in text
-    sizes = [line.split() for line in text.splitlines() if " GiB" in line and "--config" in line]
-    assert len(sizes) >= 5  # three micro-batches by two policies, without the config itself
-    first = plan.make(next(plan_setup.planned(config)))
-    # room for less than the config as it is
-    monkeypatch.setattr(devices, "memory_limit", lambda device: first.memory.total - 1)
-    assert plan.run(plan_setup.planned(config))
-    text = capsys.readouterr().out
-    assert "does not fit" in text
-    assert "largest arrays of the step" in text
-    assert "models/layers.py" in text or "conv_general_dilated" in text
-    assert text.splitlines()[-1].startswith("fastest: --config.")
+    assert "largest batch that fits: 64, 4 times the config's, where the search ends" in text
 
 
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
     monkeypatch.setattr(devices, "memory_limit", lambda device: 1.0)
     assert not plan.run(plan_setup.planned(small(plan__search=("batch_size",))))
-    assert capsys.readouterr().out.splitlines()[-1].startswith("nothing fits; lower config.batch")
+    text = capsys.readouterr().out
+    assert "largest arrays of the step" in text
+    assert "models/layers.py" in text or "conv_general_dilated" in text
+    assert text.splitlines()[-1].startswith("nothing fits; lower config.batch")
 
 
 def test_a_refusal_of_the_compiler_is_read():
@@ -132,9 +148,8 @@ def test_a_refusal_of_the_compiler_is_read():
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(UsageError, match=r"no-such of config.plan.search|'no-such'"):
         list(plan_setup.planned(small(plan__search=("no-such",))))
-    features = small(input__source="features", init_from="runs/a")
-    with pytest.raises(UsageError, match="not on stored features"):
-        list(plan_setup.planned(features))
+    with pytest.raises(UsageError, match="is for one slice"):
+        plan_setup.topologies(small(plan__search=("remat",), plan__topology="v5e:2x2,v5e:4x4"))
 
 
 @pytest.mark.skipif(
@@ -163,3 +178,54 @@ def test_bytes_of_a_device_are_those_of_its_shards():
     tree = {"a": jnp.zeros((1024, 64)), "b": jnp.zeros(3, jnp.bfloat16)}
     shapes = sharding.place_shapes(mesh, jax.eval_shape(lambda: tree))
     assert sharding.shard_bytes(shapes) == 1024 * 64 * 4 / 8 + 6
+
+
+def test_stored_features_take_the_place_of_pixels():
+    config = dcsm.get_config()
+    with config.unlocked():
+        config.pretrain, config.init_from, config.batch_size = {}, "runs/a", 16
+        config.frozen = ("image", "text")
+        config.input.source = "features"
+    planned = next(plan_setup.planned(config))
+    assert "image" not in planned.batch
+    tokens = planned.batch["image_tokens"]
+    assert (len(tokens.shape), tokens.shape[0], tokens.dtype.name) == (3, 16, "bfloat16")
+    assert step_jaxpr.kept_bytes(planned) == 0
+    assert plan.make(planned).fits
+
+
+def test_what_a_step_keeps_follows_policy_and_rows():
+    config = small(batch_size=64)
+    options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
+    steps = (next(plan_setup.planned(changed(config, **each))) for each in options)
+    plain, dots, block, micro = map(step_jaxpr.kept_bytes, steps)
+    assert plain > 1.1 * dots > 1.1 * 1.1 * block
+    assert micro == pytest.approx(plain / 4, rel=0.01)  # casts of weights stay
+    offload = next(plan_setup.planned(changed(config, model__remat="offload")))
+    assert step_jaxpr.kept_bytes(offload) == block
+    # eight devices with 8 x 64 scores each
+    assert step_jaxpr.score_bytes(offload) == 8 * 64 * 4
+
+
+def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
+    config = small(model__remat="offload")
+    assert "offload" in plan_setup.SEARCHED["remat"][1](config, devices.there())
+    monkeypatch.setattr(devices, "has_pinned_host", lambda device: False)
+    assert "offload" not in plan_setup.SEARCHED["remat"][1](config, devices.there())
+    with pytest.raises(UsageError, match="pinned memory of the host, which cpu has not"):
+        resolve(config, "train")
+
+
+def test_several_slices_are_a_table(monkeypatch, capsys):
+    def make(planned):
+        memory = plan.Memory(0, 0, 0, 0, 0, total=1, limit=2)
+        return plan.Plan(planned, memory, 0.0, collectives=())
+
+    monkeypatch.setattr(plan, "make", make)
+    monkeypatch.setattr(devices, "of_topology", lambda name: devices.there()[: int(name)])
+    config = small(plan__topology="1,3,8", batch_size=16)
+    assert plan.table(plan_setup.of_topologies(config))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1][:3] == ["1", "1", "16"]
+    assert "not divisible by 3 devices" in " ".join(rows[2])
+    assert rows[3][:3] == ["8", "8", "16"]

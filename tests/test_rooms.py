@@ -114,6 +114,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.plan": (
         *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
         *("vlc_jax.chips", "vlc_jax.devices", "vlc_jax.errors", "vlc_jax.hlo"),
+        "vlc_jax.step_jaxpr",
+    ),
+    "vlc_jax.step_jaxpr": (
+        *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
+        "vlc_jax.losses",
     ),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),

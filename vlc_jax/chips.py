@@ -18,12 +18,13 @@ class Chip(NamedTuple):
 
 
 _GIB = 2**30
-# Prefix of `device_kind` -> its chip. TPUs: docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e
-# ("bidirectional" figures are halved), their memory what libtpu 0.0.52 gives to programs, of v3 and
-# v4 the pages' own. GPUs: NVIDIA's data sheets of SXM cards.
+# Prefix of `device_kind` -> its chip. TPUs: docs.cloud.google.com/tpu/docs/v3, /v4, /v5e, /v5p and
+# /v6e ("bidirectional" figures are halved), their memory what libtpu 0.0.52 (of v3 and v4 0.0.42.1)
+# gives to programs. A device is a chip, but of v3 one of its two cores: half of the page's figures.
+# GPUs: NVIDIA's data sheets of SXM cards.
 CHIPS = {
-    "TPU v3": Chip(123e12, 32e9, 900e9, 82e9),
-    "TPU v4": Chip(275e12, 32e9, 1228e9, 300e9),
+    "TPU v3": Chip(61.5e12, 15.48 * _GIB, 450e9, 41e9),
+    "TPU v4": Chip(275e12, 30.75 * _GIB, 1228e9, 300e9),
     "TPU v5 lite": Chip(197e12, 15.75 * _GIB, 819e9, 200e9),
     "TPU v5e": Chip(197e12, 15.75 * _GIB, 819e9, 200e9),
     "TPU v5p": Chip(459e12, 95.73 * _GIB, 2765e9, 600e9),

@@ -168,6 +168,20 @@ def of_topology(name: str) -> list[Any]:
         ) from error
 
 
+def has_pinned_host(device: Any) -> bool:
+    """True if programs of the device may keep arrays in pinned memory of its host."""
+    return any(memory.kind == "pinned_host" for memory in device.addressable_memories())
+
+
+def require_pinned_host(device: Any) -> None:
+    """Raises UsageError unless `has_pinned_host`."""
+    if not has_pinned_host(device):
+        raise UsageError(
+            "config.model.remat=offload keeps activations in pinned memory of the host, which "
+            f"{device.device_kind} has not: take config.model.remat=dots or block"
+        )
+
+
 def memory_limit(device: Any) -> float:
     """Bytes that programs may use of a device: as it says, else as its maker does, else the host's
     memory, shared among the simulated devices."""

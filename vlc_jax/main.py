@@ -51,7 +51,7 @@ from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.run.workdir import Workdir, config_diff
 from vlc_jax.setup import config_of_run, fetch_inputs, resolve
-from vlc_jax.setup.plan import planned
+from vlc_jax.setup import plan as plan_setup
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, with arguments after a colon.", lock_config=True
@@ -226,8 +226,12 @@ def plan_step(stop: StopSignal) -> ExitCode:
     chosen = config()
     devices.connect(None)
     devices.keep_compiled(chosen.compilation_cache)
+    if len(plan_setup.topologies(chosen)) > 1:
+        make = partial(plan.table, plan_setup.of_topologies(chosen))
+    else:
+        make = partial(plan.run, plan_setup.planned(chosen))
     # compilations take minutes, in which a signal must end it
-    fits = stop.interrupt(partial(plan.run, planned(chosen)), has_begun=False)
+    fits = stop.interrupt(make, has_begun=False)
     return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY
 
 

@@ -9,20 +9,19 @@ traffic is XLA's estimate, which counts loops once and also what never leaves th
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import jax
-from jax.extend import source_info_util
 
-from vlc_jax import chips, devices, hlo, sharding, train_step
+from vlc_jax import chips, devices, hlo, sharding, step_jaxpr, train_step
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import Setup
+from vlc_jax.setup import plan as plan_setup
 from vlc_jax.setup.plan import Planned
-from vlc_jax.state import State
 
 GIB = 2**30
 SECONDS_PER_DAY = 86_400
+UNKNOWN_EXAMPLES = 10**9  # of a run whose length its number of records decides
 ADVICE = (
     "lower config.batch_size; set config.microbatch, which keeps the loss; "
     "config.model.remat=dots or block; config.mesh.fsdp, which splits parameters and moments; let "
@@ -80,7 +79,7 @@ class Plan(NamedTuple):
 def make(planned: Planned) -> Plan:
     """Compiles a step and reads what the compiler says of it."""
     setup, mesh = planned.setup, planned.setup.mesh
-    state, frozen = shapes(setup)
+    state, frozen = step_jaxpr.shapes(setup)
     device, count = mesh.devices.flat[0], mesh.size
     parts = {
         "parameters": sharding.shard_bytes(state.params),
@@ -114,7 +113,7 @@ def make(planned: Planned) -> Plan:
         planned,
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
         seconds,
-        flops=executed_flops(planned) / count,
+        flops=step_jaxpr.executed_flops(planned) / count,
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
     )
@@ -131,31 +130,54 @@ def make(planned: Planned) -> Plan:
     )
 
 
-def shapes(setup: Setup) -> tuple[State, Any]:
-    """Shapes and shardings of the state and of the frozen parameters."""
-    parameters = setup.parameters
-    frozen = sharding.place_shapes(setup.mesh, parameters.split(parameters.shapes)[1])
-    return setup.state_shapes(frozen), frozen
-
-
-def run(planned: Iterable[Planned]) -> bool:
+def run(steps: plan_setup.Steps) -> bool:
     """Prints the plan of the first setting, and of further ones what fits; False if none does."""
-    planned = iter(planned)
-    first = make(next(planned))
+    first = make(next(steps))
     print(describe(first), flush=True)
-    plans = [first]
-    for each in planned:
+    plans, fits = [first], first.fits
+    while True:
+        try:
+            each = steps.send(fits)
+        except StopIteration:
+            break
         if len(plans) == 1:
             print(line(first))
         try:
             plans.append(make(each))
         except UsageError as error:  # a loss without that implementation, for example
             print(f"{_flags(each)}: {error}")
+            fits = False
             continue
+        fits = plans[-1].fits
         print(line(plans[-1]), flush=True)
     if len(plans) > 1:
         print(front(plans))
     return any(plan.fits for plan in plans)
+
+
+def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
+    """Prints a row for each slice, with the batch that the config has; False if none fits."""
+    heads = ("slice", "chips", "batch", "GiB of", "step, ms", "examples/s", "MFU", "device-hours")
+    print("".join(f"{head:>13}" for head in heads))
+    any_fits = False
+    for name, planned in steps:
+        if isinstance(planned, UsageError):
+            print(f"{name:>13}  {planned}", flush=True)
+            continue
+        plan = make(planned)
+        any_fits |= plan.fits
+        memory = f"{plan.memory.total / GIB:.1f} {plan.memory.limit / GIB:.1f}"
+        cells = [name, f"{planned.setup.mesh.size:,}", f"{planned.batch_size:,}", memory]
+        if not plan.fits:
+            cells.append("does not fit")
+        elif found := rate(plan):
+            cells += [f"{1e3 * plan.seconds:.1f}", f"{found.per_second:,.0f}"]
+            cells += [f"{found.mfu:.2f}", f"{found.device_hours:,.0f}"]
+        print("".join(f"{cell:>13}" for cell in cells), flush=True)
+    print(
+        f"device-hours: of the run, {UNKNOWN_EXAMPLES:,} examples where epochs say how long it is"
+    )
+    return any_fits
 
 
 def describe(plan: Plan) -> str:
@@ -171,6 +193,8 @@ def describe(plan: Plan) -> str:
     for name in Memory._fields[:5]:
         if (size := getattr(memory, name)) is not None:
             lines.append(f"  {name:12}{size / GIB:9.3f}")
+    if memory.temporaries is not None:
+        lines += _temporaries(plan)
     share = memory.total / memory.limit
     verdict = "" if plan.fits else ": does not fit"
     lines.append(
@@ -181,7 +205,7 @@ def describe(plan: Plan) -> str:
         if plan.refusal is not None:
             lines.append(f"the compiler: {plan.refusal.strip().splitlines()[0]}")
         lines.append(f"largest arrays of the step, GiB, their share of one of {count:,} devices:")
-        return "\n".join([*lines, *largest_arrays(planned), ADVICE])
+        return "\n".join([*lines, *step_jaxpr.largest_arrays(planned), ADVICE])
     lines.append(
         f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
         f"{plan.flops:.3e} with what is computed twice and the scores"
@@ -195,25 +219,51 @@ def describe(plan: Plan) -> str:
     return "\n".join([*lines, *_times(plan)])
 
 
+def _temporaries(plan: Plan) -> list[str]:
+    parts = step_jaxpr.temporaries(plan.planned)
+    other = plan.memory.temporaries - sum(parts.values())
+    lines = [f"    {name:27}{size / GIB:9.3f} estimated" for name, size in parts.items()]
+    if other >= 0:
+        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} what remains of them"]
+    return [*lines, "    these are more than there is: not all of them are kept, or at once"]
+
+
+class Rate(NamedTuple):
+    """What the time of a step means, at best. days, device_hours: of the `examples` of the run."""
+
+    per_second: float
+    mfu: float
+    examples: int
+    days: float
+    device_hours: float
+
+
+def rate(plan: Plan) -> Rate | None:
+    """None where the chip's figures are not known."""
+    if plan.seconds is None:
+        return None
+    planned, mesh = plan.planned, plan.planned.setup.mesh
+    per_second = planned.batch_size / plan.seconds
+    peak = chips.find(mesh.devices.flat[0].device_kind)[1].flops
+    mfu = planned.flops / mesh.size / plan.seconds / peak
+    steps = planned.steps
+    examples = UNKNOWN_EXAMPLES if steps is None else steps * planned.batch_size
+    days = examples / per_second / SECONDS_PER_DAY
+    return Rate(per_second, mfu, examples, days, 24 * days * mesh.size)
+
+
 def _times(plan: Plan) -> list[str]:
     """Lines of the time of a step and of the run, where the chip's figures are known."""
-    if plan.seconds is None:
+    found = rate(plan)
+    if found is None:
         return ["no time: the peak of these devices is not known"]
-    planned, count = plan.planned, plan.planned.setup.mesh.size
     parts = {"compute": plan.compute, "memory": plan.traffic, "interconnect": plan.interconnect}
     listed = ", ".join(f"{k} {1e3 * v:.1f}" for k, v in parts.items() if v is not None)
-    rate = planned.batch_size / plan.seconds
-    peak = chips.find(planned.setup.mesh.devices.flat[0].device_kind)[1].flops
-    mfu = planned.flops / count / plan.seconds / peak
-    lines = [
-        f"a step at best, ms: {1e3 * plan.seconds:.1f} ({listed}); "
-        f"{rate:,.0f} examples/s, MFU {mfu:.2f}"
-    ]
-    examples = 10**9 if planned.steps is None else planned.steps * planned.batch_size
-    days = examples / rate / SECONDS_PER_DAY
     return [
-        *lines,
-        f"{examples:,} examples at best: {days:.2f} days, {24 * days * count:,.0f} device-hours",
+        f"a step at best, ms: {1e3 * plan.seconds:.1f} ({listed}); "
+        f"{found.per_second:,.0f} examples/s, MFU {found.mfu:.2f}",
+        f"{found.examples:,} examples at best: {found.days:.2f} days, "
+        f"{found.device_hours:,.0f} device-hours",
     ]
 
 
@@ -233,12 +283,24 @@ def front(plans: Sequence[Plan]) -> str:
     best = [plan for plan in fitting if not any(_beats(other, plan) for other in fitting)]
     best.sort(key=lambda plan: (_time(plan), plan.memory.total))
     lines = ["fits, and nothing else needs less of both time and memory:", *map(line, best)]
+    if len({plan.planned.batch_size for plan in plans}) > 1:
+        lines.append(_largest(fitting, plans[0].planned.batch_size))
     return "\n".join([*lines, f"fastest: {_flags(best[0].planned)}"])
 
 
+def _largest(fitting: Sequence[Plan], size: int) -> str:
+    """A line for the largest batch of a search that began with `size`."""
+    largest = max((plan.planned for plan in fitting), key=lambda each: each.batch_size)
+    batch = largest.batch_size
+    end = f", {plan_setup.END} times the config's, where the search ends"
+    is_end = 2 * batch > plan_setup.END * size
+    return f"largest batch that fits: {batch:,}{end if is_end else ''}: {_flags(largest)}"
+
+
 def _time(plan: Plan) -> float:
-    """By which plans are compared; without a chip's figures that of the work."""
-    return plan.seconds if plan.seconds is not None else plan.flops
+    """Of an example, by which plans are compared; without a chip's figures that of the work."""
+    time_ = plan.seconds if plan.seconds is not None else plan.flops
+    return time_ / plan.planned.batch_size
 
 
 def _beats(one: Plan, other: Plan) -> bool:
@@ -255,62 +317,3 @@ def _used(refusal: str) -> int:
     """Bytes that a refused program would need, as the compiler says: "... (75.10G) exceeds"."""
     found = re.search(r"\(([\d.]+)([KMGT])\) exceeds", refusal)
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2])) if found else 0
-
-
-def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
-    """Lines for the largest arrays that the step computes, with where; fused ones never exist."""
-    setup = planned.setup
-    found: dict[str, float] = {}
-    for equation, _ in _equations(_jaxpr(planned)):
-        for result in equation.outvars:
-            if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
-                continue  # keys of random numbers
-            size = result.aval.size * result.aval.dtype.itemsize / setup.mesh.size
-            where = source_info_util.summarize(equation.source_info)
-            where = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", where)
-            text = f"{result.aval.str_short()} {equation.primitive} at {where}"
-            found[text] = max(found.get(text, 0), size)
-    largest = sorted(found.items(), key=lambda item: -item[1])[:count]
-    return [f"  {size / GIB:9.3f}  {text}" for text, size in largest]
-
-
-def executed_flops(planned: Planned) -> float:
-    """FLOPs of the matrix products and convolutions of a step on all devices, those of loops at
-    each turn and those that rematerialisation computes again included."""
-    total = 0.0
-    for equation, times in _equations(_jaxpr(planned)):
-        if equation.primitive.name == "dot_general":
-            ((contracted, _), _) = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            depth = math.prod(left[axis] for axis in contracted)
-        elif equation.primitive.name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
-            features = equation.params["dimension_numbers"].rhs_spec[0]
-            depth = math.prod(kernel) // kernel[features]
-        else:
-            continue
-        total += 2 * times * depth * equation.outvars[0].aval.size
-    return total
-
-
-def _jaxpr(planned: Planned) -> Any:
-    state, frozen = shapes(planned.setup)
-    with jax.set_mesh(planned.setup.mesh):
-        step = train_step.make_step(planned.setup)
-        return jax.make_jaxpr(step)(state, frozen, planned.batch).jaxpr
-
-
-def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
-    """The equations of a jaxpr, of those that hold jaxprs theirs, and how often all devices compute
-    them."""
-    for equation in jaxpr.eqns:
-        values = jax.tree.leaves(list(equation.params.values()))
-        inner = [getattr(value, "jaxpr", value) for value in values]
-        inner = [each for each in inner if hasattr(each, "eqns")]
-        turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        if equation.primitive.name == "shard_map":  # what one device computes
-            turns = equation.params["mesh"].size
-        for each in inner:
-            yield from _equations(each, times * turns)
-        if not inner:
-            yield equation, times

@@ -134,7 +134,13 @@ def test_bfloat16_computes_with_float32_parameters_and_scores(make, compiled):
 
 @pytest.mark.parametrize(
     ("family", "policy"),
-    [("clip", "minimal"), ("clip", "dots"), ("clip", "block"), ("eva02", "block")],
+    [
+        ("clip", "minimal"),
+        ("clip", "dots"),
+        ("clip", "block"),
+        ("clip", "offload"),
+        ("eva02", "block"),
+    ],
 )
 def test_remat_equals_plain_in_value_and_gradient_and_is_on(
     make, compiled, assert_close, family, policy
@@ -158,8 +164,9 @@ def test_each_remat_policy_keeps_less_for_the_backward_pass_than_the_one_before(
         pull_back = jax.eval_shape(lambda p: jax.vjp(mean_score(model, batch), p)[1], params)
         return sum(x.size for x in jax.tree.leaves(pull_back))
 
-    assert [*layers.REMAT] == ["none", "minimal", "dots", "block"]
-    sizes = [kept(policy) for policy in layers.REMAT]
+    policies = ["none", "minimal", "dots", "block"]
+    assert [*layers.REMAT] == [*policies, "offload"]  # which keeps as much as dots, elsewhere
+    sizes = [kept(policy) for policy in policies]
     assert all(more > 1.1 * less for more, less in itertools.pairwise(sizes)), sizes
 
 

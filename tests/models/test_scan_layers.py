@@ -8,7 +8,7 @@ import pytest
 from configs.scenes import hp_hn
 from tests.support import tiny
 from vlc_jax import models, sharding, train_step
-from vlc_jax.setup import data, resolve
+from vlc_jax.setup import plan, resolve
 
 SMALL = {"depth": 3, "width": 32, "heads": 2}
 PIXELS = SMALL | {"stem": (), "patch_size": 8}
@@ -88,7 +88,7 @@ def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
             out_shardings=jax.tree.map(lambda x: x.sharding, setup.state_shapes({})),
         )({})
         rng = np.random.default_rng(0)
-        shapes = data.batch_shapes(config, setup.mesh)
+        shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)
         batch = {
             key: np.ones(shape.shape, bool)
             if shape.dtype == bool

@@ -37,12 +37,13 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
 ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": exact_gelu, "gelu_tanh": tanh_gelu}
 SWIGLU = "swiglu"  # of MLPs only, see MLP
 # What the backward pass finds in memory of a transformer block besides its input; the rest it
-# recomputes.
+# recomputes. offload: as dots, but in pinned memory of the host.
 REMAT = {
     "none": None,
     "minimal": jax.checkpoint_policies.dots_saveable,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "block": jax.checkpoint_policies.nothing_saveable,
+    "offload": jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host"),
 }
 
 

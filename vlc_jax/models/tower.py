@@ -25,7 +25,7 @@ class Tower(nn.Module, kw_only=True):
     dtype: of activations and matrix products.
     remat: what the backward pass recomputes of each block, with less memory from one to the next:
       none | minimal (all but matrix products: norms, activations, softmax) | dots (all but dense
-      layers: attention, too) | block (everything).
+      layers: attention, too) | block (everything) | offload (as dots, in the host's memory).
     attention: xla | cudnn, of the blocks, see models/attention.py.
     scan_layers: all blocks but the last are one loop, which compiles several times faster.
     """

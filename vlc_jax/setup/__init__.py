@@ -161,6 +161,8 @@ def resolve(
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
         if mode in ("train", "plan"):
             validate.check_microbatch(config, mesh.size)
+            if config.model.remat == "offload":
+                devices.require_pinned_host(mesh.devices.flat[0])
     platform = devices.platform_name() if hardware is None else hardware[0].platform
     config = _with_dtype(config, platform)
     original = config

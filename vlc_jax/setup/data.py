@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 import input_pipeline
@@ -18,7 +17,7 @@ from input_pipeline import benchmarks as benchmark_readers
 from input_pipeline import image as image_ops
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.record import Source
-from vlc_jax import evaluators, sharding
+from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.workdir import is_workdir, saved_config
@@ -176,37 +175,6 @@ def tokenizer_shape(config: ConfigDict) -> TokenizerShape | input_pipeline.TextV
     if config.text.tokenizer == "vectors":
         return make_tokenizer(config)
     return TokenizerShape(config.text.context_length)
-
-
-def batch_shapes(config: ConfigDict, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes, dtypes and shardings of a global training batch as `BatchIterator` gives it.
-
-    Raises UsageError for stored features, whose shapes are in their files.
-    """
-    if config.input.source == "features":
-        raise UsageError("--mode plan compiles steps on images, not on stored features")
-    rows, size, tokenizer = config.batch_size, config.input.image_size, tokenizer_shape(config)
-    negatives, positives = config.input.negatives, config.input.positives
-    texts = {"": None, "positive_": positives.count}
-    texts["negative_"] = negatives.count + negatives.of_positives * positives.count
-    shapes = {"image": ((rows, size, size, 3), "uint8"), "id": ((rows, 2), "uint32")}
-    shapes |= {"mask": ((rows,), "bool"), "stop": ((rows,), "bool")}
-    is_vector = isinstance(tokenizer, input_pipeline.TextVectors)
-    for kind, count in texts.items():
-        if count == 0:
-            continue
-        length = tokenizer.width if is_vector else tokenizer.context_length
-        shape = (rows, length) if count is None else (rows, count, length)
-        shapes[f"{kind}text"] = (shape, "float32" if is_vector else "int32")
-        if config.text.functional_words.words or config.text.tokenizer == "conversation":
-            shapes[f"{kind}text_marks"] = (shape, "int8")
-        if count is not None:
-            shapes[f"{kind}mask"] = ((rows, count), "bool")
-    where = sharding.batch_sharding(mesh)
-    return {
-        key: jax.ShapeDtypeStruct(shape, dtype, sharding=where)
-        for key, (shape, dtype) in shapes.items()
-    }
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:

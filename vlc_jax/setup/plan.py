@@ -1,15 +1,20 @@
 """What `--mode plan` compiles: the step of a config, and of settings near it."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from vlc_jax import devices
+import input_pipeline
+from vlc_jax import devices, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import layers
+from vlc_jax.parameters import TOWERS, Parameters
 from vlc_jax.setup import Setup, data, duration, model, resolve, validate
 
 
@@ -31,69 +36,140 @@ class Planned(NamedTuple):
 
 
 # What a setting of config.plan.search is in the config, and the values that are tried.
-Values = Callable[[ConfigDict, int], Sequence[Any]]
+Values = Callable[[ConfigDict, Sequence[Any]], Sequence[Any]]
 SEARCHED: dict[str, tuple[str, Values]] = {
-    "remat": ("model.remat", lambda config, count: layers.REMAT),
-    "microbatch": (
-        "microbatch",
-        lambda config, count: [
-            None,
-            *(
-                rows
-                for share in (4, 16)
-                if (rows := config.batch_size // config.sub_batches // share) >= count
-                and rows % count == 0
-            ),
+    "remat": (
+        "model.remat",
+        lambda config, found: [
+            name for name in layers.REMAT if name != "offload" or devices.has_pinned_host(found[0])
         ],
     ),
-    "fsdp": ("mesh.fsdp", lambda config, count: [n for n in (1, 8, 64) if count % n == 0]),
+    "fsdp": (
+        "mesh.fsdp",
+        lambda config, found: [n for n in (1, 8, 64) if len(found) % n == 0],
+    ),
     "implementation": (
         "losses.{}.implementation",
-        lambda config, count: ("dense", "ring") if count > 1 else ("dense", "chunked"),
-    ),
-    "batch_size": (
-        "batch_size",
-        lambda config, count: [
-            n for share in (4, 2, 1) if (n := config.batch_size // share) % count == 0
-        ],
+        lambda config, found: ("dense", "ring") if len(found) > 1 else ("dense", "chunked"),
     ),
 }
+# Settings of config.plan.search of which the largest that fits is looked for.
+LARGEST = ("microbatch", "batch_size")
+FEATURE_DTYPE = "bfloat16"  # of stored features where no file says, the default of cache_features
+END = 64  # times the batch of the config, at which that search ends where nothing limits it
+CLOSE = 1.1  # what fits and what does not are no further apart
+# Gives steps, and takes whether the last one fits.
+Steps = Generator[Planned, bool | None, None]
+Sizes = Generator[Planned, bool | None, tuple[Mapping[str, Any], bool]]
 
 
-def hardware(config: ConfigDict) -> list[Any]:
-    """The devices to compile for. Raises UsageError for a topology that there is not."""
-    topology = config.plan.topology
-    return devices.there() if topology is None else devices.of_topology(topology)
+def topologies(config: ConfigDict) -> list[str]:
+    """The slices of config.plan.topology. Raises UsageError for several of them and a search."""
+    names = (config.plan.topology or "").split(",")
+    if len(names) > 1 and config.plan.search:
+        raise UsageError("config.plan.search is for one slice: config.plan.topology names several")
+    return names
 
 
-def planned(config: ConfigDict) -> Iterator[Planned]:
-    """The step of the config first, then those of config.plan.search.
+def of_topologies(config: ConfigDict) -> Iterator[tuple[str, Planned | UsageError]]:
+    """Each slice of config.plan.topology with the config's step on it, or why there is none."""
+    validate.check(config, "plan")
+    for name in topologies(config):
+        found = devices.of_topology(name)  # one that there is not ends the plan
+        try:
+            yield name, _planned(config, {}, found)
+        except UsageError as error:  # a batch that the devices do not divide
+            yield name, error
+
+
+def planned(config: ConfigDict) -> Steps:
+    """The step of the config first, then those of config.plan.search: all combinations of
+    SEARCHED, and for each the largest micro-batch, then the largest batch, that fits.
 
     Raises UsageError for a config that could not be trained; settings of a search that could not
     are left out.
     """
     validate.check(config, "plan")
-    found = hardware(config)
+    topology = config.plan.topology
+    found = devices.there() if topology is None else devices.of_topology(topology)
     # the command line gives "remat,microbatch" as one string
     names = [name for each in config.plan.search for name in each.split(",")]
     for name in names:
-        known("setting of config.plan.search", name, SEARCHED)
-    yield _planned(config, {}, found)
+        known("setting of config.plan.search", name, (*SEARCHED, *LARGEST))
+    config_fits = yield _planned(config, {}, found)
     options = [
-        [(_field(config, name), value) for value in SEARCHED[name][1](config, len(found))]
+        [(_field(config, name), value) for value in SEARCHED[name][1](config, found)]
         for name in names
+        if name in SEARCHED
     ]
     for settings in itertools.product(*options):
-        changed = config.copy_and_resolve_references()
         flags = {name: value for name, value in settings if _value(config, name) != value}
-        if not flags:  # the config itself
+        fits = config_fits if not flags else (yield from _try(config, flags, found))
+        if fits is None:  # cannot be trained
             continue
-        with changed.unlocked():
-            changed.update_from_flattened_dict(flags)
-        try:
-            yield _planned(changed.lock(), flags, found)
-        except UsageError:  # a micro-batch that does not divide this batch, fsdp beside ring
-            continue
+        if "microbatch" in names:
+            flags, fits = yield from _largest_microbatch(config, flags, found, fits)
+        if "batch_size" in names:
+            yield from _largest_batch(config, flags, found, fits)
+
+
+def _try(
+    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any]
+) -> Generator[Planned, bool | None, bool | None]:
+    """Gives the step with these settings; whether it fits, None for one that cannot be trained."""
+    changed = config.copy_and_resolve_references()
+    with changed.unlocked():
+        changed.update_from_flattened_dict(flags)
+    try:
+        step = _planned(changed.lock(), flags, found)
+    except UsageError:  # a micro-batch that does not divide this batch, fsdp beside ring
+        return None
+    return bool((yield step))
+
+
+def _largest_microbatch(
+    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any], fits: bool
+) -> Sizes:
+    """Bisects the micro-batches that divide the rows; the settings with the largest that fits."""
+    rows, count = config.batch_size // config.sub_batches, len(found)
+    if config.microbatch is None and fits:  # all rows at once
+        return flags, fits
+    sizes: list[int | None] = [n for n in range(count, rows, count) if rows % n == 0]
+    sizes.append(None)
+    start = sizes.index(config.microbatch) if config.microbatch in sizes else len(sizes) - 1
+    low, high = (start, len(sizes)) if fits else (-1, start)
+    while high - low > 1:
+        middle = (low + high) // 2
+        changed = {**flags, "microbatch": sizes[middle]}
+        low, high = (middle, high) if (yield from _try(config, changed, found)) else (low, middle)
+    if low in (-1, start):
+        return flags, fits
+    return {**flags, "microbatch": sizes[low]}, True
+
+
+def _largest_batch(
+    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any], fits: bool
+) -> Sizes:
+    """Doubles or halves the batch, then bisects; the settings with the largest that fits."""
+    microbatch = flags.get("microbatch", config.microbatch) or 1
+    unit = math.lcm(len(found), microbatch, 1 + config.input.hard_images) * config.sub_batches
+    size = config.batch_size
+    low, high = (size, END * size + unit) if fits else (0, size)
+    is_bounded = not fits  # whether something was seen not to fit
+    while high - low > unit and high > CLOSE * low:
+        if not is_bounded:
+            size = min(2 * low, END * config.batch_size) // unit * unit
+        elif low == 0:
+            size = high // 2 // unit * unit or unit
+        else:
+            size = (low + high) // 2 // unit * unit
+        if size in (low, high):
+            break
+        if (yield from _try(config, {**flags, "batch_size": size}, found)):
+            low = size
+        else:
+            high, is_bounded = size, True
+    return ({**flags, "batch_size": low} if low else flags), bool(low)
 
 
 def _planned(config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any]) -> Planned:
@@ -102,12 +178,60 @@ def _planned(config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any])
     return Planned(
         flags=flags,
         setup=setup,
-        batch=data.batch_shapes(config, setup.mesh),
+        batch=batch_shapes(config, setup.mesh, setup.parameters),
         batch_size=config.batch_size,
         flops=per_example * config.batch_size,
         # epochs are of a source, which is not opened
         steps=duration.total_steps(config, 0) if config.epochs is None else None,
     )
+
+
+def batch_shapes(
+    config: ConfigDict, mesh: Mesh, parameters: Parameters
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes, dtypes and shardings of a global training batch as `BatchIterator` gives it.
+
+    Stored features are those that the frozen towers of the model would give, in FEATURE_DTYPE.
+    """
+    rows, size, tokenizer = config.batch_size, config.input.image_size, data.tokenizer_shape(config)
+    negatives, positives = config.input.negatives, config.input.positives
+    texts = {"": None, "positive_": positives.count}
+    texts["negative_"] = negatives.count + negatives.of_positives * positives.count
+    shapes = {"image": ((rows, size, size, 3), "uint8"), "id": ((rows, 2), "uint32")}
+    shapes |= {"mask": ((rows,), "bool"), "stop": ((rows,), "bool")}
+    is_vector = isinstance(tokenizer, input_pipeline.TextVectors)
+    for kind, count in texts.items():
+        if count == 0:
+            continue
+        length = tokenizer.width if is_vector else tokenizer.context_length
+        shape = (rows, length) if count is None else (rows, count, length)
+        shapes[f"{kind}text"] = (shape, "float32" if is_vector else "int32")
+        if config.text.functional_words.words or config.text.tokenizer == "conversation":
+            shapes[f"{kind}text_marks"] = (shape, "int8")
+        if count is not None:
+            shapes[f"{kind}mask"] = ((rows, count), "bool")
+    if config.input.source == "features":
+        del shapes["image"]
+        shapes |= _feature_shapes(config, parameters, texts=shapes)
+    where = sharding.batch_sharding(mesh)
+    return {
+        key: jax.ShapeDtypeStruct(shape, dtype, sharding=where)
+        for key, (shape, dtype) in shapes.items()
+    }
+
+
+def _feature_shapes(
+    config: ConfigDict, parameters: Parameters, texts: Mapping[str, Any]
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    size = config.input.image_size
+    batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in texts.items() if "text" in key}
+    batch["image"] = jax.ShapeDtypeStruct((config.batch_size, size, size, 3), "float32")
+    towers = partial(parameters.model.apply, method="tower_features")
+    found = jax.eval_shape(towers, {"params": parameters.shapes}, batch)
+    stored = [name for name in TOWERS if name in config.frozen]
+    return {
+        key: (x.shape, FEATURE_DTYPE) for key, x in found.items() if any(n in key for n in stored)
+    }
 
 
 def _field(config: ConfigDict, name: str) -> str:
