@@ -73,10 +73,11 @@ def get_config() -> ConfigDict:
     # --mode plan: what to compile for, and which settings to try.
     config.plan = ConfigDict(
         {
-            # A slice of TPUs, such as v5e:16x16, v6e:4x4, v5p:8x8x8; None: the devices there are.
+            # A slice of TPUs, such as v5e:16x16, v6e:4x4, v5p:8x8x8, or several, joined by commas,
+            # for a table; None: the devices there are.
             "topology": placeholder(str),
-            # Fields to try in all combinations: remat, microbatch, fsdp, implementation,
-            # batch_size.
+            # Fields to try in all combinations: remat, fsdp, implementation. microbatch and
+            # batch_size: for each of these the largest that fits, by bisection.
             "search": (),
         }
     )
@@ -312,6 +313,7 @@ def _model() -> ConfigDict:
             "dtype": "auto",
             # What the backward pass recomputes of each transformer block, to save memory: none |
             # minimal (all but matrix products) | dots (all but dense layers) | block (everything)
+            # | offload (as dots, what is kept lies in pinned memory of the host).
             "remat": "none",
             # The blocks of a tower as one loop, all but the last: compiles several times faster,
             # for a copy of the tower's parameters; the same parameters, checkpoints and results.

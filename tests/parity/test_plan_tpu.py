@@ -54,6 +54,15 @@ def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(environment):
     assert done.stderr == ""
 
 
+def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device(environment):
+    done = run(environment, "--config.plan.topology=v4:2x2x1,v5e:4x8")
+    assert done.returncode == 0, done.stderr
+    _, v4, v5e, _ = done.stdout.splitlines()
+    assert v4.split()[:3] == ["v4:2x2x1", "4", "16"]
+    assert v4.split()[4] == "30.8"
+    assert "not divisible by 32 devices" in v5e  # and not compiled
+
+
 def test_what_does_not_fit_is_explained_and_a_search_finds_what_does(environment):
     rows = 2**20  # pixels of the batch alone take a seventh of a v5e's memory
     flags = ("--config.plan.topology=v5e:2x2", f"--config.batch_size={rows}")
