@@ -174,9 +174,7 @@ def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
             cells += [f"{1e3 * plan.seconds:.1f}", f"{found.per_second:,.0f}"]
             cells += [f"{found.mfu:.2f}", f"{found.device_hours:,.0f}"]
         print("".join(f"{cell:>13}" for cell in cells), flush=True)
-    print(
-        f"device-hours: of the run, {UNKNOWN_EXAMPLES:,} examples where epochs say how long it is"
-    )
+    print(f"device-hours of the run; {UNKNOWN_EXAMPLES:,} examples where epochs say its length")
     return any_fits
 
 
