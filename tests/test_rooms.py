@@ -57,6 +57,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "vlc_jax.workdir_files",
         "input_pipeline",
     ),
+    "vlc_jax.generative": (
+        *("vlc_jax.types", "vlc_jax.errors", "vlc_jax.models", "input_pipeline"),
+    ),
     "vlc_jax.published": (),
     "vlc_jax.report": (
         *("vlc_jax.published", "vlc_jax.workdir_files", "input_pipeline.addresses"),

@@ -1,1 +1,1 @@
-"""Generative models at work: texts decoded from them, and scored by their probability."""
+"""Generative models: prompts, token ids, decoding, and the reading of answers."""
