@@ -19,7 +19,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.types": (),
     "vlc_jax.workdir_files": ("input_pipeline.stores",),
     "vlc_jax.models": ("vlc_jax.types", "vlc_jax.errors"),
-    "vlc_jax.generative": ("vlc_jax.models", "vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.losses": ("vlc_jax.types", "vlc_jax.errors"),
     "vlc_jax.weights": ("vlc_jax.errors",),
     "vlc_jax.optimizer": ("vlc_jax.types", "vlc_jax.errors"),

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import heads, layers, lm
+from vlc_jax.models import heads, llava, lm
 
 
 class Captioner(heads.Head):
@@ -70,7 +70,7 @@ class Captioner(heads.Head):
 
     def setup(self) -> None:
         self.lm = self._decoder.clone(parent=self)
-        self.up, self.down = (layers.Dense(self.lm.width, dtype=self.dtype) for _ in range(2))
+        self.projector = llava.Projector(self.lm.width, self.dtype)
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -87,7 +87,7 @@ class Captioner(heads.Head):
         tokens = features.pooled[:, None] if self.sees == "pooled" else features.tokens
         if self.sees == "patches" and self.has_class_token:
             tokens = tokens[:, 1:]
-        tokens = self.down(layers.exact_gelu(self.up(tokens)))
+        tokens = self.projector(tokens)
         if self.prefix:
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
@@ -105,7 +105,7 @@ class Captioner(heads.Head):
         if features.marks is None:
             raise errors.UsageError(
                 "scores=answer counts the tokens with marks, and the texts have none: take a "
-                "tokenizer that marks answers, or set config.model.captioner.scores='all'"
+                "tokenizer that marks answers, or set config.model.head.scores='all'"
             )
         return features._replace(mask=features.marks > 0)
 
