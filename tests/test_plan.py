@@ -167,6 +167,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     done = helpers.python(*words, *nowhere)
     assert done.returncode == 0, done.stderr
     assert "GiB" in done.stdout
+    assert "the limit is the host's memory" in done.stdout
     done = helpers.python(*words, "--workdir", tmp_path / "run")
     assert done.returncode == 2
     assert "leave out --workdir" in done.stderr

@@ -182,6 +182,11 @@ def require_pinned_host(device: Any) -> None:
         )
 
 
+def shares_host_memory(device: Any) -> bool:
+    """True if the limit of a device's memory is the host's: a CPU, simulated or not."""
+    return device.platform == "cpu"
+
+
 def memory_limit(device: Any) -> float:
     """Bytes that programs may use of a device: as it says, else as its maker does, else the host's
     memory, shared among the simulated devices."""

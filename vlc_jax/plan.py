@@ -199,6 +199,8 @@ def describe(plan: Plan) -> str:
         f"  {'in all':12}{memory.total / GIB:9.3f} of {memory.limit / GIB:.3f} "
         f"({share:.0%}){verdict}"
     )
+    if devices.shares_host_memory(mesh.devices.flat[0]):
+        lines.append(f"the limit is the host's memory, shared among its {count:,} CPU devices")
     if not plan.fits:
         if plan.refusal is not None:
             lines.append(f"the compiler: {plan.refusal.strip().splitlines()[0]}")
