@@ -10,7 +10,7 @@ Must reproduce (table 1: original, augmented, brittleness) REPLACE 69.0 / 58.0 /
 71.6 / 59.8 / 22.8, 64.1 / 51.2 / 25.0. The authors took about 3 hours on 4 A100. Not yet run at
 full size here; an estimate: 3 million images and 9 million texts take 39 minutes of one A100 at
 30 % of its bfloat16 peak. By --mode plan 13 ms a step on v6e:4x4 at best, which its estimate of the
-memory's traffic decides (2.6 ms by FLOPs); the same for its two variants of this folder.
+memory's traffic decides (2.6 ms by FLOPs), 34 ms on v5e:2x4 (24 by FLOPs; 14.1 of 15.75 GiB).
 
 The paper says 5 epochs, weight 1 of the positives and hn_weight=0|0.25|0.5|0.75|1; not its rate,
 batch, decay and warmup (configs/coco/clip_coco.py), nor how it chooses between replace and swap:
