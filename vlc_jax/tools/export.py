@@ -130,7 +130,10 @@ def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
     """The kind of the model, a key of TARGETS[target]. Raises UsageError for one without."""
     model = setup.model
     if not weights_compatibility.has_text_tower(model):
-        raise UsageError(f"{workdir} has no text tower, and every model of {target} has one")
+        raise UsageError(
+            f"{workdir} reads vectors of texts, or token ids in its head, which no format of "
+            f"{target} has a text tower for"
+        )
     if model.has_head:
         raise UsageError(
             f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
