@@ -74,8 +74,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.models", "vlc_jax.losses", "vlc_jax.evaluators", "vlc_jax.weights"),
         *("vlc_jax.run", "vlc_jax.errors", "vlc_jax.types", "input_pipeline"),
     ),
-    # the one place that makes a config itself, of weights that come without
+    # the two places that make a config themselves, of weights that come without
     "vlc_jax.setup.weights_config": ("vlc_jax", "input_pipeline", "configs"),
+    "vlc_jax.setup.llava_config": (
+        "vlc_jax.errors",
+        "vlc_jax.weights",
+        "input_pipeline",
+        "configs",
+    ),
     "vlc_jax.setup.config_of_run": ("vlc_jax", "configs", "input_pipeline.stores"),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),

@@ -45,7 +45,7 @@ CHOICES = {  # of arguments
     "opposite": ("image", "text"),
     "phrases": ("plain", "varied"),
     "functional": ("rows", "none"),
-    "sees": ("patches", "pooled"),
+    "sees": ("patches", "class_token", "pooled"),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}

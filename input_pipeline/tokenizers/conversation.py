@@ -25,6 +25,9 @@ class ConversationTokenizer:
 
     path: a SentencePiece model (tokenizer.model), or a Hugging Face tokenizer.json or its folder.
     eos_token, pad_token: as in those tokenizers. No start token is added.
+    question, answer: with them a text that is no conversation is a caption, which takes the place
+      of {} in the question: [[question, answer]], as VQAScore asks.
+    Raises ValueError for a question without {}.
     """
 
     def __init__(
@@ -33,7 +36,12 @@ class ConversationTokenizer:
         path: str | Path,
         eos_token: str | None = None,
         pad_token: str | None = None,
+        question: str = "",
+        answer: str = "Yes",
     ) -> None:
+        if question and "{}" not in question:
+            raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
+        self._question, self._answer = question, answer
         options = {"path": path, "eos_token": eos_token, "pad_token": pad_token}
         if str(path).endswith(".model"):
             plain = sentence_piece.SentencePieceTokenizer(context_length, **options)
@@ -44,7 +52,9 @@ class ConversationTokenizer:
                 path = Path(path) / "tokenizer.json"
             self._library, self._is_hf = hugging_face.open_hf(path)[0], True
         self._plain = plain
-        self.context_length, self.fingerprint = context_length, plain.fingerprint
+        self.context_length = context_length
+        asked = f" {question!r} {answer!r}" if question else ""
+        self.fingerprint = plain.fingerprint + asked
         self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
@@ -68,20 +78,23 @@ class ConversationTokenizer:
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
-        if not text.startswith(START):
-            ids = self._encode(f"{text}\n" if text else "")
+        is_talk = text.startswith(START)
+        if not is_talk and not self._question:
+            ids = self.encode(f"{text}\n" if text else "")
             return [*ids, self.eos_id], [1] * len(ids) + [0]
+        asked_alone = [[f"{self._question.replace('{}', text)}", self._answer]]
         ids, marks = [], []
-        for index, (question, answer) in enumerate(_turns(text)):
+        for index, (question, answer) in enumerate(_turns(text) if is_talk else asked_alone):
             prompt = f"{'USER: ' if index else chr(10)}{question} ASSISTANT:"
-            asked, all_ids = self._encode(prompt), self._encode(f"{prompt} {answer}")
+            asked, all_ids = self.encode(prompt), self.encode(f"{prompt} {answer}")
             pairs = enumerate(zip(asked, all_ids, strict=False))
             same = next((i for i, (a, b) in pairs if a != b), min(len(asked), len(all_ids)))
             ids += [*all_ids, self.eos_id]
             marks += [0] * same + [1] * (len(all_ids) - same + 1)
         return ids, marks
 
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text as it stands, without start and end tokens."""
         if self._is_hf:
             return self._library.encode(text, add_special_tokens=False).ids
         return self._library.encode(text)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, get_args, get_type_hints
 
+import flax
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -172,7 +173,15 @@ def _head(
         "remat": image.remat,
     }
     fields = _fields(kind)
+    options = {key: _hashable(value) for key, value in options.items()}
     return kind(**{key: from_towers[key] for key in from_towers if key in fields} | options)
+
+
+def _hashable(value: Any) -> Any:
+    """A model is a static argument of compiled functions."""
+    if isinstance(value, Mapping):
+        return flax.core.freeze(dict(value))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:

@@ -12,6 +12,7 @@ exp(-score) is the perplexity of the text. Contrastive losses and evaluators tak
 other; losses/caption.py is the usual training loss.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -27,10 +28,11 @@ class Captioner(heads.Head):
     but the token ids.
 
     vocab_size, has_class_token, dtype, remat: of the text and of the image tower.
-    decoder: a name of lm.VARIANTS, with the text's vocabulary; "": one of `width`, `depth`,
-      `attention_heads` and `mlp_width` (None is 4 x width).
-    sees: patches (all tokens but the class token) | pooled (the image's embedding alone, as one
-      token: what the cosine sees).
+    decoder: a name of lm.VARIANTS, with the text's vocabulary, or all fields of one
+      (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
+      width).
+    sees: patches (all tokens but the class token) | class_token | pooled (the image's embedding
+      alone, as one token: what the cosine sees).
     stage: raw | normed, before or behind the tower's last norm.
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
@@ -41,12 +43,12 @@ class Captioner(heads.Head):
 
     vocab_size: int
     has_class_token: bool
-    decoder: str = ""
+    decoder: str | Mapping[str, Any] = ""
     width: int = 128
     depth: int = 3
     attention_heads: int = 4
     mlp_width: int | None = None
-    sees: Literal["patches", "pooled"] = "patches"
+    sees: Literal["patches", "class_token", "pooled"] = "patches"
     stage: Literal["raw", "normed"] = "normed"
     scores: Literal["all", "answer"] = "all"
     prefix: tuple[int, ...] = ()
@@ -63,9 +65,11 @@ class Captioner(heads.Head):
             "heads": self.attention_heads,
             "mlp_width": self.mlp_width or 4 * self.width,
         }
+        more = {"vocab": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
+        if isinstance(self.decoder, Mapping):
+            return lm.from_sizes(self.decoder, **more, parent=None)
         if self.decoder:
             sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
-        more = {"vocab": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
     def setup(self) -> None:
@@ -87,6 +91,8 @@ class Captioner(heads.Head):
         tokens = features.pooled[:, None] if self.sees == "pooled" else features.tokens
         if self.sees == "patches" and self.has_class_token:
             tokens = tokens[:, 1:]
+        elif self.sees == "class_token":
+            tokens = tokens[:, :1]
         tokens = self.projector(tokens)
         if self.prefix:
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
@@ -148,7 +154,7 @@ class Captioner(heads.Head):
         that contrasts all pairs are not counted."""
         c = self._decoder
         width = c.width
-        patches = 1 if self.sees == "pooled" else sizes.patches - self.has_class_token
+        patches = sizes.patches - self.has_class_token if self.sees == "patches" else 1
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
         before = patches + len(self.prefix)

@@ -23,7 +23,7 @@ from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
-from vlc_jax.setup import weights_compatibility
+from vlc_jax.setup import llava_config, weights_compatibility
 from vlc_jax.state import State
 
 if TYPE_CHECKING:
@@ -83,12 +83,26 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
 def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
+    if llava_config.is_llava(path):
+        return _load_llava(setup, shapes, path)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model):
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
+
+
+def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    if setup.origin.model_name != "captioner" or weights_compatibility.has_text_tower(setup.model):
+        raise UsageError(
+            f"{path} is a LLaVA, whose language model is a head without a text tower: set "
+            "config.model.name='captioner' and config.model.text_tower=False"
+        )
+    parts = {"image": shapes["image"], **shapes["head"]}
+    found = weights.llava.load(path, weights.llava.read_sizes(path), parts, dtype=np.float32)
+    head = {name: found[name] for name in ("projector", "lm")}
+    return {"image": found["image"], "head": head, "logit_scale": np.zeros((), np.float32)}
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from input_pipeline import image as image_ops
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import variants
+from vlc_jax.setup import llava_config
 
 # Family of `pretrained.FAMILIES` -> families of variants that it preprocesses for.
 VARIANT_FAMILIES = {
@@ -44,6 +45,8 @@ def config_of_weights(
 
     Raises UsageError if the arrays are of no known variant, WeightsError if they cannot be read.
     """
+    if llava_config.is_llava(path):
+        return llava_config.config_of_llava(path, tokenizer)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     sizes = weights.sizes.read(arrays)
     family = family or _family(format_, sizes)

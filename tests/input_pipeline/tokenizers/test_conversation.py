@@ -22,7 +22,9 @@ def make(tmp_path):
     split = tokenizers.Regex(r"\n|[^\s]+")
     library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
     library.save(str(tmp_path / "tokenizer.json"))
-    return lambda length: make_tokenizer("conversation", length, path=str(tmp_path))
+    return lambda length, **options: make_tokenizer(
+        "conversation", length, path=str(tmp_path), **options
+    )
 
 
 def answers(arrays):
@@ -51,3 +53,14 @@ def test_the_end_of_a_cut_conversation_is_no_answer(make):
 def test_what_is_no_conversation_is_refused(make, text):
     with pytest.raises(DataError, match=r"\[\[question, answer\], \.\.\.\] in JSON"):
         make(9)([text])
+
+
+def test_a_question_is_asked_about_every_caption(make):
+    tokenizer = make(17, question="what is {}", answer="it is")
+    (asked, talk) = answers(tokenize(tokenizer, ["a cat", TURNS]))
+    assert asked[0].startswith("\n what is a cat ASSISTANT: it is </s> <pad>")
+    assert asked[1] == "it is </s>"
+    assert talk[1] == "a cat </s> it is </s>"
+    assert tokenizer.fingerprint != make(17).fingerprint
+    with pytest.raises(ValueError, match="in the place of the caption; got 'why'"):
+        make(17, question="why")
