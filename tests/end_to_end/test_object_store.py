@@ -8,7 +8,7 @@ import pytest
 
 import vlc_jax
 from input_pipeline import fetch, prepare, stores
-from tests.end_to_end.test_devices import start_pair
+from tests.end_to_end.test_devices import assert_same_losses, finish, start_processes
 from tests.support import helpers
 
 pytestmark = pytest.mark.slow
@@ -58,9 +58,39 @@ def test_a_run_that_is_killed_in_every_moment_of_a_save_ends_as_an_unbroken_one(
     assert events[-1] == "done"
 
 
-def test_two_processes_in_a_store_one_lost_and_the_run_goes_on_alone(store, trained):
-    jobs = start_pair(store, "--config.checkpoint.every=2", "--lost_seconds=20")
-    there = stores.folder(store)
+def make_shards(tmp_path, address, count, shard_size):
+    """Scenes in shards, on this disk and at an address; flags of a run that reads them there."""
+    shards = tmp_path / "shards"
+    words = ["--source", "scenes", "--split", "train", "--option", f"count={count}", "--size", "40"]
+    assert prepare.main([*words, "--shard-size", str(shard_size), "--out", str(shards)]) == 0
+    upload(shards, address)
+    stage = f"--config.input.shards.stage={tmp_path / 'stage'}"
+    return shards, ("--config.input.source=shards", f"--config.input.shards.path={address}", stage)
+
+
+def damage(there):
+    """Flips a byte of the newest step; returns it and the step before."""
+    names = there.list("checkpoints/")
+    steps = sorted(int(name.split("/")[1]) for name in names if name.endswith("/manifest.json"))
+    state = [name for name in names if name.startswith(f"checkpoints/{steps[-1]}/state/")]
+    largest = max(state, key=lambda name: names[name].size)
+    content = bytearray(there.read(largest))
+    content[len(content) // 2] ^= 1
+    there.write(largest, bytes(content))
+    return steps[-1], steps[-2]
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.recipes)])
+def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_one_and_as_four(
+    store, trained, tmp_path, count
+):
+    """Four find that the newest step is damaged, whichever of them reads that file, and all take
+    the one before."""
+    # scenes from shards are those that `trained` makes
+    _, data = make_shards(tmp_path, f"{store}/shards", count=64, shard_size=16)
+    flags, ours = (*data, "--lost_seconds=20"), f"{store}/run"
+    jobs = start_processes(2, 4, ours, *flags, "--config.checkpoint.every=1")
+    there = stores.folder(ours)
     while "checkpoints/2/manifest.json" not in there.list("checkpoints/2/"):
         assert [job.poll() for job in jobs] == [None, None], jobs[0].communicate()
     child = json.loads(there.read("processes/001.json"))["pid"]
@@ -68,23 +98,27 @@ def test_two_processes_in_a_store_one_lost_and_the_run_goes_on_alone(store, trai
     errors = [job.communicate(timeout=120)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [30, 137], errors
     assert "process 1 of 2" in errors[0]
-    run(STEPS, store, "--config.checkpoint.every=2", devices=8)
-    ours, theirs = rows(store, "metrics.jsonl"), helpers.rows(trained / "metrics.jsonl")
-    np.testing.assert_allclose(losses(ours), losses(theirs), rtol=1e-5)
+    if count == 1:
+        run(STEPS, ours, *flags, devices=8)
+    else:
+        damaged, before = damage(there)
+        finish(start_processes(count, 2, ours, *flags))
+        for index in range(count):
+            log = (fetch.refresh(ours) / "logs" / f"host_{index:03d}.log").read_text()
+            assert f'corrupt_checkpoint {{"step": {damaged},' in log
+            assert "does not match its sha256" in log
+            assert f'restore {{"step": {before}}}' in log
+    assert_same_losses(fetch.refresh(ours), trained)
 
 
 def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained, tmp_path):
-    shards = tmp_path / "shards"
-    words = ["--source", "scenes", "--split", "train", "--option", "count=300", "--size", "40"]
-    assert prepare.main([*words, "--shard-size", "100", "--out", str(shards)]) == 0
-    upload(shards, f"{store}/shards")
+    shards, data = make_shards(tmp_path, f"{store}/shards", count=300, shard_size=100)
+    data = (*data, "--config.input.shards.shuffle=blocks")  # as in pretraining
     upload(trained, f"{store}/first")
     # as a run in the store is: its checkpoints count by their mark, which lies beside them
-    data = ("--config.input.source=shards", f"--config.input.shards.path={store}/shards")
-    stage = f"--config.input.shards.stage={tmp_path / 'stage'}"
     ours = f"{store}/second"
     compiled = f"--config.compilation_cache={store}/compiled"
-    run(STEPS, ours, f"--config.init_from={store}/first", *data, stage, compiled)
+    run(STEPS, ours, f"--config.init_from={store}/first", *data, compiled)
     assert stores.folder(f"{store}/compiled").list()
     assert list((tmp_path / "stage").glob("*.array_record"))
     assert not list(fetch.cache_folder(f"{store}/shards").glob("*.array_record"))
@@ -96,8 +130,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
         STEPS,
         local,
         f"--config.init_from={trained}",
-        *data[:1],
-        f"--config.input.shards.path={shards}",
+        *(data[0], f"--config.input.shards.path={shards}", data[-1]),
     )
     assert losses(rows(ours, "metrics.jsonl")) == losses(helpers.rows(local / "metrics.jsonl"))
     texts = ["a red square", "a blue circle"]
