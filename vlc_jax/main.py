@@ -154,7 +154,10 @@ def absolute(workdir: str) -> Path | str:
         if not stores.is_url(workdir):
             return Path(workdir).absolute()
         if not workdir.startswith("gs://"):
-            raise ValueError(f"{workdir}: runs lie in local folders or at gs://")
+            raise ValueError(
+                f"{workdir}: runs lie in local folders or at gs://, the only store where their "
+                "lock and their checkpoints are tested; data may lie at s3:// and az://, too"
+            )
         stores.folder(workdir)  # is its package there?
         return workdir
     except ValueError as error:

@@ -157,6 +157,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
 def test_what_is_wrong_with_an_address_is_one_line(store, tmp_path):
     for words, says in (
         ((STEPS, "ftp://bucket/a"), "addresses begin with gs://"),
+        ((STEPS, "s3://bucket/a"), "the only store where their lock and"),
         ((STEPS, "gs://no-such-bucket/a"), "cannot use --workdir gs://no-such-bucket/a"),
         ((STEPS, tmp_path / "a", f"--config.init_from={store}/none"), "no such object or folder"),
         ((STEPS, tmp_path / "a", f"--config.eval.cache={store}/c"), "a folder on a local disk"),

@@ -12,7 +12,7 @@ from vlc_jax.run.workdir import Workdir
 
 # A limit on the size of files stops writes in the middle, as a full disk does.
 SAVE = """
-import resource, sys
+import logging as standard, resource, sys
 from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +24,7 @@ flags.FLAGS(sys.argv[:1])
 logging.use_absl_handler()
 terminal.quieten()
 logging.warning("said before")
+standard.getLogger("gcsfs").error("out of retries")
 noise = np.random.default_rng(0).normal(size=(20, 15_000)).astype(np.float32)
 arrays = {str(i): jnp.asarray(row) for i, row in enumerate(noise)}
 checkpoints = Checkpoints(Path(sys.argv[1]))

@@ -47,8 +47,8 @@ class _PlainFormatter(logging.Formatter):
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:
-    # asyncio: of the loops in which Orbax writes
-    return record.name != "asyncio" and "orbax" not in Path(record.pathname).parts
+    # asyncio: of the loops in which Orbax writes; gcsfs: a traceback of each call it gives up
+    return record.name not in ("asyncio", "gcsfs") and "orbax" not in Path(record.pathname).parts
 
 
 def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
