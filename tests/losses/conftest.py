@@ -77,7 +77,10 @@ def outputs(batch):
     image, text, negative, positive = (batch[key] for key in EMBEDDINGS)
     return types.Outputs(
         image=types.ImageFeatures(image),
-        text=types.TextFeatures(text, text[:, None], jnp.ones((len(text), 1), bool)),
+        text=types.TextFeatures(
+            *(text, text[:, None], jnp.ones((len(text), 1), bool)),
+            ids=jnp.zeros((len(text), 1), jnp.int32),
+        ),
         scores=image @ text.T,
         logit_scale=batch["logit_scale"],
         logit_bias=batch["logit_bias"],

@@ -18,8 +18,14 @@ OPTIONS = {
 
 def outputs(batch):
     """Of a model; two tokens per caption with groups of patches, some of them padding."""
-    text = types.TextFeatures(batch["text"], batch["negative"][:, :2], batch["positive_mask"])
-    return conftest.outputs(batch)._replace(text=text, token_groups=batch["positive"])
+    text = types.TextFeatures(
+        *(batch["text"], batch["negative"][:, :2], batch["positive_mask"]),
+        ids=batch["tokens"][:, :2],
+    )
+    found = conftest.outputs(batch)
+    # below 0 as log probabilities are, without which the captioning loss would be nearly 0
+    own_scores = found.own_scores - 1
+    return found._replace(text=text, token_groups=batch["positive"], own_scores=own_scores)
 
 
 def value_and_gradient(name, options):

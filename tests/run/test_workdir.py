@@ -98,7 +98,8 @@ def test_fields_that_change_nothing_computed_may_change(run):
 
 def test_a_run_without_a_choice_of_attention_goes_on_and_is_evaluated_with_one(run):
     saved(run).claim({"model": {"variant": "B/32"}})
-    config = {"model": {"variant": "B/32", "attention": "auto"}, "compilation_cache": "compiled"}
+    model = {"variant": "B/32", "attention": "auto", "text_tower": True}
+    config = {"model": model, "compilation_cache": "compiled"}
     for fields in (None, EVAL_FIELDS):
         run.check_config(config, allow_change=False, fields=fields)
     config["model"]["variant"] = "B/16"
