@@ -1,0 +1,94 @@
+"""Tokenizer of a decoder: ids of any length with or without specials, and ids back to text."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from input_pipeline.tokenizers import hugging_face, sentence_piece
+
+_UNREADABLE = "\ufffd"  # what a decoder makes of a part of a letter
+
+
+class DecoderTokenizer:
+    """Tokenizer of a language model: a `tokenizer.json`, `tokenizer.model` or their folder.
+
+    Special tokens written out in a text ("</s>") are those tokens, as in Hugging Face. With
+    `has_start`, a `tokenizer.json` adds what its post-processor says, which may be nothing, and a
+    SentencePiece model its BOS. In a SentencePiece model every piece of text between specials is
+    encoded alone, with a leading space of its own (the "legacy" rule of Llama's tokenizer).
+
+    Raises ValueError for a missing or damaged file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        path = _file(Path(path))
+        self.path = path
+        self._library = self._processor = None
+        if path.suffix == ".json":
+            self._library, _ = hugging_face.open_hf(path)
+            self._ids = self._library.get_vocab(with_added_tokens=True)
+            return
+        self._processor, _ = sentence_piece.open_sentencepiece(path)
+        self._ids = sentence_piece.pieces(self._processor)
+        self._control = {name: i for name, i in self._ids.items() if self._processor.is_control(i)}
+        names = sorted(map(re.escape, self._control), key=len, reverse=True)
+        self._split = re.compile(f"({'|'.join(names)})" if names else "(?!)()")
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return max(self._ids.values()) + 1
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._ids
+
+    def id_of(self, token: str) -> int:
+        """The id of a token by its name. Raises ValueError for an unknown one."""
+        if token not in self._ids:
+            raise ValueError(f"{self.path} has no token {token!r}")
+        return self._ids[token]
+
+    def encode(self, text: str, has_start: bool = False) -> list[int]:
+        """The ids of a text."""
+        if self._library is not None:
+            return self._library.encode(text, add_special_tokens=has_start).ids
+        ids = [self._processor.bos_id()] if has_start and self._processor.bos_id() >= 0 else []
+        for part in self._split.split(text):
+            if part in self._control:
+                ids.append(self._control[part])
+            elif part:
+                ids += self._processor.encode(part)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens left out."""
+        ids = [int(i) for i in ids]
+        if self._library is not None:
+            return self._library.decode(ids, skip_special_tokens=True)
+        return self._processor.decode(ids)
+
+
+class TextStream:
+    """Text of ids that come one by one; a letter of several tokens comes with its last one."""
+
+    def __init__(self, tokenizer: DecoderTokenizer) -> None:
+        self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+
+    def __call__(self, token_id: int) -> str:
+        """The text that this id adds, "" while a letter is incomplete."""
+        self._ids.append(int(token_id))
+        # All ids at once: the text of one id depends on its neighbours (leading spaces, bytes).
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith(_UNREADABLE):
+            return ""
+        added, self._shown = text[self._shown :], len(text)
+        return added
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("tokenizer.json", "tokenizer.model"):
+        if (path / name).exists():
+            return path / name
+    raise ValueError(f"{path} holds neither tokenizer.json nor tokenizer.model")
