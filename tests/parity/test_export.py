@@ -65,6 +65,7 @@ def described(model, is_siglip):
         std=(0.5, 0.5, 0.5),
         crop="centre",
         is_siglip=is_siglip,
+        is_eva=not image.key_bias,
     )
 
 
