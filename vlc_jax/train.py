@@ -62,6 +62,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
         stacks=workdir.stacks,
         on_hang=partial(workdir.fail, ExitCode.HANG),
         lost=workdir.lost,
+        announce=partial(workdir.announce, ExitCode.HANG),
     )
     with contextlib.ExitStack() as last:  # each is called, whatever the others raise
         last.callback(watchdog.close)

@@ -45,7 +45,7 @@ CHOICES = {  # of arguments
     "opposite": ("image", "text"),
     "phrases": ("plain", "varied"),
     "functional": ("rows", "none"),
-    "sees": ("patches", "class_token", "pooled"),
+    "select": ("patch", "cls", "cls_patch", "pooled"),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}

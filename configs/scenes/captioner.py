@@ -2,9 +2,9 @@
 the log probability of a caption given the image.
 
   python -m vlc_jax.main --config configs/scenes/captioner.py --workdir runs/captioner
-  python -m vlc_jax.main --config configs/scenes/captioner.py:sees=pooled --workdir runs/pooled
+  python -m vlc_jax.main --config configs/scenes/captioner.py:select=pooled --workdir runs/pooled
 
-Arguments: sees=patches, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
+Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
 and depth=N of the decoder; hard_images=1: every second picture is the one before with two objects
 or two colours exchanged; and those of configs/common/heads.py that all heads have. Retrieval is
 among 100 candidates, where other configs have 1,000.
@@ -17,13 +17,13 @@ from configs.common import heads, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"sees": "patches", "width": 128, "depth": 3, "hard_images": 0}
+    own = {"select": "patch", "width": 128, "depth": 3, "hard_images": 0}
     fixed = {"steps": 1500, "phrases": "plain"}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
     with config.unlocked():
         heads.use(
-            config, args, "captioner", 1.0, sees=args.sees, width=args.width, depth=args.depth
+            config, args, "captioner", 1.0, select=args.select, width=args.width, depth=args.depth
         )
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from input_pipeline.record import DataError
-from input_pipeline.tokenizers import hugging_face, sentence_piece, tokenizer
+from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
 START = '[["'  # of a text that is a conversation
 
@@ -23,11 +23,11 @@ class ConversationTokenizer:
     LLaVA's first stage: the caption and a line end, all marked, then an unmarked end token. What is
     longer than `context_length` is cut, and its last token is an unmarked end token.
 
-    path: a SentencePiece model (tokenizer.model), or a Hugging Face tokenizer.json or its folder.
+    path: a SentencePiece model (tokenizer.model), a Hugging Face tokenizer.json, or their folder.
     eos_token, pad_token: as in those tokenizers. No start token is added.
     question, answer: with them a text that is no conversation is a caption, which takes the place
       of {} in the question: [[question, answer]], as VQAScore asks.
-    Raises ValueError for a question without {}.
+    Raises ValueError for a question without {}, DataError for a caption too long to be asked about.
     """
 
     def __init__(
@@ -42,15 +42,12 @@ class ConversationTokenizer:
         if question and "{}" not in question:
             raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
         self._question, self._answer = question, answer
-        options = {"path": path, "eos_token": eos_token, "pad_token": pad_token}
-        if str(path).endswith(".model"):
-            plain = sentence_piece.SentencePieceTokenizer(context_length, **options)
-            self._library, self._is_hf = sentence_piece.open_sentencepiece(path)[0], False
-        else:
-            plain = hugging_face.HfTokenizer(context_length, **options)
-            if str(path) and Path(path).is_dir():
-                path = Path(path) / "tokenizer.json"
-            self._library, self._is_hf = hugging_face.open_hf(path)[0], True
+        self._decoder = decoder.DecoderTokenizer(path)
+        # end and padding token as the files of a folder say
+        is_model = self._decoder.path.suffix == ".model"
+        kind = sentence_piece.SentencePieceTokenizer if is_model else hugging_face.HfTokenizer
+        path = self._decoder.path if is_model else path
+        plain = kind(context_length, path=path, eos_token=eos_token, pad_token=pad_token)
         self._plain = plain
         self.context_length = context_length
         asked = f" {question!r} {answer!r}" if question else ""
@@ -78,26 +75,26 @@ class ConversationTokenizer:
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
-        is_talk = text.startswith(START)
-        if not is_talk and not self._question:
-            ids = self.encode(f"{text}\n" if text else "")
+        encode, is_conversation = self._decoder.encode, text.startswith(START)
+        if not is_conversation and not self._question:
+            ids = encode(f"{text}\n" if text else "")
             return [*ids, self.eos_id], [1] * len(ids) + [0]
-        asked_alone = [[f"{self._question.replace('{}', text)}", self._answer]]
+        asked = [[self._question.replace("{}", text), self._answer]]
         ids, marks = [], []
-        for index, (question, answer) in enumerate(_turns(text) if is_talk else asked_alone):
+        for index, (question, answer) in enumerate(_turns(text) if is_conversation else asked):
             prompt = f"{'USER: ' if index else chr(10)}{question} ASSISTANT:"
-            asked, all_ids = self.encode(prompt), self.encode(f"{prompt} {answer}")
-            pairs = enumerate(zip(asked, all_ids, strict=False))
-            same = next((i for i, (a, b) in pairs if a != b), min(len(asked), len(all_ids)))
-            ids += [*all_ids, self.eos_id]
-            marks += [0] * same + [1] * (len(all_ids) - same + 1)
+            # at once: the last token of the prompt may be another one before an answer
+            both = encode(f"{prompt} {answer}")
+            same = decoder.common_prefix(encode(prompt), both)
+            ids += [*both, self.eos_id]
+            marks += [0] * same + [1] * (len(both) - same + 1)
+        if not is_conversation and len(ids) > self.context_length:
+            raise DataError(  # cut, it would have no answer, whose score is the best there is
+                f"a caption and the question about it have {len(ids)} tokens, more than the "
+                f"context_length {self.context_length}: set a longer config.text.context_length, "
+                f"or shorten {text[:60]!r}"
+            )
         return ids, marks
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text as it stands, without start and end tokens."""
-        if self._is_hf:
-            return self._library.encode(text, add_special_tokens=False).ids
-        return self._library.encode(text)
 
 
 def _turns(text: str) -> list[list[str]]:

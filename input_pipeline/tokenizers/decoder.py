@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from input_pipeline.tokenizers import hugging_face, sentence_piece
 
@@ -83,6 +84,12 @@ class TextStream:
             return ""
         added, self._shown = text[self._shown :], len(text)
         return added
+
+
+def common_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Length of the common prefix of two rows of ids."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((k for k, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _file(path: Path) -> Path:

@@ -54,6 +54,7 @@ def test_a_folder_scores_by_vqascore(folder):
     found = model.score(images, CAPTIONS)
     place = {word: i for i, word in enumerate(WORDS)}
     expected = np.zeros((2, 2))
+    apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
     for i, image in enumerate(images):
         pixels = np.asarray(model._setup.normalise(jnp.asarray(image[None])))
         for j, caption in enumerate(CAPTIONS):
@@ -61,13 +62,8 @@ def test_a_folder_scores_by_vqascore(folder):
             before = [place[word] for word in ("<s>", "USER:")]
             behind = [place[word] for word in ("\n", *asked.split(), "Yes", "</s>")]
             ids = [*before, *[29] * reference.num_image_tokens, *behind]
-            logits = reference.apply(
-                {"params": params},
-                jnp.asarray(pixels),
-                jnp.asarray([ids]),
-                jnp.ones((1, len(ids)), bool),
-                method="text_logits",
-            )
+            valid = jnp.ones((1, len(ids)), bool)
+            logits = apply(jnp.asarray(pixels), jnp.asarray([ids]), valid)
             log_p = jax.nn.log_softmax(logits[0])
             expected[i, j] = (log_p[-3, ids[-2]] + log_p[-2, ids[-1]]) / 2
     assert np.ptp(expected) > 0.003

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vlc_jax.generative import decode
-from vlc_jax.models import lm
+from vlc_jax.models import continuation, lm
 
 NEVER = jnp.array([-1])
 
@@ -38,7 +38,7 @@ def prompt(model, seed=0, lengths=(4, 7, 1), padding="left"):
         where = slice(longest - len(row), None) if padding == "left" else slice(len(row))
         ids[i, where], valid[i, where] = row, True
     embeds = decoder.apply({"params": params}, jnp.asarray(ids), method="embed")
-    return decode.Prompt(embeds, jnp.asarray(valid)), rows
+    return continuation.Prompt(embeds, jnp.asarray(valid)), rows
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -92,7 +92,7 @@ def test_the_loop_ends_with_the_last_row(model, monkeypatch):
             jax.debug.callback(lambda: steps.append(1))
         return decoder.apply({"params": params}, *arguments, **options)
 
-    monkeypatch.setattr(decode, "_apply", counted)
+    monkeypatch.setattr(decode, "apply", counted)
     model = traced_anew(model)
     decode.greedy(*model, given, first, steps=6).block_until_ready()
     assert len(steps) == 0
@@ -174,8 +174,8 @@ def test_scores_of_one_token_are_the_next_tokens_probability(model):
 
 def test_a_prompt_runs_once_for_all_options(model, monkeypatch):
     given, _ = prompt(model)
-    prefill, calls = decode._prefill, []
-    monkeypatch.setattr(decode, "_prefill", lambda *a: calls.append(1) or prefill(*a))
+    prefill, calls = continuation.prefill, []
+    monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(1) or prefill(*a))
     decode.option_scores(*traced_anew(model), given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
     assert len(calls) == 1
 
@@ -183,7 +183,7 @@ def test_a_prompt_runs_once_for_all_options(model, monkeypatch):
 def test_option_scores_do_not_depend_on_other_options_or_rows(model):
     given, _ = prompt(model)
     whole, _ = decode.option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
-    part = decode.Prompt(given.embeds[1:2], given.valid[1:2])
+    part = continuation.Prompt(given.embeds[1:2], given.valid[1:2])
     one, _ = decode.option_scores(*model, part, OPTIONS[1:2, :1], VALID[1:2, :1])
     np.testing.assert_allclose(one[0, 0], whole[1, 0], rtol=1e-5)
 
@@ -203,6 +203,6 @@ def test_a_prefix_is_read_in_both_directions_by_all(model):
         return module.logits(module(embeds, valid, prefix=prefix)[0])[:, 6:-1]
 
     logits = decoder.apply({"params": params}, method=run)
-    expected = decode.token_log_probabilities(logits, options[0][:, 0]).sum(axis=1)
+    expected = continuation.token_log_probabilities(logits, options[0][:, 0]).sum(axis=1)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4)
     assert np.abs(found - causal)[:2].max() > 0.1

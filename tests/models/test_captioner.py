@@ -1,5 +1,7 @@
 """The captioner against its formula: one text at a time, no cache, no padding."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,14 +13,14 @@ IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
 ENDS = (2, 4, 3, 0)  # last token of each text
 
 
-def make(sees="patches", marks=None, **options):
+def make(select="patch", marks=None, **options):
     head = models.HEADS["captioner"](
         vocab_size=VOCAB,
         has_class_token=True,
         width=8,
         depth=2,
         attention_heads=2,
-        sees=sees,
+        select=select,
         chunk=2,
         **options,
     )
@@ -27,7 +29,7 @@ def make(sees="patches", marks=None, **options):
     tokens = jnp.asarray(rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)), jnp.float32)
     ids = jnp.asarray(rng.integers(0, VOCAB, (len(ENDS), LENGTH)), jnp.int32)
     mask = jnp.arange(LENGTH)[None] <= jnp.asarray(ENDS)[:, None]
-    image = types.ImageFeatures(pooled, tokens if sees == "patches" else None)
+    image = types.ImageFeatures(pooled, tokens if select != "pooled" else None)
     text = types.TextFeatures(jnp.zeros((len(ENDS), EMBED)), mask=mask, ids=ids, marks=marks)
 
     def both(module, image, text):
@@ -38,25 +40,25 @@ def make(sees="patches", marks=None, **options):
     return head, variables, image, text, both
 
 
-@pytest.mark.parametrize("sees", ["patches", "pooled"])
-def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(sees):
-    head, variables, image, text, both = make(sees)
+@pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
+def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
+    head, variables, image, text, both = make(select)
 
     def score_of_one(module, image, ids):
-        """With one call of the decoder for each token, over what is read before it."""
-        seen, total = module.image(image).tokens, 0.0
-        for place, token in enumerate(ids):
-            read = jnp.concatenate([seen, module.lm.embed(ids[None, :place])], axis=1)
-            hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
-            total += jax.nn.log_softmax(module.lm.logits(hidden)[0, -1])[token]
-        return total / len(ids)
+        """The text alone with its image: no padding, no cache, no other text."""
+        seen = module.image(image).tokens
+        read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
+        hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
+        found = jax.nn.log_softmax(module.lm.logits(hidden)[0, seen.shape[1] - 1 : -1])
+        return found[jnp.arange(len(ids)), ids].mean()
 
+    score_of_one = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
     expected = np.zeros((IMAGES, len(ENDS)))
     for i in range(IMAGES):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, end in enumerate(ENDS):
             ids = text.ids[t, : end + 1]
-            expected[i, t] = head.apply(variables, one, ids, method=score_of_one)
+            expected[i, t] = score_of_one(one, ids)
     assert np.ptp(expected) > 0.1
     found = np.asarray(head.apply(variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -97,10 +99,11 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
         return found[jnp.arange(LENGTH), ids]
 
     expected = np.zeros((IMAGES, len(MARKS)))  # 0 where no token counts
+    log_probs = jax.jit(functools.partial(without.apply, variables, method=log_probs))
     for i in range(IMAGES):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, marks in enumerate(MARKS[:3]):
-            values = without.apply(variables, one, text.ids[t], method=log_probs)
+            values = log_probs(one, text.ids[t])
             expected[i, t] = values[marks > 0].mean()  # also behind the first end of an answer
     found = np.asarray(head.apply(variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)

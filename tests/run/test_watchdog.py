@@ -54,6 +54,14 @@ def test_when_another_process_hangs_this_one_leaves_its_stacks_too(tmp_path, end
     assert capfd.readouterr().err.startswith("Peer: process 1 of 2 ended with 31, and so does")
 
 
+def test_the_others_know_of_a_hang_before_this_process_ends(tmp_path, ended):
+    order = []
+    make(tmp_path, order, announce=lambda: order.append(ended.is_set()))
+    assert ended.wait(30)
+    assert len(order) == 2
+    assert order[1] is False  # behind the reason, which on_hang got
+
+
 def test_slow_storage_for_the_last_words_does_not_hold_it_up(tmp_path, ended, monkeypatch):
     monkeypatch.setattr(watchdog, "LAST_WORDS_SECONDS", 0.1)
     never = threading.Event()

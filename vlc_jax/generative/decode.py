@@ -7,24 +7,14 @@ steps.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.models import llava, lm
-
-
-class Prompt(NamedTuple):
-    """Embeddings of prompts, and which of their slots hold a token; padding may be on either side.
-
-    prefix: slots that see each other in both directions (PaliGemma); None for a causal model.
-    """
-
-    embeds: Float[Array, "batch length embed"]
-    valid: Bool[Array, "batch length"]
-    prefix: Bool[Array, "batch length"] | None = None
+from vlc_jax.models.continuation import Prompt, apply, log_probabilities, prefill
 
 
 @partial(jax.jit, static_argnames="model")
@@ -129,65 +119,10 @@ def option_scores(
     options: token ids, terminator included if it is to count, padded on the right.   valid: which
     of them count.
 
-    The prompt runs once. One option of every row at a time continues from its cache, so that memory
-    does not grow with the number of options.
+    The prompt runs once (models.continuation.log_probabilities).
     """
-    batch, length = prompt.valid.shape
-    more = options.shape[2] - 1
-    first, cache = _prefill(decoder, params, prompt, more, rope_length)
-
-    def of_option(option: tuple[jax.Array, jax.Array]) -> jax.Array:
-        ids, counts = option
-        logits = first[:, None]
-        if more:
-            embeds = _apply(decoder, params, ids[:, :-1], method="embed")
-            slots = jnp.concatenate([prompt.valid, counts[:, :-1]], axis=1)
-            hidden, _ = _apply(
-                decoder, params, embeds, slots, cache=cache, start=length, rope_length=rope_length
-            )
-            rest = _apply(decoder, params, hidden, method="logits")
-            logits = jnp.concatenate([logits, rest], axis=1)
-        return jnp.sum(jnp.where(counts, token_log_probabilities(logits, ids), 0.0), axis=1)
-
-    by_option = (jnp.swapaxes(options, 0, 1), jnp.swapaxes(valid, 0, 1))
-    scores = jax.lax.map(of_option, by_option)
-    return scores.T.reshape(batch, -1), valid.sum(axis=2)
-
-
-def token_log_probabilities(
-    logits: Float[Array, "*axes vocab"], ids: Int[Array, "*axes"]
-) -> Float[Array, "*axes"]:
-    """Log probability of each id under the logits at its place, float32."""
-    chosen = jnp.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
-    return chosen - jax.nn.logsumexp(logits, axis=-1)
-
-
-def _apply(decoder: lm.Decoder, params: Any, *arguments: Any, **options: Any) -> Any:
-    return decoder.apply({"params": params}, *arguments, **options)
-
-
-def _prefill(
-    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None
-) -> tuple[Float[Array, "batch vocab"], lm.Cache]:
-    """Logits after the last token of each prompt, and a cache with room for `steps` more slots."""
-    batch, length = prompt.valid.shape
-    hidden, cache = _apply(
-        decoder,
-        params,
-        prompt.embeds,
-        _with_more_slots(prompt.valid, steps),
-        cache=decoder.empty_cache(batch, length + steps),
-        rope_length=rope_length,
-        prefix=None if prompt.prefix is None else jnp.pad(prompt.prefix, ((0, 0), (0, steps))),
-    )
-    last = length - 1 - jnp.argmax(prompt.valid[:, ::-1], axis=1)
-    hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]
-    return _apply(decoder, params, hidden, method="logits"), cache
-
-
-def _with_more_slots(valid: Bool[Array, "batch length"], steps: int) -> Bool[Array, "batch slots"]:
-    # all of them, since a causal model does not see those that come later
-    return jnp.pad(valid, ((0, 0), (0, steps)), constant_values=True)
+    found = log_probabilities(decoder, params, prompt, options, rope_length)
+    return jnp.sum(jnp.where(valid, found, 0.0), axis=2), valid.sum(axis=2)
 
 
 def _decode(
@@ -202,8 +137,8 @@ def _decode(
     """Tokens that `choose` takes, from the logits of several prompts of each row and the number of
     tokens before; every prompt is continued by the chosen ones."""
     starts = [prompt.valid.shape[1] for prompt in prompts]
-    slots = [_with_more_slots(prompt.valid, steps - 1) for prompt in prompts]
-    prefilled = [_prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
+    slots = [prompt.with_more_slots(steps - 1)["valid"] for prompt in prompts]
+    prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
     token = choose(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32))
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
     done = jnp.isin(token, terminators)
@@ -214,12 +149,12 @@ def _decode(
 
     def next_token(state: Any) -> Any:
         step, ids, token, done, caches = state
-        embeds = _apply(decoder, params, token[:, None], method="embed")
+        embeds = apply(decoder, params, token[:, None], method="embed")
         logits, grown = [], []
         for valid, start, cache in zip(slots, starts, caches, strict=True):
             at = {"start": start + step - 1, "rope_length": rope_length}
-            hidden, cache = _apply(decoder, params, embeds, valid, cache=cache, **at)
-            logits.append(_apply(decoder, params, hidden[:, 0], method="logits"))
+            hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
+            logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
             grown.append(cache)
         token = jnp.where(done, terminators[0], choose(tuple(logits), step)).astype(ids.dtype)
         ids = ids.at[:, step].set(token)

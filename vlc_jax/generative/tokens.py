@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from input_pipeline.tokenizers.decoder import DecoderTokenizer
+from input_pipeline.tokenizers.decoder import DecoderTokenizer, common_prefix
 from vlc_jax.errors import UsageError, known
 from vlc_jax.generative.prompts import IMAGE
 
@@ -73,8 +73,8 @@ def encode_turns(how: Tokenization, turns: Sequence[tuple[str, bool]]) -> Tokens
     before = ""
     for text, is_one in turns:
         if is_one:
-            start = _common(_ids(before.rstrip(" "), how), whole)
-            end = _common(_ids(before + text, how), whole)
+            start = common_prefix(_ids(before.rstrip(" "), how), whole)
+            end = common_prefix(_ids(before + text, how), whole)
             is_answer[start:end] = [True] * (end - start)
         before += text
     if how.bos is not None and whole[:1] != [how.tokenizer.id_of(how.bos)]:
@@ -146,9 +146,3 @@ def _chunked(text: str, tokenizer: DecoderTokenizer) -> list[int | None]:
 
 def _placeholder(how: Tokenization) -> int:
     return how.tokenizer.id_of(IMAGE) if how.rule == "in_string" else _PLACEHOLDER
-
-
-def _common(first: Sequence[int | None], second: Sequence[int | None]) -> int:
-    """Length of the common prefix."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((k for k, (a, b) in pairs if a != b), min(len(first), len(second)))

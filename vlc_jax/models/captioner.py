@@ -15,30 +15,29 @@ other; losses/caption.py is the usual training loss.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import heads, llava, lm
+from vlc_jax.models import continuation, heads, llava, lm
 
 
 class Captioner(heads.Head):
-    """Projector and decoder over the tokens of the image tower; of the text tower it reads nothing
-    but the token ids.
+    """Projector and decoder over the tokens of the image tower, and over token ids of texts, which
+    no text tower reads.
 
     vocab_size, has_class_token, dtype, remat: of the text and of the image tower.
     decoder: a name of lm.VARIANTS, with the text's vocabulary, or all fields of one
       (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
       width).
-    sees: patches (all tokens but the class token) | class_token | pooled (the image's embedding
-      alone, as one token: what the cosine sees).
+    select: patch | cls | cls_patch, of the tower's tokens as in LLaVA, or pooled (the image's
+      embedding alone, as one token: what the cosine sees).
     stage: raw | normed, before or behind the tower's last norm.
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
       mark scores 0.
     prefix: token ids that the decoder reads before the image.
-    chunk: images whose scores with all texts are computed at a time, for memory.
+    chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
     """
 
     vocab_size: int
@@ -48,11 +47,11 @@ class Captioner(heads.Head):
     depth: int = 3
     attention_heads: int = 4
     mlp_width: int | None = None
-    sees: Literal["patches", "class_token", "pooled"] = "patches"
+    select: Literal["patch", "cls", "cls_patch", "pooled"] = "patch"
     stage: Literal["raw", "normed"] = "normed"
     scores: Literal["all", "answer"] = "all"
     prefix: tuple[int, ...] = ()
-    chunk: int = 8
+    chunk: int = 64
     dtype: Any = jnp.float32
     remat: str = "none"
 
@@ -78,21 +77,23 @@ class Captioner(heads.Head):
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """Tokens of the image tower unless it sees the pooled features; ids of texts."""
-        is_pooled = self.sees == "pooled"
+        """Tokens of the image tower unless the pooled features are selected; ids of texts."""
+        is_pooled = self.select == "pooled"
         image = types.POOLED_ONLY if is_pooled else types.FeatureRequest(self.stage)
         return image, types.FeatureRequest("ids")
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: what the decoder reads before a text, (images, prefix + patches, width)."""
+        """`tokens`: what the decoder reads before a text, (images, prefix + patches, width).
+
+        Raises UsageError for a class token of a tower without one.
+        """
         del is_training
-        tokens = features.pooled[:, None] if self.sees == "pooled" else features.tokens
-        if self.sees == "patches" and self.has_class_token:
-            tokens = tokens[:, 1:]
-        elif self.sees == "class_token":
-            tokens = tokens[:, :1]
+        if self.select == "pooled":
+            tokens = features.pooled[:, None]
+        else:
+            tokens = llava.selected(features.tokens, self.select, self.has_class_token)
         tokens = self.projector(tokens)
         if self.prefix:
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
@@ -127,7 +128,7 @@ class Captioner(heads.Head):
 
             def part(tokens: Array) -> Array:
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                return mean_log_probs(decoder, params, tokens, *options)
+                return mean_log_probability(decoder, params, tokens, *options)
 
             return heads.map_chunks(part, tokens, self.chunk)
 
@@ -140,7 +141,7 @@ class Captioner(heads.Head):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        return mean_log_probs(self._decoder, self._params(), tokens, ids, mask)
+        return mean_log_probability(self._decoder, self._params(), tokens, ids, mask)
 
     def _params(self) -> Any:
         """Of the decoder, which is called as a function of them: lax.map cannot call a module that
@@ -154,7 +155,8 @@ class Captioner(heads.Head):
         that contrasts all pairs are not counted."""
         c = self._decoder
         width = c.width
-        patches = sizes.patches - self.has_class_token if self.sees == "patches" else 1
+        grid = sizes.patches - self.has_class_token
+        patches = 1 if self.select == "pooled" else llava.number_selected(grid, self.select)
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
         before = patches + len(self.prefix)
@@ -165,48 +167,15 @@ class Captioner(heads.Head):
         return 6 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
 
 
-def mean_log_probs(
+def mean_log_probability(
     decoder: lm.Decoder,
     params: Any,
     tokens: Float[Array, "images patches width"],
     ids: Int[Array, "images options length"],
     mask: Bool[Array, "images options length"],
 ) -> Float[Array, "images options"]:
-    """`log_probs`, their mean over the tokens of each text, which `mask` marks."""
-    found = jnp.where(mask, log_probs(decoder, params, tokens, ids), 0.0)
-    return found.sum(axis=-1) / jnp.maximum(mask.sum(axis=-1), 1)
-
-
-def log_probs(
-    decoder: lm.Decoder,
-    params: Any,
-    tokens: Float[Array, "images patches width"],
-    ids: Int[Array, "images options length"],
-) -> Float[Array, "images options length"]:
-    """log p of every id of image i's own texts, given what the decoder reads of the image and the
-    ids before it.
-
-    With several texts the image is read once, and its keys and values are those of all.
-    """
-
-    def call(method: str, *args: Any, **options: Any) -> Any:
-        return decoder.apply({"params": params}, *args, **options, method=method)
-
-    (images, prefix, _), (options, length) = tokens.shape, ids.shape[1:]
-    slots = prefix + length - 1  # the last id of a text is predicted and not read
-    flat = ids.reshape(images * options, length)
-    read = call("embed", flat[:, :-1])
-    everything = jnp.ones((images * options, slots), bool)  # nothing sees what comes later
-    if options == 1:
-        hidden, _ = call("__call__", jnp.concatenate([tokens, read], axis=1), everything)
-        hidden = hidden[:, prefix - 1 :]
-    else:
-        is_read = jnp.broadcast_to(jnp.arange(slots)[None] < prefix, (images, slots))
-        cache = decoder.empty_cache(images, slots)
-        of_image, cache = call("__call__", tokens, is_read, cache=cache)
-        cache = jax.tree.map(lambda x: jnp.repeat(x, options, axis=1), cache)
-        hidden, _ = call("__call__", read, everything, cache=cache, start=prefix)
-        last = jnp.repeat(of_image[:, -1:], options, axis=0)
-        hidden = jnp.concatenate([last, hidden], axis=1)
-    log_p = jax.nn.log_softmax(call("logits", hidden))
-    return jnp.take_along_axis(log_p, flat[..., None], axis=-1).reshape(ids.shape)
+    """The mean over the tokens of each text that `mask` marks; 0 for a text without any."""
+    prompt = continuation.Prompt(tokens, jnp.ones(tokens.shape[:2], bool))
+    found = continuation.log_probabilities(decoder, params, prompt, ids)
+    total = jnp.where(mask, found, 0.0).sum(axis=-1)
+    return total / jnp.maximum(mask.sum(axis=-1), 1)

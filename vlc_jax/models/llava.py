@@ -55,27 +55,19 @@ class LLaVA(nn.Module):
 
     def setup(self) -> None:
         errors.known("selection of image tokens", self.select, SELECTIONS)
-        if self.image.pooling != "cls" and self.select != "patch":
-            raise errors.UsageError(
-                f"select={self.select!r} needs a class token; this image tower has none"
-            )
         self.projector = Projector(self.lm.width, self.lm.dtype, self.lm.param_dtype)
 
     @property
     def num_image_tokens(self) -> int:
         """Tokens of an image."""
-        return {"patch": 0, "cls": 1, "cls_patch": 1}[self.select] + (
-            0 if self.select == "cls" else self.image.grid**2
-        )
+        return number_selected(self.image.grid**2, self.select)
 
     def image_tokens(
         self, image: Float[Array, "batch height width channels"]
     ) -> Float[Array, "batch patches embed"]:
         """Image tokens in the width of the language model, of normalised pixels."""
         tokens = self.image(image, types.FeatureRequest("raw")).tokens
-        if self.image.pooling == "cls" and self.select != "cls_patch":
-            tokens = tokens[:, :1] if self.select == "cls" else tokens[:, 1:]
-        return self.projector(tokens)
+        return self.projector(selected(tokens, self.select, self.image.pooling == "cls"))
 
     def embed(
         self,
@@ -113,6 +105,24 @@ class LLaVA(nn.Module):
     ) -> Float[Array, "batch length vocab"]:
         """Logits after every token, float32."""
         return self.lm.logits(self(image, ids, valid))
+
+
+def selected(
+    tokens: Float[Array, "images patches embed"], select: str, has_class_token: bool
+) -> Float[Array, "images _ embed"]:
+    """The tokens of an image tower that `select` names (SELECTIONS); the class token is the first.
+
+    Raises UsageError for a class token of a tower without one.
+    """
+    if not has_class_token and select != "patch":
+        raise errors.UsageError(f"select={select!r} needs a class token; this image tower has none")
+    first = int(has_class_token)
+    return {"patch": tokens[:, first:], "cls": tokens[:, :1], "cls_patch": tokens}[select]
+
+
+def number_selected(patches: int, select: str) -> int:
+    """How many tokens `select` names of a tower with so many patches and a class token."""
+    return {"patch": patches, "cls": 1, "cls_patch": patches + 1}[select]
 
 
 def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:

@@ -31,6 +31,8 @@ STORE_BEAT_SECONDS = 5.0  # in an object store, which bills every write
 JOIN_SECONDS = 0.2  # between two beats, until all processes are there
 READERS = 16  # threads: a store answers after some 50 ms
 SAID_SECONDS = 10.0  # between two lines about the same wait
+# process 0 reads it, writes what it found, the others read that, and their watchdogs look
+ANNOUNCE_BEATS = 4
 GRACE_SECONDS = 10.0  # for the main thread to end by itself once a process is lost
 # A process that ended so has a reason that the others share: they end as it did. Any other end,
 # a signal or a bug among them, is one that starting again may cure.
@@ -253,6 +255,13 @@ class Peers:
             if time.monotonic() >= until:
                 return None
             time.sleep(BEAT_SECONDS / 10)
+
+    def announce(self, code: int) -> None:
+        """Says that this process is about to end with `code`, and waits until the others have seen
+        it: JAX aborts them as soon as process 0 is gone, before they could leave their stacks."""
+        with contextlib.suppress(OSError):
+            self._set(code=code)
+        time.sleep(ANNOUNCE_BEATS * self._beat)
 
     def stop(self) -> None:
         """Stops watching; the parent of this process writes with what code it ended."""

@@ -13,6 +13,7 @@ from vlc_jax.run.metrics import StepClock
 
 POLL_SECONDS = 1.0
 LAST_WORDS_SECONDS = 5.0  # for the files of the workdir, whose storage may be what hangs
+ANNOUNCE_SECONDS = 25.0  # for other processes to learn of it, with an object store between them
 
 
 class Watchdog:
@@ -23,6 +24,7 @@ class Watchdog:
     compilations, saves and evaluations take what they take. 0 seconds: no watchdog.
 
     stacks: file for the stacks.   on_hang: called with the reason; may not return.
+    announce: called before the end of a process that hangs, to wait until the others know.
     lost: as `Peers.lost`. The process that says it hangs may only wait for this one, so this one
       leaves its stacks, too.
     """
@@ -35,9 +37,11 @@ class Watchdog:
         stacks: Path,
         on_hang: Callable[[str], None],
         lost: Callable[[], tuple[int, str] | None] = lambda: None,
+        announce: Callable[[], None] = lambda: None,
     ):
         self._clock, self._seconds, self._factor = clock, seconds, factor
         self._stacks, self._on_hang, self._lost = stacks, on_hang, lost
+        self._announce = announce
         self._is_over = threading.Event()
         if seconds:
             threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
@@ -64,7 +68,13 @@ class Watchdog:
             faulthandler.dump_traceback(file, all_threads=True)
             reason += f"; the stacks of all threads are in {self._stacks}"
         print(f"{kind}: {reason}", file=sys.stderr, flush=True)
-        words = threading.Thread(target=self._on_hang, args=(reason,), daemon=True)
-        words.start()
-        words.join(LAST_WORDS_SECONDS)
+        _for_at_most(LAST_WORDS_SECONDS, self._on_hang, reason)
+        if kind == "Hang":  # the others end as this one does, and leave their stacks before
+            _for_at_most(ANNOUNCE_SECONDS, self._announce)
         os._exit(ExitCode.HANG)
+
+
+def _for_at_most(seconds: float, function: Callable[..., None], *arguments: str) -> None:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    thread.join(seconds)

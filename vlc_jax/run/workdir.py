@@ -106,6 +106,11 @@ class Workdir:
         """Exit code and message once another process of the run is lost."""
         return self._peers.lost() if self._peers is not None else None
 
+    def announce(self, exit_code: int) -> None:
+        """Tells the other processes of the run, if any, that this one is about to end."""
+        if self._peers is not None:
+            self._peers.announce(exit_code)
+
     def _take_lock(self):
         # flock, not a file that exists: the kernel releases it with its process, so that the lock
         # of a killed job is never in the way. The content is for the error message only.

@@ -7,7 +7,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs import default
-from input_pipeline.tokenizers.conversation import ConversationTokenizer
+from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.errors import UsageError
 from vlc_jax.weights import llava
 
@@ -17,7 +17,6 @@ from vlc_jax.weights import llava
 # exponential is what its code prints.
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 BEFORE_IMAGE = "USER: "  # of Vicuna's template, without a system text
-SEES = {"patch": "patches", "cls": "class_token"}
 START_TOKENS = ("<s>", "<|begin_of_text|>")
 
 
@@ -39,15 +38,9 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     """The config with which LLaVA's weights in a folder are evaluated.
 
     tokenizer: its file or folder; by default that of the weights.
-    Raises UsageError for a selection of image tokens that a captioner has not, WeightsError for a
-    config.json of another architecture.
+    Raises WeightsError for a config.json of another architecture.
     """
     sizes = llava.read_sizes(path)
-    if sizes["select"] not in SEES:
-        raise UsageError(
-            f"the image tokens of {path} are {sizes['select']}; a captioner sees one of "
-            f"{', '.join(SEES)}"
-        )
     files = _tokenizer_files(Path(tokenizer or path))
     config = default.get_config()
     with config.unlocked():
@@ -62,7 +55,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
         config.model.head = ConfigDict(
             {
                 "decoder": sizes["lm"],
-                "sees": SEES[sizes["select"]],
+                "select": sizes["select"],
                 "stage": "raw",
                 "scores": "answer",
                 "prefix": _prefix(files),
@@ -92,9 +85,8 @@ def _tokenizer_files(path: Path) -> Path:
 def _prefix(files: Path) -> tuple[int, ...]:
     """Ids of the start token, if the vocabulary has one, and of the text before the image, which
     LLaVA's own code tokenizes apart from that behind it."""
-    tokenizer = ConversationTokenizer(128, files)
-    vocabulary = tokenizer.vocabulary()
-    start = [vocabulary[name] for name in START_TOKENS if name in vocabulary][:1]
+    tokenizer = DecoderTokenizer(files)
+    start = [tokenizer.id_of(name) for name in START_TOKENS if name in tokenizer][:1]
     return (*start, *tokenizer.encode(BEFORE_IMAGE))
 
 

@@ -1,0 +1,104 @@
+"""Texts that continue a prompt, token ids or image tokens: their log probabilities by a decoder.
+
+Functions of the decoder's parameters, not methods: lax.map and while_loop cannot call a module that
+is bound to its parameters.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from vlc_jax.models import layers, lm
+
+
+class Prompt(NamedTuple):
+    """Embeddings of prompts, and which of their slots hold a token; padding may be on either side.
+
+    prefix: slots that see each other in both directions (PaliGemma); None for a causal model.
+    """
+
+    embeds: Float[Array, "batch length embed"]
+    valid: Bool[Array, "batch length"]
+    prefix: Bool[Array, "batch length"] | None = None
+
+    def with_more_slots(self, count: int) -> dict[str, Any]:
+        """`valid` and `prefix` for a decoder with `count` slots behind the prompt, all valid, since
+        a causal model does not see those that come later."""
+        more = ((0, 0), (0, count))
+        prefix = None if self.prefix is None else jnp.pad(self.prefix, more)
+        return {"valid": jnp.pad(self.valid, more, constant_values=True), "prefix": prefix}
+
+    @property
+    def last(self) -> Int[Array, "batch"]:
+        """The slot of the last token of each prompt."""
+        return self.valid.shape[1] - 1 - jnp.argmax(self.valid[:, ::-1], axis=1)
+
+
+def apply(decoder: lm.Decoder, params: Any, *arguments: Any, **options: Any) -> Any:
+    """The decoder, or its `method`, as a function of its parameters."""
+    return decoder.apply({"params": params}, *arguments, **options)
+
+
+def prefill(
+    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None
+) -> tuple[Float[Array, "batch vocab"], lm.Cache]:
+    """Logits after the last token of each prompt, and a cache with room for `steps` more slots."""
+    batch, length = prompt.valid.shape
+    hidden, cache = apply(
+        decoder,
+        params,
+        prompt.embeds,
+        cache=decoder.empty_cache(batch, length + steps),
+        rope_length=rope_length,
+        **prompt.with_more_slots(steps),
+    )
+    return apply(decoder, params, layers.at(hidden, prompt.last), method="logits")[:, 0], cache
+
+
+def log_probabilities(
+    decoder: lm.Decoder,
+    params: Any,
+    prompt: Prompt,
+    ids: Int[Array, "batch options length"],
+    rope_length: int | None = None,
+) -> Float[Array, "batch options length"]:
+    """Log probability of every id of several texts of each prompt, given the prompt and the ids
+    before it; padding behind a text changes nothing before it.
+
+    Several texts continue one after the other from the cache of their prompt, which runs once, so
+    that memory does not grow with their number. A single one runs with its prompt, without a cache.
+    """
+    length, more = prompt.valid.shape[1], ids.shape[2] - 1  # the last id is predicted, not read
+    later = prompt.with_more_slots(more)
+
+    def read(ids: Int[Array, "batch length"]) -> Float[Array, "batch _ embed"]:
+        return apply(decoder, params, ids[:, :-1], method="embed")
+
+    if ids.shape[1] == 1:
+        embeds = jnp.concatenate([prompt.embeds, read(ids[:, 0])], axis=1)
+        hidden, _ = apply(decoder, params, embeds, rope_length=rope_length, **later)
+        hidden = jnp.concatenate([layers.at(hidden, prompt.last), hidden[:, length:]], axis=1)
+        logits = apply(decoder, params, hidden, method="logits")
+        return token_log_probabilities(logits, ids[:, 0])[:, None]
+    first, cache = prefill(decoder, params, prompt, more, rope_length)
+
+    def of_text(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:
+        logits = first[:, None]
+        if more:
+            at = {"cache": cache, "start": length, "rope_length": rope_length}
+            hidden, _ = apply(decoder, params, read(ids), later["valid"], **at)
+            rest = apply(decoder, params, hidden, method="logits")
+            logits = jnp.concatenate([logits, rest], axis=1)
+        return token_log_probabilities(logits, ids)
+
+    return jnp.swapaxes(jax.lax.map(of_text, jnp.swapaxes(ids, 0, 1)), 0, 1)
+
+
+def token_log_probabilities(
+    logits: Float[Array, "*axes vocab"], ids: Int[Array, "*axes"]
+) -> Float[Array, "*axes"]:
+    """Log probability of each id under the logits at its place, float32."""
+    chosen = jnp.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
+    return chosen - jax.nn.logsumexp(logits, axis=-1)
