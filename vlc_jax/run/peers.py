@@ -125,6 +125,7 @@ class Peers:
         self._silence = {i: Silence() for i in (range(count) if index == 0 else (0,))}
         self._leader: Presence | None = None
         self._lock, self._is_over = threading.RLock(), threading.Event()
+        self._is_ending = False  # as it has said why itself
 
     def start(self) -> "Peers":
         """Takes the place of this process. Raises UsageError if a living process has it."""
@@ -259,6 +260,7 @@ class Peers:
     def announce(self, code: int) -> None:
         """Says that this process is about to end with `code`, and waits until the others have seen
         it: JAX aborts them as soon as process 0 is gone, before they could leave their stacks."""
+        self._is_ending = True
         with contextlib.suppress(OSError):
             self._set(code=code)
         time.sleep(ANNOUNCE_BEATS * self._beat)
@@ -274,7 +276,7 @@ class Peers:
             with contextlib.suppress(OSError):
                 self._look(seconds)
             seconds = self._beat if self._starts else self._pause
-            if (lost := self.lost()) and not self._ends_by_itself():
+            if (lost := self.lost()) and not (self._ends_by_itself() or self._is_ending):
                 print(f"Peer: {lost[1]}", file=sys.stderr, flush=True)
                 logging.info("%s", lost[1])  # to the file; a warning would be said twice
                 os._exit(lost[0])
@@ -284,8 +286,10 @@ class Peers:
         while time.monotonic() < until:
             if self._is_over.wait(min(self._beat, GRACE_SECONDS)):
                 return True
+            # it lives: else its guard, or a process 0, would take it for lost; and what process 0
+            # finds is how the others learn of it
             with contextlib.suppress(OSError):
-                self._set()  # it lives: else its guard, or a process 0, would take it for lost
+                self._look(self._beat)
         return False
 
     def _look(self, seconds: float) -> None:

@@ -24,7 +24,7 @@ class Watchdog:
     compilations, saves and evaluations take what they take. 0 seconds: no watchdog.
 
     stacks: file for the stacks.   on_hang: called with the reason; may not return.
-    announce: called before the end of a process that hangs, to wait until the others know.
+    announce: called before the end, to wait until the other processes know.
     lost: as `Peers.lost`. The process that says it hangs may only wait for this one, so this one
       leaves its stacks, too.
     """
@@ -69,8 +69,8 @@ class Watchdog:
             reason += f"; the stacks of all threads are in {self._stacks}"
         print(f"{kind}: {reason}", file=sys.stderr, flush=True)
         _for_at_most(LAST_WORDS_SECONDS, self._on_hang, reason)
-        if kind == "Hang":  # the others end as this one does, and leave their stacks before
-            _for_at_most(ANNOUNCE_SECONDS, self._announce)
+        # the others end as this one does, and leave their stacks before
+        _for_at_most(ANNOUNCE_SECONDS, self._announce)
         os._exit(ExitCode.HANG)
 
 
