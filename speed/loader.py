@@ -1,12 +1,14 @@
 """Images per second and core: JPEG files, the embedded scenes, and whole training loaders.
 
   python speed/loader.py
+  python speed/loader.py --torch-python .venv-parity/bin/python
 
-One thread, CPU seconds of this process (other processes disturb them less than wall time), rounds
-interleaved, median over rounds. Our JPEG path is compared with plain Pillow as in open_clip's and
-Hugging Face's preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The last
-lines are whole training loaders: records in shuffled order, captions drawn and tokenized, batches
-stacked.
+One thread, CPU seconds (other processes disturb them less than wall time), rounds interleaved,
+median over rounds. Our JPEG path is compared with plain Pillow as in open_clip's and Hugging Face's
+preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The other lines are whole
+training loaders: records in shuffled order, captions drawn and tokenized, batches of 64 stacked;
+from JPEG files, from the shards that input_pipeline.prepare makes of them, and, with
+--torch-python, by torch's DataLoader over the same files (speed/torch_loader.py).
 """
 
 import argparse
@@ -14,15 +16,24 @@ import io
 import os
 import platform
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-import input_pipeline
-from input_pipeline import shard_writer
-from input_pipeline.record import Record
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+import input_pipeline  # noqa: E402
+from input_pipeline import shard_writer  # noqa: E402
+from input_pipeline.record import Record  # noqa: E402
+from speed.worker import Worker  # noqa: E402
+
+BATCH = 64
 
 
 def main() -> None:
@@ -30,35 +41,83 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--images", type=int, default=64, help="JPEG files per round")
     parser.add_argument("--scenes", type=int, default=1000, help="scenes per round")
+    parser.add_argument("--torch-python", default="", help="interpreter with torch, to compare")
     args = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     files = jpeg_files(args.images)
+    measure_images(files, args)
+    with tempfile.TemporaryDirectory() as folder:
+        measure_loaders(files, Path(folder), args)
+
+
+def measure_images(files: list[bytes], args: argparse.Namespace) -> None:
     transform = input_pipeline.ImageTransform(224, "centre")
     scenes = input_pipeline.make_source("scenes", "train")
-    stored = [shard_writer.shrink(Record("", data, [""]), 256, "jpeg") for data in files]
+    sizes = {256: "341x256", 224: "299x224"}
+    stored = {size: [shrunk(data, size) for data in files] for size in sizes}
     rows: dict[str, tuple[Callable[[], None], int]] = {
         "JPEG 500x375 -> 224, ours": (lambda: apply(transform, files), args.images),
         "JPEG 500x375 -> 224, plain Pillow": (lambda: apply(plain_pillow, files), args.images),
-        "JPEG 341x256 -> 224, ours (what input_pipeline.prepare --size 256 stores)": (
-            lambda: apply(transform, stored),
-            args.images,
-        ),
+        **{
+            f"JPEG {shape} -> 224, ours (what input_pipeline.prepare --size {size} stores)": (
+                lambda size=size: apply(transform, stored[size]),
+                args.images,
+            )
+            for size, shape in sizes.items()
+        },
         "scenes-mini record (sample, draw, 4 captions)": (
             lambda: apply(scenes.__getitem__, range(args.scenes)),
             args.scenes,
         ),
     }
     rates = measure(rows, args.rounds)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for name, values in rates.items():
         print(f"{name}: {statistics.median(values):,.0f} images/s per core")
-    ours, plain = list(rates.values())[:2]
-    ratios = [a / b for a, b in zip(ours, plain, strict=True)]
+    compare("ours / plain Pillow", *list(rates.values())[:2])
+    print(f"whole loader, scenes-mini: {whole_loader(scenes, 40):,.0f} examples per CPU second")
+
+
+def measure_loaders(files: list[bytes], folder: Path, args: argparse.Namespace) -> None:
+    """Whole loaders of the same pictures, in turn."""
+    sources = {"JPEG files": Files(files)}
+    for number, data in enumerate(files):
+        (folder / f"{number:04d}.jpg").write_bytes(data)
+    for size in (256, 224):
+        shards = folder / f"shards_{size}"
+        shard_writer.write(sources["JPEG files"], shards, size=size)
+        sources[f"shards, --size {size}"] = input_pipeline.make_source(
+            "shards", "all", path=str(shards)
+        )
+    theirs, rates = None, {name: [] for name in sources}
+    if args.torch_python:
+        script = str(ROOT / "speed/torch_loader.py")
+        theirs = Worker("torch", (args.torch_python, script, str(folder), str(BATCH)))
+        rates[f"JPEG files, DataLoader of {theirs.facts['name']}"] = of_torch = []
+    for _ in range(args.rounds):
+        for name, source in sources.items():
+            rates[name].append(whole_loader(source, 224))
+        if theirs:
+            answer = theirs.ask("pass")
+            of_torch.append(answer["images"] / answer["seconds"])
+    for name, values in rates.items():
+        print(f"whole loader, {name}: {statistics.median(values):,.0f} examples per CPU second")
+    if theirs:
+        for name in sources:
+            compare(f"ours from {name} / torch's from JPEG files", rates[name], of_torch)
+        theirs.close()
+
+
+def compare(name: str, ours: list[float], others: list[float]) -> None:
+    """Prints the ratio of two rates, round by round."""
+    ratios = [a / b for a, b in zip(ours, others, strict=True)]
     print(
-        f"ours / plain Pillow, round by round: {statistics.median(ratios):.2f} x "
+        f"{name}, round by round: {statistics.median(ratios):.2f} x "
         f"(min {min(ratios):.2f}, max {max(ratios):.2f})"
     )
-    print(f"whole loader, scenes-mini: {whole_loader(scenes):,.0f} examples per CPU second")
-    print(f"whole loader, JPEG: {whole_loader(Files(files), 224):,.0f} examples per CPU second")
+
+
+def shrunk(data: bytes, size: int) -> bytes:
+    return shard_writer.shrink(Record("", data, [""]), size, "jpeg")
 
 
 def measure(rows: dict[str, tuple[Callable[[], None], int]], rounds: int) -> dict[str, list[float]]:
@@ -115,18 +174,18 @@ class Files:
         return Record(str(index), self.files[index], ["a photo of something"])
 
 
-def whole_loader(source: input_pipeline.Source, size: int = 40, batches: int = 8) -> float:
-    """Examples per CPU second of batches of 64, on one thread."""
+def whole_loader(source: input_pipeline.Source, size: int, batches: int = 4) -> float:
+    """Examples per CPU second of batches, on one thread."""
     tokenizer = input_pipeline.make_tokenizer("scenes", 20)
     transform = input_pipeline.ImageTransform(size, "centre")
     with input_pipeline.make_train(
-        source, tokenizer, transform, batch_size=64, seed=0, threads=1
+        source, tokenizer, transform, batch_size=BATCH, seed=0, threads=1
     ) as loader:
         next(loader)
         start = time.process_time()
         for _ in range(batches):
             next(loader)
-        return 64 * batches / (time.process_time() - start)
+        return BATCH * batches / (time.process_time() - start)
 
 
 if __name__ == "__main__":
