@@ -6,8 +6,9 @@ the log probability of a caption given the image.
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
 and depth=N of the decoder; hard_images=1: every second picture is the one before with two objects
-or two colours exchanged; and those of configs/common/heads.py that all heads have. Retrieval is
-among 100 candidates, where other configs have 1,000.
+or two colours exchanged; positions=1: a trained vector for each image token; and those of
+configs/common/heads.py that all heads have. Retrieval is among 100 candidates, where other configs
+have 1,000.
 """
 
 from ml_collections import ConfigDict
@@ -17,13 +18,17 @@ from configs.common import heads, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"select": "patch", "width": 128, "depth": 3, "hard_images": 0}
+    own = {"select": "patch", "width": 128, "depth": 3, "hard_images": 0, "positions": 0}
     fixed = {"steps": 1500, "phrases": "plain"}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
     with config.unlocked():
         heads.use(
-            config, args, "captioner", 1.0, select=args.select, width=args.width, depth=args.depth
+            *(config, args, "captioner", 1.0),
+            select=args.select,
+            width=args.width,
+            depth=args.depth,
+            positions=bool(args.positions),
         )
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3

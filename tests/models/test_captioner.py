@@ -16,6 +16,7 @@ ENDS = (2, 4, 3, 0)  # last token of each text
 def make(select="patch", marks=None, **options):
     head = models.HEADS["captioner"](
         vocab_size=VOCAB,
+        patches=1 + PATCHES,
         has_class_token=True,
         width=8,
         depth=2,
@@ -62,6 +63,16 @@ def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
     assert np.ptp(expected) > 0.1
     found = np.asarray(head.apply(variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("select", ["patch", "cls_patch", "pooled"])
+def test_every_image_token_has_a_position_of_its_own(select):
+    head, variables, image, _, _ = make(select, positions=True)
+    position = variables["params"].pop("position")
+    whole = {"params": {**variables["params"], "position": position}}
+    found = head.apply(whole, image, method="image")
+    expected = make(select)[0].apply(variables, image, method="image").tokens + position[None]
+    np.testing.assert_allclose(found.tokens, expected, rtol=1e-6)
 
 
 def test_own_texts_have_the_score_of_all_pairs():

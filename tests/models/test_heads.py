@@ -27,6 +27,7 @@ HEADS = {
     },
     "captioner": {
         "vocab_size": 9,
+        "patches": PATCHES,
         "has_class_token": False,
         "width": 8,
         "depth": 2,

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
@@ -26,13 +27,16 @@ class Captioner(heads.Head):
     """Projector and decoder over the tokens of the image tower, and over token ids of texts, which
     no text tower reads.
 
-    vocab_size, has_class_token, dtype, remat: of the text and of the image tower.
+    vocab_size, patches, has_class_token, dtype, remat: of the text and of the image tower; patches
+      with the class token.
     decoder: a name of lm.VARIANTS, with the text's vocabulary, or all fields of one
       (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
       width).
     select: patch | cls | cls_patch, of the tower's tokens as in LLaVA, or pooled (the image's
       embedding alone, as one token: what the cosine sees).
     stage: raw | normed, before or behind the tower's last norm.
+    positions: adds a trained vector to each image token, as not in LLaVA: what the tokens of a
+      frozen tower have kept of where they are may be little.
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
       mark scores 0.
@@ -41,6 +45,7 @@ class Captioner(heads.Head):
     """
 
     vocab_size: int
+    patches: int
     has_class_token: bool
     decoder: str | Mapping[str, Any] = ""
     width: int = 128
@@ -49,6 +54,7 @@ class Captioner(heads.Head):
     mlp_width: int | None = None
     select: Literal["patch", "cls", "cls_patch", "pooled"] = "patch"
     stage: Literal["raw", "normed"] = "normed"
+    positions: bool = False
     scores: Literal["all", "answer"] = "all"
     prefix: tuple[int, ...] = ()
     chunk: int = 64
@@ -74,6 +80,15 @@ class Captioner(heads.Head):
     def setup(self) -> None:
         self.lm = self._decoder.clone(parent=self)
         self.projector = llava.Projector(self.lm.width, self.dtype)
+        if self.positions:
+            shape = (self._num_image_tokens, self.lm.width)
+            self.position = self.param("position", nn.initializers.normal(0.02), shape)
+
+    @property
+    def _num_image_tokens(self) -> int:
+        if self.select == "pooled":
+            return 1
+        return llava.number_selected(self.patches - self.has_class_token, self.select)
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -95,6 +110,8 @@ class Captioner(heads.Head):
         else:
             tokens = llava.selected(features.tokens, self.select, self.has_class_token)
         tokens = self.projector(tokens)
+        if self.positions:
+            tokens = tokens + self.position[None].astype(tokens.dtype)
         if self.prefix:
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
@@ -155,8 +172,7 @@ class Captioner(heads.Head):
         that contrasts all pairs are not counted."""
         c = self._decoder
         width = c.width
-        grid = sizes.patches - self.has_class_token
-        patches = 1 if self.select == "pooled" else llava.number_selected(grid, self.select)
+        patches = self._num_image_tokens
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
         before = patches + len(self.prefix)
