@@ -31,6 +31,13 @@ def says(text: str | None, finish: str = "stop") -> Reply:
     return Reply(200, body | {"choices": [choice], "usage": usage})
 
 
+def completes(text: str, finish: str = "stop") -> Reply:
+    """An answer to a plain text."""
+    reply = says(text, finish)
+    (choice,) = reply.body["choices"]
+    return reply._replace(body=reply.body | {"choices": [choice | {"text": text}]})
+
+
 def fails(status: int, message: str, code: str | None = None) -> Reply:
     headers = (("retry-after-ms", "1"),)
     return Reply(status, {"error": {"message": message, "code": code}}, headers)
@@ -47,7 +54,8 @@ class Server:
         self.lock = threading.Lock()
 
     def reply(self, headers: dict[str, str], body: dict) -> Reply:
-        caption = body["messages"][0]["content"].rpartition("Input: ")[2].partition("\n")[0]
+        prompt = body["prompt"] if "prompt" in body else body["messages"][0]["content"]
+        caption = prompt.rpartition("Input: ")[2].partition("\n")[0]
         with self.lock:
             self.requests.append((headers, body))
             self.asked[caption] += 1
@@ -72,7 +80,7 @@ def _handler(server: Server) -> type[http.server.BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            assert self.path == "/v1/chat/completions"
+            assert self.path == ("/v1/completions" if "prompt" in body else "/v1/chat/completions")
             self.send(server.reply({k.lower(): v for k, v in self.headers.items()}, body))
 
         def send(self, reply: Reply) -> None:

@@ -1,5 +1,7 @@
-"""Captions of a file that hard positives are asked for: COCO captions JSON, a table or lines."""
+"""Captions of a file that texts are asked for: COCO captions JSON, a table or lines."""
 
+import collections
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,45 @@ def read(path: Path, column: str = "caption") -> list[str]:
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
     if path.suffix.lower() == ".txt":
         captions = _read_lines(path)
-    elif path.suffix.lower() == ".json" and json_annotations.is_coco_captions(
-        document := json_annotations.load(path)
-    ):
+    elif (document := _coco(path)) is not None:
         captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
+        json_annotations.coco_rows(path, document)  # raises now, not when all texts are there
     else:
         captions = _read_column(tables.open_table(path), column)
     if not any(caption.strip() for caption in captions):
         raise DataError(f"{path} holds no captions")
     return captions
+
+
+def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """The rows of a file that `read` has read, and the indices of the captions of each.
+
+    A row of COCO captions is an image (id, image, caption: a list), of lines a caption.
+    """
+    if path.suffix.lower() == ".txt":
+        yield from (({"caption": text}, [k]) for k, text in enumerate(_read_lines(path)))
+        return
+    if (document := _coco(path)) is not None:
+        of_image: dict[str, list[int]] = collections.defaultdict(list)
+        for index, annotation in enumerate(document["annotations"]):
+            of_image[str(annotation["image_id"])].append(index)
+        for row in json_annotations.coco_rows(path, document):
+            yield row, of_image[row["id"]]
+        return
+    table, first = tables.open_table(path), 0
+    for number in range(len(table)):
+        row = table[number]
+        count = len(row[column]) if isinstance(row[column], list) else 1
+        yield row, [*range(first, first + count)]
+        first += count
+
+
+def _coco(path: Path) -> dict[str, Any] | None:
+    """COCO captions JSON, None for any other file."""
+    if path.suffix.lower() != ".json":
+        return None
+    document = json_annotations.load(path)
+    return document if json_annotations.is_coco_captions(document) else None
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from input_pipeline.hard_texts.llm.prompts import TOO_LONG, Answer
+from input_pipeline.hard_texts.llm.answers import TOO_LONG, Answer, Complete, Question, Store
 from input_pipeline.record import DataError
 
 if TYPE_CHECKING:
@@ -17,29 +17,24 @@ _MIN_KEY = 8  # letters; a shorter one ("none", "EMPTY") is no secret, and may b
 _MAX_NAME = 200  # letters of a model's name, or of why an answer ended
 _MAX_TOKENS = 10**9  # of an answer or its prompt
 _PASSING = (408, 409, 429)  # status codes that the library tries again, like 5xx
+FORMS = ("chat", "text")
 
 
 class EndpointError(Exception):
     """The endpoint cannot be reached or is out of order; the same request may succeed later."""
 
 
-class Question(NamedTuple):
-    """A prompt for caption `index`, and further fields of its request (max_tokens, seed, ...)."""
-
-    index: int
-    prompt: str
-    fields: Mapping[str, Any]
-
-
 class Endpoint(NamedTuple):
     """Address, key and model of a server.
 
+    form: of FORMS: prompts are a message of the user, or the beginning of a plain text.
     key: None if it wants none; timeout: seconds of a try, to the last byte of the answer.
     """
 
     base_url: str
     key: str | None
     model: str
+    form: str
     retries: int
     timeout: float
 
@@ -63,11 +58,17 @@ def check_library() -> None:
         ) from error
 
 
+def completing(endpoint: Endpoint, concurrency: int) -> Complete:
+    """The endpoint as what answers questions, at most `concurrency` of them at a time."""
+
+    def complete(questions: Iterator[Question], store: Store) -> None:
+        asyncio.run(ask_all(endpoint, questions, concurrency, store))
+
+    return complete
+
+
 async def ask_all(
-    endpoint: Endpoint,
-    questions: Iterator[Question],
-    concurrency: int,
-    store: Callable[[int, Answer], None],
+    endpoint: Endpoint, questions: Iterator[Question], concurrency: int, store: Store
 ) -> None:
     """Calls `store` with every answer as soon as it is there, in the order of arrival.
 
@@ -141,11 +142,16 @@ async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Quest
 
     try:
         # Raw, since the library returns whatever was sent as if it were of its types.
-        sent = await client.chat.completions.with_raw_response.create(
-            model=endpoint.model,
-            messages=[{"role": "user", "content": question.prompt}],
-            extra_body=dict(question.fields),
-        )
+        further: dict[str, Any] = {"model": endpoint.model, "extra_body": dict(question.fields)}
+        if endpoint.form == "chat":
+            messages = [{"role": "user", "content": question.prompt}]
+            sent = await client.chat.completions.with_raw_response.create(
+                messages=messages, **further
+            )
+        else:
+            sent = await client.completions.with_raw_response.create(
+                prompt=question.prompt, **further
+            )
     except openai.OpenAIError as error:
         if getattr(error, "code", None) == "content_filter":
             return Answer(None, "content_filter", 0, 0, None)
@@ -156,7 +162,7 @@ async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Quest
 
 
 def _read(body: str, endpoint: Endpoint) -> Answer:
-    """The answer in a chat completion. Raises DataError for what is none."""
+    """The answer in a completion. Raises DataError for what is none."""
 
     def shown(text: Any) -> Any:
         return without_key(text, endpoint.key) if isinstance(text, str) else text
@@ -165,7 +171,7 @@ def _read(body: str, endpoint: Endpoint) -> Answer:
         completion = json.loads(body)
         choice, usage = completion["choices"][0], completion.get("usage") or {}
         answer = Answer(
-            shown(choice["message"].get("content")),
+            shown(choice["message"].get("content") if endpoint.form == "chat" else choice["text"]),
             shown(choice.get("finish_reason")),
             usage.get("prompt_tokens") or 0,
             usage.get("completion_tokens") or 0,
@@ -182,7 +188,7 @@ def _read(body: str, endpoint: Endpoint) -> Answer:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         said = " ".join(shown(body)[:200].split())
         raise DataError(
-            f"{endpoint.base_url} does not answer with a chat completion but with {said!r} "
+            f"{endpoint.base_url} does not answer with a {endpoint.form} completion but with {said!r} "
             f"({shown(repr(error))[:200]}); is it OpenAI-compatible, and is --base-url right (it "
             "often ends with /v1)?"
         ) from error
@@ -209,7 +215,7 @@ def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> E
     if error.status_code == 404:
         return ValueError(
             f"{where} knows no model {endpoint.model!r}, or is no such address ({said}); check "
-            "--model and --base-url (often ends with /v1)"
+            "--model and --base-url (often ends with /v1), and --form: not all offer both"
         )
     return ValueError(
         f"{where} refuses the request ({said}); --option NAME=VALUE sets a field, --option "

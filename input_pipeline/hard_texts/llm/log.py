@@ -3,27 +3,31 @@
 import collections
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
-import shutil
-import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from input_pipeline.hard_texts.llm import prompts
-from input_pipeline.hard_texts.llm.prompts import Answer
+import numpy as np
+
+from input_pipeline.hard_texts.llm.answers import Answer, Found, Text
+from input_pipeline.hard_texts.llm.presets import PRESETS
 from input_pipeline.record import DataError
 
-RAW, SUMMARY = "raw.jsonl", "summary.json"
-_FORMAT_VERSION = 1
+RAW, SUMMARY, TABLE = "raw.jsonl", "summary.json", "table.jsonl"
+MISSING = "None"  # what the authors' files hold where there is no text
+_FORMAT_VERSION = 2
+_READING = 1  # number of the rules by which texts are read out of answers: part of the version
+_SHOWN, _LETTERS = 3, 200  # unusable answers of each reason in the summary, and letters of each
+_ADDED = {"form": "chat"}  # fields that requests of older folders lack, and what they were
 # What reading a damaged file raises; RecursionError: nested brackets without end.
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_EVERY = 1.0  # seconds between two states of the progress line of a terminal
-_EVERY_IN_A_FILE = 60.0  # and between two lines of progress elsewhere
 
 Prices = tuple[float | None, float | None]  # of a million tokens: of prompts, of answers
+# The rows of the captions' file, with the indices of their captions: `captions.rows`.
+Rows = Callable[[], Iterator[tuple[dict[str, Any], list[int]]]]
 
 
 def cost(tokens: tuple[int, int], prices: Prices) -> float | None:
@@ -33,27 +37,43 @@ def cost(tokens: tuple[int, int], prices: Prices) -> float | None:
     return sum(count * (price or 0.0) / 1e6 for count, price in zip(tokens, prices, strict=True))
 
 
+def version(request: dict[str, Any]) -> str:
+    """Name of texts by all that decides them but the captions: "dac_dense/1f0c...".
+
+    Other prompts, models, sampling and rules of reading have other names.
+    """
+    deciding = {k: v for k, v in request.items() if not k.startswith("captions") and k != "prompt"}
+    text = json.dumps([_READING, deciding], sort_keys=True)
+    return f"{request['kind']}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
 class Log:
-    """The answers so far; `index in log` says if caption `index` has one, usable or not."""
+    """The answers so far; `index in log` says if caption `index` has one, usable or not.
+
+    Of an answer only its place in the file is kept in memory: lists of sentences for millions of
+    captions would be gigabytes.
+    """
 
     def __init__(
         self, out: Path, request: dict[str, Any], captions: Sequence[str], prices: Prices, raw: int
     ) -> None:
         self.tokens = (0, 0)  # of prompts, of answers
-        self.missing = 0  # answers that hold no hard positive
         self.prices = prices
         self._out, self._request, self._captions, self._raw = out, request, captions, raw
-        self._unfit = prompts.KINDS[request["kind"]].unfit
-        self._texts: dict[int, str | None] = {}
-        self._reasons: dict[int, str] = {}  # why a text is None
+        self._preset = PRESETS[request["kind"]]
+        self._places = np.full(len(captions), -1, np.int64)  # bytes before the answer in the file
+        self._end = 0  # bytes of the file
+        self._answers = self._texts = 0
+        self._reasons: dict[int, str] = {}  # why an answer has no text
+        self._examples: dict[str, list[dict[str, Any]]] = {}  # of unusable answers, by reason
         self._models: collections.Counter[str] = collections.Counter()
         self._endpoints: list[str] = []
 
     def __contains__(self, index: int) -> bool:
-        return index in self._texts
+        return self._places[index] >= 0
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return self._answers
 
     def add(self, index: int, answer: Answer) -> None:
         """Stores an answer: once this returns, killing the process does not lose it."""
@@ -62,30 +82,67 @@ class Log:
         if written != len(line):  # nothing may be appended to a piece of a line
             os.ftruncate(self._raw, os.fstat(self._raw).st_size - written)
             raise OSError(f"cannot write all of an answer to {self._out / RAW}; is the disk full?")
-        self._count(index, answer)
+        self._count(index, answer, len(line))
 
-    def begin(self, base_url: str) -> None:
-        """Writes the summary with the endpoint that is about to be asked."""
-        if base_url not in self._endpoints:
-            self._endpoints.append(base_url)
+    def begin(self, where: str) -> None:
+        """Writes the summary with what is about to be asked: an address, or a folder."""
+        if where not in self._endpoints:
+            self._endpoints.append(where)
         self.save()
 
-    def finish(self, count: int) -> str:
-        """Writes the result for at least the first `count` captions; returns a line to print.
+    def finish(self, count: int, rows: Rows) -> str:
+        """Writes the results for at least the first `count` captions; returns a line to print.
 
         A run with a smaller limit does not shorten what an earlier one wrote.
         """
         while count < len(self._captions) and (
-            count in self._texts or self._unfit(self._captions[count])
+            count in self or self._preset.unfit(self._captions[count])
         ):
             count += 1
-        texts = [self._texts.get(index) for index in range(count)]
-        path = self._out / f"{self._request['kind']}_hp.jsonl"
-        lines = (json.dumps(prompts.MISSING if text is None else text) for text in texts)
-        _write(path, "".join(f"{line}\n" for line in lines))
+        path = self._out / TABLE
+        with (self._out / RAW).open("rb") as raw:
+            with _replacing(path) as file:
+                for row, indices in rows():
+                    if all(index < count for index in indices):
+                        found = [self._read(raw, index) for index in indices]
+                        file.write(json.dumps(row | self._cells(found)) + "\n")
+            if self._preset.lines:
+                path = self._out / self._preset.lines
+                with _replacing(path) as file:
+                    for index in range(count):
+                        text = next((each.text for each in self._read(raw, index)), MISSING)
+                        file.write(json.dumps(text) + "\n")
         self.save(count)
-        written = count - texts.count(None)
-        return f"{written:,} hard positives of {count:,} captions; {self.state()}: {path}"
+        written = len(self) - len(self._reasons)
+        return (
+            f"{written:,} of {count:,} captions have texts, {self._texts:,} in all; "
+            f"{self.state()}: {path}"
+        )
+
+    def _read(self, raw: Any, index: int) -> list[Text]:
+        if index not in self:
+            return []
+        raw.seek(self._places[index])
+        return self._found(index, Answer(**_entry(raw.readline())[1]))[0]
+
+    def _found(self, index: int, answer: Answer) -> Found:
+        return self._preset.read(answer, self._captions[index])
+
+    def _cells(self, found: list[list[Text]]) -> dict[str, Any]:
+        """The cells of a row that hold the texts of its captions, as the source `records` reads."""
+        name = version(self._request)
+
+        def cell(of: Callable[[Text], Any]) -> list[Any]:
+            lists = [[of(text) for text in texts] for texts in found]
+            return lists if len(lists) > 1 else sum(lists, [])
+
+        cells: dict[str, Any] = {"positives": cell(lambda text: text.text), "positive_kinds": name}
+        if any(text.kind for texts in found for text in texts):
+            cells["positive_kinds"] = cell(lambda text: f"{name}:{text.kind}")
+        if self._preset.has_foils:
+            cells |= {"negatives": cell(lambda text: text.foil)}
+            cells |= {"negative_kinds": cells["positive_kinds"]}
+        return cells
 
     def state(self) -> str:
         """Tokens, cost and unusable answers in one line."""
@@ -93,25 +150,28 @@ class Log:
         return (
             f"{self.tokens[0]:,} tokens in, {self.tokens[1]:,} out"
             + ("" if price is None else f", cost {price:,.2f}")
-            + f", {self.missing:,} of {len(self):,} answers unusable"
+            + f", {len(self._reasons):,} of {len(self):,} answers unusable"
         )
 
     def save(self, count: int | None = None) -> None:
-        """The summary; `count` is the number of lines of the result where there is one."""
+        """The summary; `count` is the number of captions of the results where there are any."""
         covered = range(len(self._captions) if count is None else count)
         missing = collections.Counter(
-            self._reasons.get(index) or self._unfit(self._captions[index])
+            self._reasons.get(index) or self._preset.unfit(self._captions[index])
             for index in covered
-            if self._texts.get(index) is None
+            if index in self._reasons or index not in self
         )
         missing.pop(None, None)  # not asked yet
         summary = {
             "format_version": _FORMAT_VERSION,
+            "version": version(self._request),
             "complete": count == len(self._captions),
             "lines": count,
             "answers": len(self),
-            "hard_positives": sum(self._texts.get(index) is not None for index in covered),
+            "captions_with_texts": len(self) - len(self._reasons),
+            "texts": self._texts,
             "missing": dict(missing.most_common()),
+            "unusable_answers": self._examples,
             "tokens": {"in": self.tokens[0], "out": self.tokens[1]},
             "prices_per_million_tokens": {"in": self.prices[0], "out": self.prices[1]},
             "cost": cost(self.tokens, self.prices),
@@ -119,7 +179,8 @@ class Log:
             "models_that_answered": dict(self._models),
             "request": self._request,
         }
-        _write(self._out / SUMMARY, json.dumps(summary, indent=1) + "\n")
+        with _replacing(self._out / SUMMARY) as file:
+            file.write(json.dumps(summary, indent=1) + "\n")
 
     def read(self) -> None:
         """Continues an earlier run. Raises ValueError for another request, DataError for damage."""
@@ -131,43 +192,53 @@ class Log:
         try:
             summary = json.loads(path.read_text("utf-8"))
             before, self._endpoints = summary["request"], [*summary["endpoints"]]
-            differing = [key for key in self._request if before[key] != self._request[key]]
+            differing = [
+                key
+                for key in self._request
+                if before.get(key, _ADDED.get(key)) != self._request[key]
+            ]
         except _DAMAGE as error:
             raise DataError(f"{path} is damaged ({error!r}); choose another folder") from error
         if differing:
             key = differing[0]
             raise ValueError(
-                f"{self._out} was begun with another request: {key} was {str(before[key])[:80]!r}, "
-                f"is {str(self._request[key])[:80]!r}; use the same options or another folder"
+                f"{self._out} was begun with another request: {key} was "
+                f"{str(before.get(key))[:80]!r}, is {str(self._request[key])[:80]!r}; use the same "
+                "options or another folder"
             )
         self._read_answers(raw)
 
     def _read_answers(self, path: Path) -> None:
-        whole = 0  # bytes
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break  # written when the process was killed
-                whole += len(line)
                 try:
-                    entry = json.loads(line)
-                    index = entry.pop("line") - 1
+                    index, fields = _entry(line)
                     if not 0 <= index < len(self._captions):
                         raise ValueError(f"there is no caption {index + 1}")
-                    self._count(index, Answer(**entry))
+                    self._count(index, Answer(**fields), len(line))
                 except _DAMAGE as error:
                     raise DataError(
                         f"row {number} of {path} is damaged ({error!r}); remove the row, and its "
                         "caption is asked about again"
                     ) from error
-        os.ftruncate(self._raw, whole)
+        os.ftruncate(self._raw, self._end)
 
-    def _count(self, index: int, answer: Answer) -> None:
-        text, reason = prompts.clean(answer, self._captions[index])
-        self._texts[index] = text
-        if reason is not None:
-            self._reasons[index] = reason
-            self.missing += 1
+    def _count(self, index: int, answer: Answer, size: int) -> None:
+        texts, reason = self._found(index, answer)
+        if index not in self:
+            self._places[index] = self._end
+            self._answers += 1
+            self._texts += len(texts)
+            if reason is not None:
+                self._reasons[index] = reason
+                shown = self._examples.setdefault(reason, [])
+                if len(shown) < _SHOWN:
+                    about = {"caption": self._captions[index], "answer": answer.text or ""}
+                    cut = {key: text[:_LETTERS] for key, text in about.items()}
+                    shown.append({"line": index + 1, **cut})
+        self._end += size
         self.tokens = (
             self.tokens[0] + answer.prompt_tokens,
             self.tokens[1] + answer.completion_tokens,
@@ -202,52 +273,18 @@ def open_log(
         os.close(raw)
 
 
-class Meter:
-    """Progress on stderr: a line that changes on a terminal, a line per minute in a file."""
-
-    def __init__(self, log: Log, total: int) -> None:
-        self._log, self._total = log, total
-        self._begun, self._answers = time.monotonic(), len(log)
-        self._is_terminal = sys.stderr.isatty()
-        self._next = self._begun + _EVERY
-
-    def show(self) -> None:
-        """Prints the progress if it is due."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (_EVERY if self._is_terminal else _EVERY_IN_A_FILE)
-        rate = (len(self._log) - self._answers) / (now - self._begun)
-        left = max(self._total - len(self._log), 0) / rate if rate else float("inf")
-        text = (
-            f"{len(self._log):,} of {self._total:,} answers, {rate:,.1f} per second, "
-            f"{_duration(left)} left, {self._log.state()}"
-        )
-        if self._is_terminal:  # a line that wraps could not be written over
-            text = f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}"
-        else:
-            text += "\n"
-        print(text, end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Ends the line of a terminal."""
-        if self._is_terminal:
-            print(file=sys.stderr, flush=True)
+def _entry(line: bytes) -> tuple[int, dict[str, Any]]:
+    """Index of the caption, and the fields of the answer, of a line of the log."""
+    fields = json.loads(line)
+    return fields.pop("line") - 1, fields
 
 
-def _duration(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "unknown time"
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file atomically: a killed process leaves the old one."""
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """A file that takes the place of the one at `path` when it is whole."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+        yield file
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)

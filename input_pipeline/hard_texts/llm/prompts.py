@@ -1,26 +1,12 @@
-"""Prompts for hard positives, the captions they suit, and the cleaning of answers.
+"""The prompts of the presets: an instruction, examples as Input/Output pairs, the caption last.
 
-The two kinds are those of Kamath et al., "The Hard Positive Truth about Vision-Language
-Compositionality" (ECCV 2024), appendix C: REPLACE writes a caption again with one word exchanged
-for a synonym, SWAP exchanges what stands on both sides of "and". The prompts follow the structure
-described there (an instruction, examples as Input/Output pairs, the caption last) in words and
-examples of our own, so that answers are not those of the paper's prompts, even from its model.
-The paper reads answers as they are; ours are cleaned, and what cannot be a hard positive is left
-out.
+Structures are those of the papers (presets.py says which); words and examples are our own, so that
+answers are not those of the papers' prompts, even from their models.
 """
 
-import re
-from collections.abc import Callable
-from typing import NamedTuple
-
-TOO_LONG = "too_long"  # `Answer.finish` of one that was not read to its end
-MISSING = "None"  # what the authors' files hold where there is no hard positive
 PLACE = "{caption}"  # where the caption goes in a prompt
-# A hard positive is about as long as its caption: at most twice as long and this many letters more.
-_SPARE_LETTERS = 100
-_SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
 
-_REPLACE = """\
+REPLACE = """\
 Below are captions of photographs. Write the last one again with one word exchanged for a synonym. \
 The word may name a thing, a property, an action or a place. The new caption has to be true of \
 exactly the same photographs, and all other words stay as they are. Give the new caption and \
@@ -44,7 +30,7 @@ Output: the carpet in front of the fireplace is grey
 Input: {caption}
 Output:"""
 
-_SWAP = """\
+SWAP = """\
 Below are captions of photographs, each with two parts joined by the word "and". Write the last \
 one again with the two parts in the opposite order. Everything that belongs to a part moves with \
 it, so that the new caption is true of exactly the same photographs, and no word is added or lost. \
@@ -68,113 +54,167 @@ Output: a plate of beans and rice beside a glass of juice
 Input: {caption}
 Output:"""
 
+HP_REPLACE = """\
+Exchange a single word of the input for one that means the same, so that the sentence keeps its \
+meaning. Answer with the new sentence only.
+Input: {caption}
+Output:"""
 
-class Kind(NamedTuple):
-    """A kind of hard positive: its prompt, the longest answer, which captions have none."""
+# Five examples as in the paper: two counted things, two colours, two foods, a list, two actions.
+HP_SWAP = """\
+Exchange what stands before and after "and", so that the sentence keeps its meaning. Answer with \
+the new sentence only.
 
-    prompt: str
-    max_tokens: int
-    unfit: Callable[[str], str | None]  # the reason why a caption is not asked about, or None
+Input: four horses and one donkey
+Output: one donkey and four horses
 
+Input: a red and yellow kite flies above the roofs
+Output: a yellow and red kite flies above the roofs
 
-def _unfit_for_replace(caption: str) -> str | None:
-    return None if caption.strip() else "empty caption"
+Input: a bowl of nuts and raisins stands on the counter
+Output: a bowl of raisins and nuts stands on the counter
 
+Input: a desk with a lamp, keyboard and mouse
+Output: a desk with a lamp, mouse and keyboard
 
-def _unfit_for_swap(caption: str) -> str | None:
-    if not re.search(r"\band\b", caption, re.IGNORECASE):
-        return 'no "and"'
-    return None if len(caption.split()) < _SWAP_WORDS else f"{_SWAP_WORDS} words or more"
+Input: a girl is riding a bicycle and waving a flag
+Output: a girl is waving a flag and riding a bicycle
 
+Input: {caption}
+Output:"""
 
-KINDS = {
-    "replace": Kind(_REPLACE, 30, _unfit_for_replace),
-    "swap": Kind(_SWAP, 20, _unfit_for_swap),
-}
+REPLACE_VERB = """\
+Exchange one verb of the input for one that means the same, so that the sentence keeps its meaning. \
+Answer with the new sentence only, or with None where there is no verb.
+Input: A girl holding an umbrella and shouting.
+Output: A girl holding an umbrella and yelling.
 
+Input: {caption}
+Output:"""
 
-class Answer(NamedTuple):
-    """The answer of the endpoint for one caption.
+REPLACE_SPATIAL = """\
+Exchange one preposition of the input that says where something is for one that means the same, so \
+that the sentence keeps its meaning. Answer with the new sentence only, or with None where there is \
+no such preposition.
+Input: A row of parked bicycles next to a brick wall.
+Output: A row of parked bicycles beside a brick wall.
 
-    finish: "stop", "length" where the answer was cut at the longest length, "content_filter",
-    TOO_LONG, or whatever else the endpoint calls it. Token counts are 0 where it does not count.
-    """
+Input: {caption}
+Output:"""
 
-    text: str | None
-    finish: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    model: str | None
+# Three relations seen from their other side and a property behind its noun, as in the paper.
+SVLC_PARAPHRASE = """\
+Below are captions of photographs. Write the last one in another way that is true of exactly the \
+same photographs. Give the new caption and nothing else.
+
+Input: a boy sitting left of a lamp
+Output: a lamp standing to the right of a sitting boy
+
+Input: a horse behind a wooden fence
+Output: a wooden fence in front of a horse
+
+Input: a nurse standing to the right of a bed
+Output: a bed placed to the left of a standing nurse
+
+Input: a green bottle
+Output: a bottle that is green
+
+Input: {caption}
+Output:"""
+
+DAC_DENSE = """\
+Each input names something that a picture shows. The output is a list of ten sentences about what \
+else may be seen in the picture. Every sentence is complete and names the things that it is about.
+
+Input: a lighthouse
+Output:
+1. A tall white lighthouse stands on a rocky cliff above the sea.
+2. Grey waves break against the rocks below the cliff.
+3. Two seagulls circle around the lantern room of the lighthouse.
+4. A narrow gravel path leads from a gate to the door of the lighthouse.
+5. Behind the lighthouse a small red house has smoke rising from its chimney.
+6. Short grass and yellow flowers cover the top of the cliff.
+7. A wooden bench near the path faces the water.
+8. A fishing boat with a blue hull passes in the distance.
+9. Dark clouds gather over the horizon while the sun lights the tower.
+10. A woman in a raincoat takes a photograph of the lighthouse.
+
+Input: an old man repairing a bicycle in a workshop
+Output:
+1. An old man with a grey beard bends over a bicycle.
+2. The bicycle hangs from a metal stand in the middle of the workshop.
+3. The man holds a wrench in his right hand.
+4. The front wheel of the bicycle leans against a wooden workbench.
+5. Screwdrivers and pliers hang in rows on the wall.
+6. A lamp above the workbench throws a warm light on the tools.
+7. Black grease stains the man's blue apron.
+8. An open box of bolts and nuts stands on the floor.
+9. Rubber tyres are stacked in a corner behind the man.
+10. Dust covers the window through which a street can be seen.
+
+Input: children are playing in the snow
+Output:
+1. Three children in thick jackets play in a snowy garden.
+2. A girl with a red hat rolls a large ball of snow.
+3. A boy throws a snowball at his brother.
+4. A half-built snowman with a carrot nose stands beside a hedge.
+5. A wooden sledge lies upside down near the fence.
+6. The branches of the trees are bent by the snow.
+7. Footprints cross the garden from the house to the gate.
+8. A small brown dog jumps after a snowball.
+9. Icicles hang from the roof of the house.
+10. A father with a shovel watches the children from the door.
+
+Input: {caption}
+Output:"""
+
+C2LIP_PHRASES = """\
+List the noun phrases of the input that name its main things, each once and in its words. Leave out \
+places that are only named as the surroundings, such as a house or a street, and remarks such as \
+[photograph]. Answer with a numbered list and nothing else.
+
+Input: A boy in a striped sweater feeds a goat, probably on a farm
+Output:
+1. A boy
+2. striped sweater
+3. goat
+
+Input: {caption}
+Output:"""
+
+# Things with their properties; relations that are whole sentences between two of the things.
+CSCLIP_UNITS = """\
+Divide the input into its parts. First the entities: every thing that it names, once, together with \
+its number and properties. Then the relations between two of them, as whole short sentences that \
+use the same words for the entities. Write each part in a line of its own, and behind an arrow the \
+same part made wrong by one small change: another property, number or thing of the same kind, a \
+relation that cannot hold at the same time, or the two things of the relation exchanged. A synonym \
+is no change. Give the lines and nothing else.
+
+Input: A man with two grey suitcases waits next to a yellow taxi
+Output:
+entity: man -> woman
+entity: two grey suitcases -> two brown suitcases
+entity: yellow taxi -> yellow bus
+relation: man is with two grey suitcases -> man is without two grey suitcases
+relation: man is waiting next to yellow taxi -> man is sitting in yellow taxi
+
+Input: the sleeping puppy lies under a table
+Output:
+entity: sleeping puppy -> playing puppy
+entity: table -> chair
+relation: sleeping puppy is lying under table -> sleeping puppy is lying on table
+
+Input: three boats on a lake
+Output:
+entity: three boats -> one boat
+entity: lake -> meadow
+relation: three boats are on lake -> lake is on three boats
+
+Input: {caption}
+Output:"""
 
 
 def fill(prompt: str, caption: str) -> str:
     """The prompt for a caption, whose white space becomes single spaces."""
     return prompt.replace(PLACE, " ".join(caption.split()))
-
-
-_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of models that reason aloud
-_LABEL = re.compile(
-    r"^\**(?:output|answer|result|(?:the )?(?:new |rewritten |swapped )?(?:caption|sentence))"
-    r"\s*\**\s*:\s*(?:\*\*)?\s*",
-    re.IGNORECASE,
-)
-_NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
-_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", "«": "»"}
-_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # what no decoder could read, half a letter
-_REFUSAL = re.compile(
-    r"^(?:(?:i'm |i am )?(?:very )?sorry\b|i (?:can'?t|can ?not|am unable|won't)\b|as an ai\b)",
-    re.IGNORECASE,
-)
-
-
-def clean(answer: Answer, caption: str) -> tuple[str | None, str | None]:
-    """(the hard positive, None), or (None, why there is none).
-
-    Takes the first line that says something ("Here is the caption:" does not), without label
-    ("Output:"), numbering, asterisks and surrounding quotation marks. One that is much longer than
-    the caption is none.
-    """
-    if answer.finish == "content_filter":
-        return None, "content filter"
-    if answer.finish == TOO_LONG:
-        return None, "too long"
-    text = _THOUGHT.sub("", answer.text or "")
-    if text.lstrip().startswith("<think>"):
-        return None, "cut off"
-    is_cut = answer.finish == "length" and bool(text.strip())
-    whole = text.rpartition("\n")[0] if is_cut else text
-    lines = [line for line in map(_strip, whole.split("\n")) if line and not line.endswith(":")]
-    if not lines:
-        return None, "cut off" if is_cut else "empty"
-    text = lines[0]
-    if _key(text) in ("none", "n/a"):
-        return None, "answered None"
-    if _REFUSAL.match(text.replace("’", "'")):
-        return None, "refusal"
-    if len(text) > 2 * len(caption) + _SPARE_LETTERS:
-        return None, "too long"
-    if _DAMAGE.search(text):
-        return None, "damaged letters"
-    return (None, "same as the caption") if _key(text) == _key(caption) else (text, None)
-
-
-def _strip(line: str) -> str:
-    """The line without what surrounds a caption."""
-    text, before = " ".join(line.split()), None
-    while text != before:
-        before = text
-        text = _LABEL.sub("", _NUMBERING.sub("", text)).strip()
-        for mark in ("**", "*"):
-            if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
-                text = text[len(mark) : -len(mark)].strip()
-        if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
-            inner = text[1:-1]
-            closes = re.escape(text[-1])
-            if not re.search(rf"{closes}\s|\s{closes}", inner):  # '"one" and "two"' is left alone
-                text = inner.strip()
-    return text
-
-
-def _key(text: str) -> str:
-    """The text without case, white space and final stop, for comparison."""
-    return " ".join(text.casefold().split()).rstrip(" .!")

@@ -78,11 +78,11 @@ def test_line_k_is_the_hard_positive_of_caption_k(tmp_path, captions, capsys):
     told = summary(tmp_path / "hp")
     assert told["complete"]
     assert told["missing"] == {"empty": 1}
-    assert (told["hard_positives"], told["tokens"]) == (11, {"in": 1200, "out": 120})
+    assert (told["captions_with_texts"], told["tokens"]) == (11, {"in": 1200, "out": 120})
     assert told["cost"] == pytest.approx((1200 * 2 + 120 * 10) / 1e6)
     assert told["models_that_answered"] == {"tiny-1": 12}
     assert told["endpoints"] == [server.url]
-    assert "11 hard positives of 12 captions" in capsys.readouterr().out
+    assert "11 of 12 captions have texts" in capsys.readouterr().out
 
 
 def test_swap_asks_only_about_short_captions_with_the_word_and(tmp_path):

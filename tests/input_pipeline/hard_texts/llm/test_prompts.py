@@ -7,14 +7,21 @@ import sys
 import pytest
 
 from input_pipeline.hard_texts.llm import __main__ as command
-from input_pipeline.hard_texts.llm import prompts
+from input_pipeline.hard_texts.llm import answers, prompts
+from input_pipeline.hard_texts.llm.presets import PRESETS
 
 CAPTION = "A dog runs on the grass."
 ENDPOINT = ("--model", "tiny", "--base-url", "http://127.0.0.1:9/v1")
 
 
 def answer(text, finish="stop"):
-    return prompts.Answer(text, finish, 10, 5, "tiny-1")
+    return answers.Answer(text, finish, 10, 5, "tiny-1")
+
+
+def caption_in(said):
+    texts, reason = answers.read_caption(said, CAPTION)
+    assert len(texts) == (reason is None)
+    return (texts[0].text if texts else None), reason
 
 
 @pytest.mark.parametrize(
@@ -39,7 +46,7 @@ def answer(text, finish="stop"):
     ],
 )
 def test_only_the_caption_is_left_of_an_answer(text):
-    assert prompts.clean(answer(text), CAPTION) == ("A hound runs on the grass.", None)
+    assert caption_in(answer(text)) == ("A hound runs on the grass.", None)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,7 @@ def test_only_the_caption_is_left_of_an_answer(text):
     ],
 )
 def test_what_belongs_to_the_caption_stays(text):
-    assert prompts.clean(answer(text), CAPTION) == (text, None)
+    assert caption_in(answer(text)) == (text, None)
 
 
 @pytest.mark.parametrize(
@@ -78,26 +85,101 @@ def test_what_belongs_to_the_caption_stays(text):
     ],
 )
 def test_why_an_answer_is_no_hard_positive(text, finish, reason):
-    assert prompts.clean(answer(text, finish), CAPTION) == (None, reason)
+    assert caption_in(answer(text, finish)) == (None, reason)
 
 
 def test_a_whole_first_line_counts_where_later_ones_are_cut_off():
     text = "A hound runs on the grass.\n\nInput: A c"
-    assert prompts.clean(answer(text, "length"), CAPTION)[0] == "A hound runs on the grass."
+    assert caption_in(answer(text, "length"))[0] == "A hound runs on the grass."
 
 
-def test_prompts_have_five_examples_and_one_place_and_swaps_keep_every_word():
-    for kind in prompts.KINDS.values():
-        assert kind.prompt.count(prompts.PLACE) == 1
-        assert kind.prompt.count("Input: ") == kind.prompt.count("Output:") == 6
-    lines = prompts.KINDS["swap"].prompt.splitlines()
-    examples = [line.partition(": ") for line in lines if line.startswith(("Input: ", "Output: "))]
-    texts = [text for _, _, text in examples if text and text != prompts.PLACE]
-    for before, after in zip(texts[::2], texts[1::2], strict=True):
-        assert prompts.KINDS["swap"].unfit(before) is None
-        assert sorted(before.casefold().rstrip(".").split()) == sorted(
-            after.casefold().rstrip(".").split()
-        )
+EXAMPLES = {  # preset -> pairs of input and output in its prompt
+    **{"replace": 5, "swap": 5, "hp_replace": 0, "hp_swap": 5, "replace_verb": 1},
+    **{"replace_spatial": 1, "svlc_paraphrase": 4, "dac_dense": 3, "c2lip_phrases": 1},
+    "csclip_units": 3,
+}
+
+
+def examples(name):
+    *parts, last = PRESETS[name].prompt.split("Input: ")[1:]
+    assert last == f"{prompts.PLACE}\nOutput:"
+    return [part.strip().split("\nOutput:", 1) for part in parts]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_reads_its_own_examples(name):
+    preset, pairs = PRESETS[name], examples(name)
+    assert preset.prompt.count(prompts.PLACE) == 1
+    assert len(pairs) == EXAMPLES[name]
+    for caption, output in pairs:
+        assert preset.unfit(caption) is None
+        texts, reason = preset.read(answer(output), caption)
+        assert reason is None
+        assert len(texts) == len(output.strip().splitlines())
+        assert all((text.foil is not None) == preset.has_foils for text in texts)
+        assert all(stop not in output for stop in preset.stop)
+
+
+@pytest.mark.parametrize("name", ["swap", "hp_swap"])
+def test_examples_of_swaps_keep_every_word(name):
+    for pair in examples(name):
+        before, after = (sorted(text.casefold().rstrip(".").split()) for text in pair)
+        assert [word.strip(",") for word in before] == [word.strip(",") for word in after]
+
+
+def test_a_list_ends_where_its_numbers_do():
+    """A base model goes on with lists of other captions."""
+    text = (
+        "Here they are:\n\n1. A cat sleeps.\n2) **A dog barks.**\n3. a CAT sleeps\n4. a dog\n\n"
+        "Input: a bus\nOutput:\n1. A bus waits."
+    )
+    texts, reason = answers.read_sentences(answer(text), "A dog")
+    assert [each.text for each in texts] == ["A cat sleeps.", "A dog barks."]  # no caption, once
+    assert reason is None
+    again = answers.read_sentences(answer("1. A cat sleeps.\n1. A bus waits."), "a dog")[0]
+    assert [each.text for each in again] == ["A cat sleeps."]
+    cut = answers.read_sentences(answer("- A cat sleeps.\n- A dog", "length"), "a dog")[0]
+    assert [each.text for each in cut] == ["A cat sleeps."]
+
+
+def test_phrases_follow_the_rules_of_their_paper():
+    text = "1. a dog\n2. x\n3. grass (green)\n4. a dog that runs on the green grass\n5. Grass."
+    texts, _ = answers.read_phrases(answer(text), CAPTION)
+    assert [each.text for each in texts] == ["a dog", "Grass"]
+
+
+def test_units_are_pairs_of_entities_and_relations():
+    lines = [
+        "entity: dog -> cat",
+        "Entity: dog => bird",  # there already
+        "- relation: dog is running on grass → dog is lying on grass.",
+        "entity: grass -> Grass",  # the foil says the same
+        "entity: sky",
+        "dog -> cat",  # neither
+        "entity: a -> b -> c",
+    ]
+    texts, _ = answers.read_units(answer("\n".join(lines)), CAPTION)
+    assert texts == [
+        answers.Text("dog", "cat", "entity"),
+        answers.Text("dog is running on grass", "dog is lying on grass", "relation"),
+    ]
+
+
+@pytest.mark.parametrize("read", [answers.read_sentences, answers.read_phrases, answers.read_units])
+@pytest.mark.parametrize(
+    ("text", "finish", "reason"),
+    [
+        (None, "stop", "empty"),
+        ("A dog runs.", "stop", "no list"),
+        ("None", "stop", "answered None"),
+        ("I'm sorry, I can't.", "stop", "refusal"),
+        ("1. A cat", "length", "cut off"),
+        ("1. \ufffd\n2. x \ud83d", "stop", "damaged letters"),
+        ("A", "content_filter", "content filter"),
+    ],
+)
+def test_why_an_answer_is_no_list(read, text, finish, reason):
+    assert read(answer(text, finish), CAPTION) == ([], reason)
 
 
 def test_braces_and_line_breaks_of_a_caption_do_no_harm():
@@ -113,6 +195,18 @@ def captions(tmp_path):
     return path
 
 
+def test_the_list_and_the_help_name_every_preset_in_one_line(capsys):
+    for flag in ("--list", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            command.main([flag])
+        assert ended.value.code == 0
+        lines = capsys.readouterr().out.splitlines()
+        for name, preset in PRESETS.items():
+            assert [line for line in lines if line.split()[:1] == [name]] == [
+                f"  {name:17}{preset.about}"
+            ]
+
+
 def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
     tmp_path, captions, capsys, monkeypatch
 ):
@@ -122,12 +216,12 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
     said = capsys.readouterr().out
     assert "Input: two pets\nOutput:" in said
     letters = sum(
-        len(prompts.fill(prompts.KINDS["replace"].prompt, caption))
+        len(prompts.fill(PRESETS["replace"].prompt, caption))
         for caption in ("a dog and a cat", "two pets", "a horse")
     )
     tokens = letters // 4
     assert f"3 captions, 3 to ask; about {tokens:,} tokens in" in said
-    assert f"cost about {tokens / 1000:.2f}" in said
+    assert f"cost at most about {tokens / 1000:.2f}" in said
     assert command.main(fixed) == 2
     assert "pip install openai" in capsys.readouterr().err
     assert not (tmp_path / "hp").exists()

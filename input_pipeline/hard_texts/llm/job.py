@@ -1,0 +1,192 @@
+"""A file of captions and a preset: the questions, and the run that asks and stores them.
+
+Who answers is handed in (`answers.Complete`): an endpoint (python -m input_pipeline.hard_texts.llm)
+or a language model in the process (python -m vlc_jax.tools.write_texts).
+"""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from input_pipeline import command_line
+from input_pipeline.hard_texts.llm import captions as caption_files
+from input_pipeline.hard_texts.llm import log, prompts
+from input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
+from input_pipeline.hard_texts.llm.meter import Meter
+from input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
+
+_LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
+RESULTS = """\
+Captions come from COCO captions JSON (in the order of its annotations), from a column of a JSONL,
+TSV, CSV or JSON table, or from a .txt file with a caption in each line. OUT holds
+
+  replace_hp.jsonl, swap_hp.jsonl   of presets with one text per caption: line k is that of caption
+                k, a JSON string; "None" without one. The form of the authors' files, for COCO
+  table.jsonl   the rows of the captions' file with a column "positives" (and "negatives", the
+                foils), and in "positive_kinds" the preset and a hash of prompt, model and sampling
+  raw.jsonl     the answers as they came, in the order in which they came
+  summary.json  the request and its version, counts, why captions have no text, with examples,
+                tokens, cost
+
+Every answer is on disk before the next question is asked: a run that was stopped or killed
+continues with the same command and asks nothing twice."""
+
+
+class Job(NamedTuple):
+    """What is asked for which captions. `request`: all that decides what the answers are."""
+
+    path: Path
+    column: str
+    captions: Sequence[str]
+    preset: Preset
+    request: Mapping[str, Any]
+    out: Path
+    limit: int | None
+    prices: log.Prices
+
+    @property
+    def count(self) -> int:
+        """Number of captions of this run, of which some may have their answer."""
+        return len(self.captions) if self.limit is None else min(self.limit, len(self.captions))
+
+
+def description(command: str) -> str:
+    """The help of a command that runs jobs, with the presets."""
+    return f"{command}\nPresets:\n\n{listing()}\n\n{RESULTS}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a job."""
+    add = parser.add_argument
+    add("preset", choices=PRESETS, metavar="PRESET", help="one of those above")
+    add("captions", help="COCO captions JSON, a table (JSONL, TSV, CSV, JSON) or a .txt file")
+    add("--list", action=_List, help="print the presets and exit")
+    add("--column", default="caption", help="of a table; default: caption")
+    add("--out", required=True, help="folder of this request")
+    add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} in its place")
+    add("--max-tokens", type=command_line.positive, help="longest answer; default: the preset's")
+    add(
+        "--limit",
+        type=command_line.positive,
+        help="only the first LIMIT captions; a later run goes on",
+    )
+    add("--dry-run", action="store_true", help="show prompts, tokens and cost; ask nothing")
+
+
+class _List(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(listing())
+        parser.exit()
+
+
+def make(
+    options: argparse.Namespace,
+    model: str,
+    form: str,
+    fields: Mapping[str, Any],
+    prices: log.Prices = (None, None),
+) -> Job:
+    """The job of these options. fields: of the request, beside the longest answer.
+
+    Raises ValueError for a wrong file, DataError for captions that cannot be read.
+    """
+    preset, path = PRESETS[options.preset], Path(options.captions)
+    captions = caption_files.read(path, options.column)
+    _check_columns(path, options.column, preset)
+    prompt = Path(options.prompt).read_text("utf-8") if options.prompt else preset.prompt
+    if prompts.PLACE not in prompt:
+        raise ValueError(f"{options.prompt} has no {prompts.PLACE}, the place of the caption")
+    fields = {"max_tokens": options.max_tokens or preset.max_tokens, **fields}
+    request = {
+        "kind": options.preset,
+        "model": model,
+        "form": form,
+        "fields": {name: value for name, value in fields.items() if value is not None},
+        "captions": len(captions),
+        "captions_sha256": _sha256(json.dumps(captions)),
+        "prompt_sha256": _sha256(prompt),
+        "prompt": prompt,
+    }
+    out = Path(options.out)
+    return Job(path, options.column, captions, preset, request, out, options.limit, prices)
+
+
+def _check_columns(path: Path, column: str, preset: Preset) -> None:
+    """Raises ValueError where a result would write over a column of the table."""
+    row, _ = next(caption_files.rows(path, column))
+    written = ["positives", "positive_kinds"]
+    written += ["negatives", "negative_kinds"] * preset.has_foils
+    if there := [name for name in written if name in row]:
+        raise ValueError(
+            f"{path} has a column {there[0]!r} already, which the result would write over; rename "
+            "it, or take the table that it was made of"
+        )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def questions(job: Job, answered: log.Log | None = None) -> Iterator[Question]:
+    """One for every caption that can have a text and has no answer yet.
+
+    Each has a seed of its own, seed + line - 1: the same draws for all would make them alike.
+    """
+    for index in range(job.count):
+        if job.preset.unfit(job.captions[index]) is None and (
+            answered is None or index not in answered
+        ):
+            fields = dict(job.request["fields"])
+            if isinstance(fields.get("seed"), int):
+                fields["seed"] += index
+            yield Question(index, prompts.fill(job.request["prompt"], job.captions[index]), fields)
+
+
+def run(job: Job, complete: Complete, where: str) -> str:
+    """Asks what has no answer yet and writes the results; returns a line to print.
+
+    where: what `complete` asks, for the summary.
+    """
+    with log.open_log(job.out, dict(job.request), job.captions, job.prices) as answers:
+        meter = Meter(answers, sum(job.preset.unfit(c) is None for c in job.captions[: job.count]))
+
+        def store(index: int, answer: Answer) -> None:
+            answers.add(index, answer)
+            meter.show()
+
+        if any(True for _ in questions(job, answers)):
+            answers.begin(where)
+            try:
+                complete(questions(job, answers), store)
+            finally:
+                meter.end()
+                answers.save()
+        return answers.finish(job.count, partial(caption_files.rows, job.path, job.column))
+
+
+def dry_run(job: Job) -> str:
+    """Asks nothing, writes nothing: prompts as they would be sent, tokens and cost."""
+    shown, letters, longest, count = [], 0, 0, 0
+    for question in questions(job):
+        if count < 3:
+            shown.append(f"--- line {question.index + 1}, {question.fields}\n{question.prompt}")
+        count += 1
+        letters += len(question.prompt)
+        longest += question.fields.get("max_tokens", job.preset.max_tokens)
+    tokens = letters // _LETTERS_PER_TOKEN, longest
+    price = log.cost(tokens, job.prices)
+    return "\n".join(
+        [
+            *shown,
+            f"---\n{job.count:,} captions, {count:,} to ask; about {tokens[0]:,} tokens in (at "
+            f"{_LETTERS_PER_TOKEN} letters a token) and at most {tokens[1]:,} out, "
+            + ("no prices given" if price is None else f"cost at most about {price:,.2f}"),
+        ]
+    )

@@ -1,0 +1,152 @@
+"""The texts that language models are asked for: prompt, longest answer, sampling, reading.
+
+Kamath et al. 2024, "The Hard Positive Truth about Vision-Language Compositionality" (HP): replace,
+swap, hp_*, replace_verb, replace_spatial. Doveh et al. 2023, "Teaching structured vision and
+language concepts" (SVLC) and "Dense and aligned captions" (DAC). C2LIP and CS-CLIP: their code of
+2026. Where a paper does not say how it samples, its code's library does.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from input_pipeline.hard_texts.llm import answers, prompts
+
+_SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
+_LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}  # its own settings, which HP does not change
+_GREEDY = {"temperature": 0.0}
+_NEXT_INPUT = ("\nInput:",)  # a base model would go on with a caption of its own
+
+
+class Preset(NamedTuple):
+    """What is asked for a caption, and how answers are read.
+
+    about: paper, what is written, and the config that reads it.
+    sampling: further fields of the request.   stop: where an answer to a plain text ends.
+    unfit: the reason why a caption is not asked about, or None.
+    lines: name of the file with a line per caption, of presets with one text each.
+    has_foils: whether texts have foils.
+    """
+
+    about: str
+    prompt: str
+    max_tokens: int
+    sampling: Mapping[str, float]
+    stop: tuple[str, ...]
+    read: Callable[[answers.Answer, str], answers.Found]
+    unfit: Callable[[str], str | None]
+    lines: str | None = None
+    has_foils: bool = False
+
+
+def _unfit(caption: str) -> str | None:
+    return None if caption.strip() else "empty caption"
+
+
+def _unfit_for_swap(caption: str) -> str | None:
+    if not re.search(r"\band\b", caption, re.IGNORECASE):
+        return 'no "and"'
+    return None if len(caption.split()) < _SWAP_WORDS else f"{_SWAP_WORDS} words or more"
+
+
+_PLACES = re.compile(
+    r"\b(?:in|on|at|by|near|under|over|above|below|beneath|beside|behind|before|between|inside|"
+    r"outside|within|across|against|along|around|atop|underneath|next to|in front of)\b",
+    re.IGNORECASE,
+)
+
+
+def _unfit_for_spatial(caption: str) -> str | None:
+    return None if _PLACES.search(caption) else "no preposition of place"
+
+
+def _caption(
+    about: str,
+    prompt: str,
+    max_tokens: int = 30,
+    sampling: Mapping[str, float] = _LLAMA_2_CHAT,
+    unfit: Callable[[str], str | None] = _unfit,
+    lines: str | None = "replace_hp.jsonl",
+) -> Preset:
+    return Preset(about, prompt, max_tokens, sampling, ("\n",), answers.read_caption, unfit, lines)
+
+
+_REPLACE_OF = "configs/coco/hp_hn.py:replace_hp=FILE"
+_SWAP_OF = "configs/coco/hp_hn.py:swap_hp=FILE"
+
+PRESETS: dict[str, Preset] = {
+    "replace": _caption(
+        f"HP: one word exchanged for a synonym; five examples; {_REPLACE_OF}", prompts.REPLACE
+    ),
+    "swap": _caption(
+        f'HP: the sides of "and" exchanged; five examples, more instruction; {_SWAP_OF}',
+        prompts.SWAP,
+        20,
+        unfit=_unfit_for_swap,
+        lines="swap_hp.jsonl",
+    ),
+    "hp_replace": _caption(
+        f"HP, appendix C.1: as replace, one instruction and no example; {_REPLACE_OF}",
+        prompts.HP_REPLACE,
+    ),
+    "hp_swap": _caption(
+        f"HP, appendix C.1: as swap, its five kinds of example; {_SWAP_OF}",
+        prompts.HP_SWAP,
+        20,
+        unfit=_unfit_for_swap,
+        lines="swap_hp.jsonl",
+    ),
+    "replace_verb": _caption(
+        f"HP's code: a verb exchanged for a synonym; one example; {_REPLACE_OF}",
+        prompts.REPLACE_VERB,
+    ),
+    "replace_spatial": _caption(
+        f"HP's code: a preposition of place exchanged; one example; {_REPLACE_OF}",
+        prompts.REPLACE_SPATIAL,
+        unfit=_unfit_for_spatial,
+    ),
+    "svlc_paraphrase": _caption(
+        "SVLC+Pos: the caption in another way; four examples; configs/coco/svlc_pos.py:path=TABLE",
+        prompts.SVLC_PARAPHRASE,
+        60,
+        _GREEDY,
+        lines=None,
+    ),
+    "dac_dense": Preset(
+        "DAC-LLM: ten sentences on what may be seen; three examples; "
+        "configs/coco/dac.py:path=TABLE",
+        prompts.DAC_DENSE,
+        400,
+        {"temperature": 1.0, "top_p": 1.0},  # do_sample of transformers' pipeline
+        _NEXT_INPUT,
+        answers.read_sentences,
+        _unfit,
+    ),
+    "c2lip_phrases": Preset(
+        "C2LIP: the noun phrases of the main things; one example; configs/coco/dac.py:path=TABLE "
+        "as a bag",
+        prompts.C2LIP_PHRASES,
+        100,
+        _GREEDY,
+        _NEXT_INPUT,
+        answers.read_phrases,
+        _unfit,
+    ),
+    "csclip_units": Preset(
+        "CS-CLIP: entities and relations, each with a foil; three examples; columns positives and "
+        "negatives of TABLE",
+        prompts.CSCLIP_UNITS,
+        400,
+        {"temperature": 0.3},
+        _NEXT_INPUT,
+        answers.read_units,
+        _unfit,
+        has_foils=True,
+    ),
+}
+
+
+def listing() -> str:
+    """A line for every preset."""
+    width = max(map(len, PRESETS)) + 2
+    return "\n".join(f"  {name:{width}}{preset.about}" for name, preset in PRESETS.items())
