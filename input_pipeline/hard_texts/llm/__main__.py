@@ -8,11 +8,6 @@ one, is read from the environment variable OPENAI_API_KEY. A language model in a
 endpoint: python -m vlc_jax.tools.write_texts.
 """
 
-EPILOG = """\
-The endpoint, --limit, --concurrency, --retries and the prices may differ when a run continues. Exit
-code 0: done; 2: wrong request; 3: captions or answers that cannot be read; 30: the endpoint is out
-of order, try later; 130: interrupted."""
-
 import argparse
 import os
 import sys
@@ -25,6 +20,10 @@ from input_pipeline.hard_texts.llm import client, job
 from input_pipeline.hard_texts.llm.presets import PRESETS
 from input_pipeline.record import DataError
 
+_EPILOG = """\
+The endpoint, --limit, --concurrency, --retries and the prices may differ when a run continues. Exit
+code 0: done; 2: wrong request; 3: captions or answers that cannot be read; 30: the endpoint is out
+of order, try later; 130: interrupted."""
 _OPENAI = "https://api.openai.com/v1"
 _CONNECTIONS = 1_000  # that the client library opens at most
 
@@ -110,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m input_pipeline.hard_texts.llm",
         description=job.description(__doc__ or ""),
-        epilog=EPILOG,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     job.add_options(parser)

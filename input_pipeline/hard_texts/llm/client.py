@@ -188,9 +188,9 @@ def _read(body: str, endpoint: Endpoint) -> Answer:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         said = " ".join(shown(body)[:200].split())
         raise DataError(
-            f"{endpoint.base_url} does not answer with a {endpoint.form} completion but with {said!r} "
-            f"({shown(repr(error))[:200]}); is it OpenAI-compatible, and is --base-url right (it "
-            "often ends with /v1)?"
+            f"{endpoint.base_url} does not answer with a {endpoint.form} completion but with "
+            f"{said!r} ({shown(repr(error))[:200]}); is it OpenAI-compatible, and is --base-url "
+            "right (it often ends with /v1)?"
         ) from error
     return answer
 

@@ -134,7 +134,7 @@ class Log:
 
         def cell(of: Callable[[Text], Any]) -> list[Any]:
             lists = [[of(text) for text in texts] for texts in found]
-            return lists if len(lists) > 1 else sum(lists, [])
+            return lists if len(lists) != 1 else lists[0]
 
         cells: dict[str, Any] = {"positives": cell(lambda text: text.text), "positive_kinds": name}
         if any(text.kind for texts in found for text in texts):

@@ -84,8 +84,8 @@ Input: {caption}
 Output:"""
 
 REPLACE_VERB = """\
-Exchange one verb of the input for one that means the same, so that the sentence keeps its meaning. \
-Answer with the new sentence only, or with None where there is no verb.
+Exchange one verb of the input for one that means the same, so that the sentence keeps its \
+meaning. Answer with the new sentence only, or with None where there is no verb.
 Input: A girl holding an umbrella and shouting.
 Output: A girl holding an umbrella and yelling.
 
@@ -93,9 +93,9 @@ Input: {caption}
 Output:"""
 
 REPLACE_SPATIAL = """\
-Exchange one preposition of the input that says where something is for one that means the same, so \
-that the sentence keeps its meaning. Answer with the new sentence only, or with None where there is \
-no such preposition.
+Exchange one preposition of the input that says where something is for one that means the same, \
+so that the sentence keeps its meaning. Answer with the new sentence only, or with None where \
+there is no such preposition.
 Input: A row of parked bicycles next to a brick wall.
 Output: A row of parked bicycles beside a brick wall.
 
@@ -169,9 +169,9 @@ Input: {caption}
 Output:"""
 
 C2LIP_PHRASES = """\
-List the noun phrases of the input that name its main things, each once and in its words. Leave out \
-places that are only named as the surroundings, such as a house or a street, and remarks such as \
-[photograph]. Answer with a numbered list and nothing else.
+List the noun phrases of the input that name its main things, each once and in its words. Leave \
+out places that are only named as the surroundings, such as a house or a street, and remarks such \
+as [photograph]. Answer with a numbered list and nothing else.
 
 Input: A boy in a striped sweater feeds a goat, probably on a farm
 Output:
@@ -184,12 +184,12 @@ Output:"""
 
 # Things with their properties; relations that are whole sentences between two of the things.
 CSCLIP_UNITS = """\
-Divide the input into its parts. First the entities: every thing that it names, once, together with \
-its number and properties. Then the relations between two of them, as whole short sentences that \
-use the same words for the entities. Write each part in a line of its own, and behind an arrow the \
-same part made wrong by one small change: another property, number or thing of the same kind, a \
-relation that cannot hold at the same time, or the two things of the relation exchanged. A synonym \
-is no change. Give the lines and nothing else.
+Divide the input into its parts. First the entities: every thing that it names, once, together \
+with its number and properties. Then the relations between two of them, as whole short sentences \
+that use the same words for the entities. Write each part in a line of its own, and behind an \
+arrow the same part made wrong by one small change: another property, number or thing of the same \
+kind, a relation that cannot hold at the same time, or the two things of the relation exchanged. \
+A synonym is no change. Give the lines and nothing else.
 
 Input: A man with two grey suitcases waits next to a yellow taxi
 Output:
