@@ -99,7 +99,7 @@ def alone(model, caption, ends=LINE):
         logits = whole(model.decoder)(model.params, jnp.asarray(row), jnp.asarray(row >= 0))
         said.append(int(logits[0, len(ids + said) - 1].argmax()))
     text, is_end = model.tokenizer.decode(said), said[-1] in stops
-    return text.partition(ends[0])[0], "stop" if is_end else "length"
+    return text.partition(ends[0])[0], "stop" if is_end else "length", len(said)
 
 
 def ask(model, batch_size=3, captions=CAPTIONS, **fields):
@@ -119,10 +119,10 @@ def ask(model, batch_size=3, captions=CAPTIONS, **fields):
 def test_an_answer_is_the_likeliest_text_whatever_its_batch(model):
     expected = [alone(model, text) for text in CAPTIONS]
     assert len({*expected}) > 4
-    assert {finish for _, finish in expected} == {"stop", "length"}
+    assert {finish for _, finish, _ in expected} == {"stop", "length"}
     for batch_size in (1, 3):
         found = ask(model, batch_size)
-        assert [(answer.text, answer.finish) for answer in found] == expected
+        assert [(each.text, each.finish, each.completion_tokens) for each in found] == expected
     lengths = [len(model.tokenizer.encode(f"Input: {text}\nOutput:", True)) for text in CAPTIONS]
     assert [answer.prompt_tokens for answer in found] == lengths
     assert len({-(-length // 32) for length in lengths}) == 2  # so of two padded lengths

@@ -184,25 +184,18 @@ def test_the_table_has_the_texts_of_each_row_in_the_order_of_its_captions(tmp_pa
     path.write_text(json.dumps({"images": images, "annotations": entries}))
     table = tmp_path / "captions.jsonl"
     table.write_text(
-        '{"image": "1.jpg", "size": 3, "caption": "dog a"}\n{"caption": ["dog b", ""]}\n'
+        '{"caption": ["dog b", ""]}\n{"image": "1.jpg", "size": 3, "caption": "dog a"}\n'
     )
     with serving(hound) as server:
         assert command.main(words(path, tmp_path / "coco", server.url)) == 0
         assert command.main(words(table, tmp_path / "table", server.url)) == 0
-    first, second = helpers.rows(tmp_path / "coco" / "table.jsonl")
-    assert (first["id"], first["image"], first["caption"]) == ("1", "1.jpg", ["dog a"])
-    assert first["positives"] == ["hound a"]
-    assert (second["caption"], second["positives"]) == (
-        ["dog b", "dog c"],
-        [["hound b"], ["hound c"]],
-    )
+    one, two = helpers.rows(tmp_path / "coco" / "table.jsonl")
+    assert (one["id"], one["image"], one["caption"]) == ("1", "1.jpg", ["dog a"])
+    assert (two["caption"], two["positives"]) == (["dog b", "dog c"], [["hound b"], ["hound c"]])
+    assert one["positives"] == ["hound a"]
     assert positives(tmp_path / "coco") == ["hound b", "hound a", "hound c"]  # of the annotations
-    first, second = helpers.rows(tmp_path / "table" / "table.jsonl")
-    assert (first["size"], first["positives"], second["positives"]) == (
-        3,
-        ["hound a"],
-        [["hound b"], []],
-    )
+    one, two = helpers.rows(tmp_path / "table" / "table.jsonl")
+    assert (one["positives"], two["positives"], two["size"]) == ([["hound b"], []], ["hound a"], 3)
 
 
 def test_a_column_that_would_be_written_over_is_refused_before_anything_is_asked(
