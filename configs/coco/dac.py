@@ -10,10 +10,11 @@ parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69.5 / 56.5 / 25.6
 full size here; an estimate: five times over 2.9 million images, 22 texts each, take 17 hours of one
 A100 at 30 % of its bfloat16 peak.
 
-The dense captions are the column "positives" of a JSONL table (any number per image), or what
-shards made of it hold; with the authors its captions are those of BLIP-2. They draw the bag with
-repetition from dense captions and caption, here without, from the dense captions; a sentence or
-negative that is not there is left out, with them it is an empty text.
+The dense captions are the column "positives" of a JSONL table (any number per image), such as
+python -m input_pipeline.hard_texts.llm dac_dense writes, or what shards made of it hold; with the
+authors its captions are those of BLIP-2. They draw the bag with repetition from dense captions and
+caption, here without, from the dense captions; a sentence or negative that is not there is left
+out, with them it is an empty text.
 
 Arguments: those of configs/coco/svlc.py; bag (sentences per image).
 """

@@ -8,7 +8,8 @@ Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) R
 million images, three texts each, take 3.2 hours of one A100 at 30 % of its bfloat16 peak.
 
 The positives are the column "positives" of a JSONL table, or what shards made of it hold; the
-authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm asks any model.
+authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm svlc_paraphrase
+asks any model.
 Where there is none, the caption itself is the positive, as in the authors' code.
 
 Arguments: those of configs/coco/svlc.py; symmetric (both directions of the loss of positives, the

@@ -64,6 +64,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs/records.py": SHORT,
     "vlc-jax --config records": SHORT,
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
+    "python -m input_pipeline.hard_texts.llm --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
     "python speed/heads.py": ("--batches", "4", "--rounds=1"),
