@@ -209,3 +209,10 @@ def test_another_model_in_the_folder_of_a_run_is_refused(folder, tmp_path, capsy
         write_texts.main(words(folder, captions, tmp_path / "out", "--dtype", "bfloat16"))
     assert ended.value.code == 2
     assert "was begun with another request: model was" in capsys.readouterr().err
+
+
+def test_wrong_captions_are_said_before_weights_are_read(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        write_texts.main(words("no_folder", tmp_path / "no.jsonl", tmp_path / "out"))
+    assert ended.value.code == 2
+    assert "no file" in capsys.readouterr().err

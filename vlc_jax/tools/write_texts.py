@@ -47,11 +47,12 @@ def write(args: argparse.Namespace) -> str:
     """Does what the command line says, or goes on with it; a sentence about the files."""
     fields: dict[str, Any] = {"stop": list(PRESETS[args.preset].stop), "decoding": "greedy"}
     with usage_errors():
+        asked = job.make(args, Path(args.decoder).name, "text", fields)
         if args.dry_run:
-            return job.dry_run(job.make(args, Path(args.decoder).name, "text", fields))
+            return job.dry_run(asked)
         devices.connect(None, None, None)
         model = load(args.decoder, args.dtype)
-        asked = job.make(args, model.name, "text", fields)
+        asked = asked._replace(request={**asked.request, "model": model.name})
         return job.run(asked, complete.completing(model, args.batch_size), args.decoder)
 
 
