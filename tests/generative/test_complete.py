@@ -102,7 +102,7 @@ def alone(model, caption, ends=LINE):
     return text.partition(ends[0])[0], "stop" if is_end else "length", len(said)
 
 
-def ask(model, batch_size=3, captions=CAPTIONS, **fields):
+def ask(model, captions=CAPTIONS, **fields):
     fields = {"max_tokens": STEPS, "stop": ["\n"], **fields}
     questions = [Question(k, f"Input: {text}\nOutput:", fields) for k, text in enumerate(captions)]
     found = {}
@@ -111,7 +111,7 @@ def ask(model, batch_size=3, captions=CAPTIONS, **fields):
         assert index not in found
         found[index] = answer
 
-    complete.completing(model, batch_size)(iter(questions), store)
+    complete.completing(model, 3)(iter(questions), store)
     assert len(found) == len(questions)
     return [found[k] for k in range(len(found))]
 
@@ -120,9 +120,8 @@ def test_an_answer_is_the_likeliest_text_whatever_its_batch(model):
     expected = [alone(model, text) for text in CAPTIONS]
     assert len({*expected}) > 4
     assert {finish for _, finish, _ in expected} == {"stop", "length"}
-    for batch_size in (1, 3):
-        found = ask(model, batch_size)
-        assert [(each.text, each.finish, each.completion_tokens) for each in found] == expected
+    found = ask(model)
+    assert [(each.text, each.finish, each.completion_tokens) for each in found] == expected
     lengths = [len(model.tokenizer.encode(f"Input: {text}\nOutput:", True)) for text in CAPTIONS]
     assert [answer.prompt_tokens for answer in found] == lengths
     assert len({-(-length // 32) for length in lengths}) == 2  # so of two padded lengths
