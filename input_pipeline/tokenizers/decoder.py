@@ -8,6 +8,8 @@ from typing import Any
 from input_pipeline.tokenizers import hugging_face, sentence_piece
 
 _UNREADABLE = "\ufffd"  # what a decoder makes of a part of a letter
+# In this order: vocabularies of the first two may hold "<s>", as HTML.
+_START_TOKENS = ("<bos>", "<|begin_of_text|>", "<s>")
 
 
 class DecoderTokenizer:
@@ -39,6 +41,11 @@ class DecoderTokenizer:
     def vocab_size(self) -> int:
         """One more than the largest id."""
         return max(self._ids.values()) + 1
+
+    @property
+    def start_token(self) -> str | None:
+        """The name of the start token; None in a vocabulary without one."""
+        return next((name for name in _START_TOKENS if name in self._ids), None)
 
     def __contains__(self, token: str) -> bool:
         return token in self._ids

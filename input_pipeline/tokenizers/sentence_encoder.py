@@ -39,7 +39,7 @@ class SentenceEncoder:
                 "the folder of one, nothing is downloaded"
             ) from error
         self._batch_size = batch_size
-        self.identity = {"model": model, "files": _files(Path(model))}
+        self.identity = {"model": model, "files": files_of(Path(model))}
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         vectors = self._model.encode(
@@ -48,7 +48,7 @@ class SentenceEncoder:
         return np.asarray(vectors, np.float32)
 
 
-def _files(folder: Path) -> list[tuple[str, int, int]]:
+def files_of(folder: Path) -> list[tuple[str, int, int]]:
     """Names, sizes and times of a model's files: enough to see that it was exchanged."""
     if not folder.is_dir():
         return []

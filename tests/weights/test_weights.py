@@ -33,12 +33,19 @@ MODELS = {
         "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
         "text": {**TEXT, "projection": 8},
     },
+    "llm2clip": {
+        "variant": "B/32",
+        "vector_width": 6,
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {"connector": "llm2clip", "projection": 8},
+    },
 }
 FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
     **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision", "big_vision_scan"), "siglip"),
     "open_clip_eva02": "eva02",
     "open_clip_eva01": "eva01",
+    "hf_llm2clip": "llm2clip",
 }
 ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
 

@@ -19,6 +19,7 @@ from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
 from vlc_jax.models.text import TextTower
+from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.step_folders import steps_of
@@ -68,8 +69,9 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
 
     shapes: of all parameters of the model. If the weights have another head, only the two towers
     are loaded: a logit scale is made for one kind of score. If only one of the two models has a
-    text tower, or reads precomputed text vectors, only the image tower is loaded. The head is that
-    of config.head_from, if that is set and `path` is not.
+    text tower, or reads precomputed text vectors, only the image tower is loaded, but that
+    LLM2CLIP's adapter is the text tower of connector llm2clip. The head is that of
+    config.head_from, if that is set and `path` is not.
 
     Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
     config, WeightsError if the numbers do not fit the model.
@@ -87,10 +89,16 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
         return _load_llava(setup, shapes, path)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
-    if not weights_compatibility.has_text_tower(model):
+    if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
         return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
+
+
+def _has_adapter(model: nn.Module, path: Path) -> bool:
+    """Whether texts are vectors that pass LLM2CLIP's adapter, and the weights at `path` have it."""
+    is_wanted = isinstance(model.text, VectorTower) and model.text.connector == "llm2clip"
+    return is_wanted and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
 
 
 def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:

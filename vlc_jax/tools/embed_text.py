@@ -3,12 +3,17 @@
   python -m vlc_jax.tools.embed_text --config configs/scenes/clip.py --run runs/relations \\
     --out vectors/scenes.npy
   python -m vlc_jax.tools.embed_text --texts captions.txt --model my_encoder --out vectors/my.npy
+  python -m vlc_jax.tools.embed_text --texts captions.txt --model Llama-2-7b-chat-hf \\
+    --format llama_2_chat --adapter LLM2Vec-Llama-2-7b-chat-hf-mntp --out vectors/llm2vec.npy
 
 Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --config, every
 caption and stored hard negative or positive of the config's training records, and every text of
-its benchmarks. Encoder: --model, a model of sentence-transformers, the folder of one or the name of
-one that was downloaded before; or --run, the text tower of a workdir. Vectors of another encoder,
-such as LLM2Vec, are a file of the same form (input_pipeline/tokenizers/text_vectors.py).
+its benchmarks. Encoder: --run, the text tower of a workdir; or --model, a model of
+sentence-transformers, the folder of one or the name of one that was downloaded before, or the
+folder of a language model, which embeds as LLM2Vec (vlc_jax/generative/llm2vec.py) with --format,
+and --adapter, --instruction and --compute_dtype if need be. --llm2clip FILE: the
+vectors pass the text adapter of that LLM2CLIP. Vectors of another encoder are a file of the same
+form (input_pipeline/tokenizers/text_vectors.py).
 
 The same command continues where it was stopped. Exit code 0: done; 2: wrong request; 3: bad data;
 30: the disk is full; 130: interrupted, what is computed stays.
@@ -19,32 +24,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from absl import flags
 
 from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax import main
-from vlc_jax.encode import BatchEncoder
 from vlc_jax.errors import UsageError
-from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import init_from, resolve
+from vlc_jax.generative import llm2vec
 from vlc_jax.setup.data import all_texts, usage_errors
-from vlc_jax.tools import command
+from vlc_jax.tools import command, text_encoders
 
 FLAGS = flags.FLAGS
 BLOCK = 1024  # texts between two writes
+OF_LANGUAGE_MODELS = ("format", "adapter", "instruction")
 
 
 def define_flags() -> None:
     """Beside --config and its fields. Other tools, which may be imported too, have an --out."""
     flags.DEFINE_string("out", None, "file of the vectors, .npy or .safetensors", required=True)
     flags.DEFINE_string("texts", None, "file of texts, one per line")
-    flags.DEFINE_string("model", None, "a sentence-transformers model")
+    flags.DEFINE_string("model", None, "a sentence-transformers model, or a language model")
     flags.DEFINE_string("run", None, "workdir whose text tower embeds")
     flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(text_vectors.DTYPES)}")
     flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
+    formats = ", ".join(llm2vec.FORMATS)
+    flags.DEFINE_string("format", None, f"of texts, for a language model: {formats}")
+    flags.DEFINE_string("instruction", None, "before each text, for a language model")
+    flags.DEFINE_multi_string("adapter", None, "folder of PEFT, for a language model; several")
+    flags.DEFINE_enum(
+        "compute_dtype", "bfloat16", ["bfloat16", "float32"], "of a language model's computation"
+    )
+    flags.DEFINE_string("llm2clip", None, "weights whose text adapter the vectors pass")
 
 
 def texts_of(config: Any) -> list[str]:
@@ -79,21 +90,33 @@ def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
                 yield source.find(name)
 
 
-class RunEncoder:
-    """The text tower of a run: texts -> pooled features of unit length."""
+def encoder() -> Any:
+    """What the flags name: texts -> vectors, with an `identity`."""
+    given = [f"--{name}" for name in OF_LANGUAGE_MODELS if FLAGS[name].value]
+    found: Any
+    if FLAGS.model and text_encoders.is_language_model(Path(FLAGS.model)):
+        found = _language_model(Path(FLAGS.model))
+    elif given:
+        raise UsageError(f"{given[0]} is of language models: name the folder of one with --model")
+    elif FLAGS.model:
+        found = sentence_encoder.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
+    else:
+        found = text_encoders.RunEncoder(Path(FLAGS.run))
+    return text_encoders.Adapted(found, Path(FLAGS.llm2clip)) if FLAGS.llm2clip else found
 
-    def __init__(self, workdir: Path) -> None:
-        setup = resolve(saved_config(workdir), "weights")
-        self._params = init_from.load_latest(setup, workdir).params
-        self._encode = BatchEncoder(
-            setup,
-            lambda model, rows: model.text(rows["text"]),
-            lambda texts: {"text": setup.tokenizer(texts)},
-        )
-        self.identity = [setup.tokenizer.fingerprint, init_from.digest(self._params["text"])]
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
-        return self._encode({"params": self._params}, texts).pooled
+def _language_model(folder: Path) -> text_encoders.LanguageModelEncoder:
+    if FLAGS.format is None:
+        known = " or ".join(llm2vec.FORMATS)
+        raise UsageError(f"{folder} is a language model: say how it reads texts, --format={known}")
+    return text_encoders.LanguageModelEncoder(
+        folder,
+        FLAGS.format,
+        instruction=FLAGS.instruction or "",
+        adapters=[Path(path) for path in FLAGS.adapter or ()],
+        dtype=FLAGS.compute_dtype,
+        batch_size=FLAGS.batch_size,
+    )
 
 
 def store() -> str:
@@ -103,17 +126,14 @@ def store() -> str:
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
         out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
-        if FLAGS.model:
-            encoder = sentence_encoder.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
-        else:
-            encoder = RunEncoder(Path(FLAGS.run))
+        encode = encoder()
         texts = (
             texts_of(main.config()) if has_config else text_vectors.read_texts(Path(FLAGS.texts))
         )
         with command_line.bar("embedding", len(texts)) as advance:
             layout = sentence_encoder.write(
-                *(out, texts, encoder),
-                identity=encoder.identity,
+                *(out, texts, encode),
+                identity=encode.identity,
                 dtype=FLAGS.dtype,
                 block=BLOCK,
                 advance=advance,

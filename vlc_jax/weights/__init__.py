@@ -13,6 +13,7 @@ from vlc_jax.weights import (
     files,
     huggingface,
     llava,
+    llm2clip,
     metadata,
     open_clip,
     openai,
@@ -32,6 +33,7 @@ __all__ = [
     "fitted",
     "flatten",
     "llava",
+    "llm2clip",
     "load",
     "metadata",
     "peft",
@@ -101,6 +103,11 @@ FORMATS: dict[str, Format] = {
     "hf_siglip": Format(
         ("vision_model.head.probe", "text_model.head.weight"),
         lambda a: huggingface.siglip_rules(a.patch_size),
+        huggingface.IGNORED,
+    ),
+    "hf_llm2clip": Format(
+        llm2clip.NAMES,
+        lambda a: llm2clip.rules(a.patch_size),
         huggingface.IGNORED,
     ),
     "big_vision_scan": Format(

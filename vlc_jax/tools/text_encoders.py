@@ -1,0 +1,151 @@
+"""Text encoders of embed_text: the text tower of a run, a language model, LLM2CLIP's adapter."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from input_pipeline.tokenizers import sentence_encoder
+from input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax import sharding, weights
+from vlc_jax.encode import BatchEncoder
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.generative import llm2vec
+from vlc_jax.models import lm, lora
+from vlc_jax.models.text_vectors import VectorTower
+from vlc_jax.run.workdir import saved_config
+from vlc_jax.setup import init_from, resolve
+from vlc_jax.types import FeatureRequest
+from vlc_jax.weights import files, lm_adapter, lm_config
+
+RAW = FeatureRequest(is_unit=False)
+
+
+class RunEncoder:
+    """The text tower of a run: texts -> pooled features of unit length."""
+
+    def __init__(self, workdir: Path) -> None:
+        setup = resolve(saved_config(workdir), "weights")
+        self._params = init_from.load_latest(setup, workdir).params
+        self._encode = BatchEncoder(
+            setup,
+            lambda model, rows: model.text(rows["text"]),
+            lambda texts: {"text": setup.tokenizer(texts)},
+        )
+        self.identity = [setup.tokenizer.fingerprint, init_from.digest(self._params["text"])]
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        return self._encode({"params": self._params}, texts).pooled
+
+
+class LanguageModelEncoder:
+    """A language model in Hugging Face's layout as LLM2Vec uses it, see `generative.llm2vec`.
+
+    folder: config.json, weights, and tokenizer.json or tokenizer.model.
+    adapters: folders of PEFT's LoRA or DoRA, merged one after the other while the weights are read,
+      a stack of layers at a time.
+    dtype: of parameters and activations; adapters are merged in float32.
+    batch_size: texts at a time, rounded up to a multiple of the devices, which share a batch.
+
+    Raises UsageError for a folder of another kind, WeightsError as `weights.llava.load` does.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        form: str,
+        *,
+        instruction: str = "",
+        adapters: Sequence[Path] = (),
+        dtype: str = "bfloat16",
+        batch_size: int = 64,
+    ) -> None:
+        sizes = weights.llava.read_sizes(folder)
+        if "image" in sizes:
+            raise UsageError(f"{folder} holds a model of images; name a language model's folder")
+        # every token sees all others; "tied": no matrix of logits is read
+        sizes["lm"] = {**sizes["lm"], "window": None, "is_tied": True}
+        kind = {"dtype": jnp.dtype(dtype), "param_dtype": jnp.dtype(dtype)}
+        decoder = lm.from_sizes(sizes["lm"], is_causal=False, **kind)
+        mesh = sharding.make_mesh()
+        params = _load(folder, sizes, decoder, adapters, sharding.replicated(mesh))
+        wording = llm2vec.Wording(DecoderTokenizer(folder), form, instruction)
+        rows = -(-batch_size // mesh.size) * mesh.size
+        put = partial(sharding.put_batch, mesh)
+        self.encoder, self._mesh = llm2vec.TextEncoder(decoder, params, wording, rows, put), mesh
+        self.identity = {
+            "files": [sentence_encoder.files_of(path) for path in (folder, *adapters)],
+            "texts": [form, instruction],
+            "dtype": dtype,
+        }
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        with jax.set_mesh(self._mesh):
+            return self.encoder(texts)
+
+
+def is_language_model(folder: Path) -> bool:
+    """Whether a folder holds a language model known here and is none of sentence-transformers."""
+    config = folder / "config.json"
+    if not config.is_file() or (folder / "modules.json").exists():
+        return False
+    content = files.read_json(config)
+    return isinstance(content, dict) and content.get("model_type") in lm_config.FAMILIES
+
+
+def _load(
+    folder: Path,
+    sizes: Mapping[str, Any],
+    decoder: lm.Decoder,
+    adapters: Sequence[Path],
+    where: Any,
+) -> dict[str, Any]:
+    """Parameters with the adapters merged, in the decoder's dtype."""
+    shapes = jax.eval_shape(partial(lm.init, decoder), jax.random.key(0))
+    trained = [lm_adapter.load(path, sizes) for path in adapters]
+    merged = [
+        (lora.adapters(jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)), alpha)
+        for tree, alpha in trained
+    ]
+
+    def put(path: str, array: np.ndarray) -> jax.Array:
+        for found, alpha in merged:
+            if path in found:
+                base = weights.unflatten({path: jnp.asarray(array, jnp.float32)})
+                adapter = {lora.LORA: weights.unflatten({path: found[path]})}
+                array = weights.flatten(lora.merge(base, adapter, alpha))[path]
+        array = np.asarray(array).astype(decoder.param_dtype)
+        place = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where)
+        return sharding.put_like(array, place)
+
+    return weights.llava.load(folder, sizes, {"lm": shapes}, put=put)["lm"]
+
+
+class Adapted:
+    """Vectors of an encoder as LLM2CLIP's text adapter maps them, not of unit length.
+
+    path: a released model of LLM2CLIP, of which the adapter alone is read.
+    """
+
+    def __init__(self, encoder: Any, path: Path) -> None:
+        params = weights.llm2clip.load_adapter(path)
+        width, projection = params["projection"]["kernel"].shape
+        self._tower = VectorTower(width=width, projection=projection, connector="llm2clip")
+        self._encoder, self._params, self._path = encoder, params, path
+        self.identity = [encoder.identity, init_from.digest(params)]
+        self._apply: Callable[..., Any] = jax.jit(
+            lambda params, x: self._tower.apply({"params": params}, x, RAW).pooled
+        )
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        vectors = self._encoder(texts)
+        if vectors.shape[1] != self._tower.width:
+            raise WeightsError(
+                f"{self._path} adapts vectors of width {self._tower.width}, the encoder gives "
+                f"{vectors.shape[1]}: use the language model that it was trained with"
+            )
+        return np.asarray(self._apply(self._params, vectors))
