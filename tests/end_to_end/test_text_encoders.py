@@ -1,0 +1,196 @@
+"""Folders of language models as encoders of embed_text: adapters, devices, files, refusals."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import tokenizers
+
+from input_pipeline.tokenizers import sentence_encoder
+from input_pipeline.tokenizers.text_vectors import TextVectors
+from tests.support import helpers
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models import lm
+from vlc_jax.models.text_vectors import VectorTower
+from vlc_jax.tools import text_encoders
+from vlc_jax.weights import huggingface, llm2clip, rename
+from vlc_jax.weights import llava as weights
+
+WORDS = ("<s>", "[INST]", "[/INST]", "find", "a", "red", "dog", "cat")
+LM = {"vocab": len(WORDS), "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 2,
+      "head_width": None, "epsilon": 1e-5, "theta": 1e4, "scaling": None, "window": None,
+      "is_tied": False, "activation": "silu", "unit_offset": False,
+      "scales_embeddings": False}  # fmt: skip
+TEXTS = ["a red dog", "cat", "a cat " * 8 + "a dog"]
+TARGETS = {"self_attn.q_proj": (16, 16), "mlp.down_proj": (16, 24)}  # outputs, inputs
+RANK, ALPHA = 2, 6
+
+
+def write_adapter(folder, seed):
+    """A LoRA of two modules, as PEFT saves those of a model without a head."""
+    folder.mkdir()
+    rng, arrays = np.random.default_rng(seed), {}
+    for layer in range(LM["depth"]):
+        for module, (outputs, inputs) in TARGETS.items():
+            name = f"base_model.model.layers.{layer}.{module}"
+            for part, shape in (("A", (RANK, inputs)), ("B", (outputs, RANK))):
+                arrays[f"{name}.lora_{part}.weight"] = rng.normal(0, 0.4, shape).astype(np.float32)
+    safetensors.numpy.save_file(arrays, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return arrays
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """base, a causal model with its tokenizer; one and two, adapters; merged, the sum."""
+    root = tmp_path_factory.mktemp("models")
+    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+    library = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a")
+    )
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    for name in ("base", "merged"):
+        weights.save({"lm": params}, {"family": "llama", "lm": LM}, root / name, 8_000)
+        library.save(str(root / name / "tokenizer.json"))
+    assert len(list((root / "base").glob("*.safetensors"))) > 1  # shards
+    adapters = [write_adapter(root / name, seed) for seed, name in enumerate(("one", "two"))]
+    for path in (root / "merged").glob("*.safetensors"):
+        arrays = safetensors.numpy.load_file(path)
+        for name in arrays:
+            at = f"base_model.{name.removesuffix('.weight')}.lora_"
+            for adapter in adapters:
+                if f"{at}A.weight" in adapter:
+                    low = adapter[f"{at}B.weight"] @ adapter[f"{at}A.weight"]
+                    arrays[name] = arrays[name] + ALPHA / RANK * low
+        safetensors.numpy.save_file(arrays, path)
+    return root
+
+
+def encoder(folder, name="base", adapters=(), dtype="float32", **options):
+    paths = [folder / adapter for adapter in adapters]
+    return text_encoders.LanguageModelEncoder(
+        folder / name, "llama_2_chat", adapters=paths, dtype=dtype, batch_size=2, **options
+    )
+
+
+def test_adapters_are_added_one_after_the_other(folder):
+    found = encoder(folder, adapters=("one", "two"))(TEXTS)
+    np.testing.assert_allclose(found, encoder(folder, "merged")(TEXTS), atol=1e-5)
+    for adapters in ((), ("one",)):
+        assert np.abs(encoder(folder, adapters=adapters)(TEXTS) - found).max() > 0.1
+
+
+def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits(folder):
+    half = encoder(folder, adapters=("one",), dtype="bfloat16")
+    found = half(TEXTS)
+    leaves = jax.tree.leaves(half.encoder.params)
+    assert {x.dtype.name for x in leaves} == {"bfloat16"}
+    assert {len(x.sharding.device_set) for x in leaves} == {8}
+    assert "head" not in half.encoder.params
+    assert found.dtype == np.float32
+    whole = encoder(folder, adapters=("one",))(TEXTS)
+    np.testing.assert_allclose(found, whole, atol=0.1)
+    assert (found != whole).any()
+
+
+def test_another_model_adapter_instruction_or_precision_is_another_encoder(folder):
+    """So that no file of vectors goes on with another one."""
+    others = (
+        encoder(folder),
+        encoder(folder, "merged"),
+        encoder(folder, adapters=("one",)),
+        encoder(folder, adapters=("one", "two")),
+        encoder(folder, instruction="find"),
+        encoder(folder, dtype="bfloat16"),
+    )
+    identities = {json.dumps(each.identity) for each in others}
+    assert len(identities) == len(others)
+    assert json.dumps(encoder(folder).identity) in identities
+
+
+def write_llm2clip(folder, width=LM["width"]):
+    """Image tower and adapter of an LLM2CLIP, random; returns what the adapter makes of vectors."""
+    tower = VectorTower(width=width, projection=5, connector="llm2clip")
+    shapes = jax.eval_shape(tower.init, jax.random.key(0), np.zeros((1, width), np.float32))
+    rng = np.random.default_rng(3)
+    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), dict(shapes))
+    own = rename.save(llm2clip.adapter_rules(), rename.flatten({"text": params["params"]}))
+    (image,) = (r for r in huggingface.clip_rules(14) if r.ours == ("image/class_embedding",))
+    folder.mkdir()
+    arrays = {**own, image.theirs[0]: np.zeros(3, np.float32)}
+    safetensors.numpy.save_file(arrays, folder / "model.safetensors")
+    return jax.jit(lambda x: tower.apply(params, x, text_encoders.RAW).pooled)
+
+
+def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tmp_path):
+    adapt = write_llm2clip(tmp_path / "llm2clip")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    out = tmp_path / "x.safetensors"
+    asked = {
+        "texts": tmp_path / "texts.txt",
+        "model": folder / "base",
+        "format": "llama_2_chat",
+        "adapter": folder / "one",
+        "instruction": "find",
+        "compute_dtype": "float32",
+        "llm2clip": tmp_path / "llm2clip",
+        "out": out,
+    }
+
+    def embedded(**changes):
+        words = [f"--{k}={v}" for k, v in (asked | changes).items() if v is not None]
+        return helpers.python("-m", "vlc_jax.tools.embed_text", *words)
+
+    text_encoder = encoder(folder, adapters=("one",), instruction="find")
+    adapted = text_encoders.Adapted(text_encoder, tmp_path / "llm2clip")
+
+    def stop(done):
+        raise KeyboardInterrupt
+
+    options = {"identity": adapted.identity, "block": 2, "advance": stop}
+    with pytest.raises(KeyboardInterrupt):
+        sentence_encoder.write(out, TEXTS, adapted, **options)
+    done = embedded()
+    assert done.returncode == 0, done.stderr
+    assert "vectors of 3 texts, 5 wide" in done.stdout
+    np.testing.assert_allclose(TextVectors(out)(TEXTS), adapt(text_encoder(TEXTS)), atol=1e-5)
+    for changes, words in (
+        ({"format": None}, "is a language model: say how it reads texts, --format=plain or"),
+        ({"model": folder / "one"}, "is of language models: name the folder of one with --model"),
+    ):
+        done = embedded(out=tmp_path / "y.npy", **changes)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_no_encoder_is_refused(folder, tmp_path):
+    write_llm2clip(tmp_path / "llm2clip", 8)
+    adapted = text_encoders.Adapted(encoder(folder), tmp_path / "llm2clip")
+    with pytest.raises(WeightsError, match="adapts vectors of width 8, the encoder gives 16"):
+        adapted(TEXTS)
+    with pytest.raises(WeightsError, match=r"28 not in the file: text_adapter\.adaptor\.0"):
+        text_encoders.Adapted(encoder(folder), folder / "base" / "model-00001-of-00003.safetensors")
+    (tmp_path / "llava").mkdir()
+    config = {"model_type": "llava", "text_config": {}, "vision_config": {}}
+    (tmp_path / "llava" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="holds a model of images"):
+        text_encoders.LanguageModelEncoder(tmp_path / "llava", "plain")
+
+
+def test_language_models_are_told_from_sentence_encoders(folder, tmp_path):
+    assert text_encoders.is_language_model(folder / "base")
+    assert not text_encoders.is_language_model(folder / "one")
+    (tmp_path / "config.json").write_text((folder / "base" / "config.json").read_text())
+    assert text_encoders.is_language_model(tmp_path)
+    (tmp_path / "modules.json").write_text("[]")  # of sentence-transformers
+    assert not text_encoders.is_language_model(tmp_path)
