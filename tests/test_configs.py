@@ -195,6 +195,29 @@ def test_a_control_differs_from_left_and_right_in_its_negatives_alone():
         assert plain.to_dict() == hard.to_dict()
 
 
+def test_vectors_of_a_language_model_are_trained_against_as_the_text_tower_is():
+    """But for the texts and the towers, the config is that of left and right."""
+    for family in ("clip", "siglip"):
+        for lock in ("locked", "unlocked"):
+            for negatives in ("none", "leftright"):
+                argument = f"family={family},image_tower={lock},negatives={negatives},path=x"
+                config = llava("llm2vec", f"{argument},vectors=x.npy")
+                tower = left_right(f"{argument},answers=joined")
+                assert config.frozen == (("image",) if lock == "locked" else ())
+                assert config.text.vectors.path == "x.npy"
+                assert config.model.text.to_dict() == {"connector": "mlp2x_gelu"}
+                with config.unlocked(), tower.unlocked():
+                    config.text = tower.text
+                    config.model.text = tower.model.text
+                assert config.to_dict() == tower.to_dict()
+                o = config.optimizer
+                assert (o.learning_rate, o.weight_decay, o.warmup_steps) == (5e-6, 0.0, 50)
+                assert (config.batch_size, config.epochs, o.schedule) == (512, 5.0, "cosine")
+    assert llava("llm2vec", "path=a.json+b.json").input.llava.answers == "joined"
+    with pytest.raises(ValueError, match="prepare them with the data"):
+        llava("llm2vec", "path=a.json,negatives=leftright")
+
+
 def control(argument: str) -> ConfigDict:
     return llava("clip_ft", argument)
 

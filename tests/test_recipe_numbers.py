@@ -10,6 +10,8 @@ from vlc_jax import published
 L14, SIGLIP, EVA = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384", "EVA-CLIP"
 NEGATIVES, FINETUNED = "left/right negatives", "finetuning"
 B32 = "CLIP ViT-B/32"
+LLM2VEC, UNLOCKED = "LLM2Vec", "image tower unlocked"
+MNTP = "Llama-2-7B-MNTP"  # as table 10 calls it
 MODELS = {  # config -> models whose values its docstring has
     "coco.clip_ft": ("CLIP-FT", B32),
     "coco.clip_coco": ("CLIP-COCO", B32),
@@ -39,6 +41,11 @@ MODELS = {  # config -> models whose values its docstring has
         f"{L14} + PACL + RoPE + stronger text encoder",
     ),
     "llava.sparc": (f"{L14} + SPARC + RoPE",),
+    "llava.llm2vec": (
+        *(f"{model} + {LLM2VEC} + {FINETUNED}" for model in (L14, SIGLIP)),
+        *(f"{model} + {LLM2VEC} + {NEGATIVES}" for model in (L14, SIGLIP)),
+        *(f"{SIGLIP} + {MNTP} + {kind}, {UNLOCKED}" for kind in (FINETUNED, NEGATIVES)),
+    ),
 }
 # The sentences with published numbers, up to those about machines and times.
 PROMISE = re.compile(

@@ -32,6 +32,7 @@ VERSIONS = {  # recipe, arguments -> generator -> version
     ("coco.pacl", "negatives=leftright"): LEFT_RIGHT,
     ("llava.pacl", "negatives=leftright"): LEFT_RIGHT,
     ("llava.sparc", "negatives=leftright"): LEFT_RIGHT,
+    ("llava.llm2vec", "negatives=leftright"): LEFT_RIGHT,
     ("coco.hn", ""): CREPE,
     ("coco.hp_hn", ""): CREPE | POSITIVES,
 }

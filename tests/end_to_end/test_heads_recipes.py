@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 import scipy.special
 
+from input_pipeline import prepare
 from tests.support import helpers, recipes, shared
+from tests.support.configs import write_vectors
 from vlc_jax import losses, train, types
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import data as setup_data
 from vlc_jax.setup import resolve
+from vlc_jax.tools import embed_text
 
 TAGGER = "tagger=scenes:scenes-mini"
 TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
@@ -76,6 +80,7 @@ def write_data(folder):
 def test_every_recipe_of_llava_is_run():
     there = {path.stem for path in (helpers.ROOT / "configs/llava").glob("*.py")} - {"__init__"}
     run = {name for name, _, _ in RECIPES.values()}
+    run |= {"llava.llm2vec"}  # below
     assert there == {name.removeprefix("llava.") for name in run if name.startswith("llava")}
 
 
@@ -148,3 +153,52 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     assert parts["trained"] == expected
     is_tagged = "tagger" in given and name != "coco.labclip"  # whose tagger is of its negatives
     assert ("noun_phrases" in env["input"]) == is_tagged
+
+
+def prepared(files, folder):
+    """Conversations with left / right negatives, by the command in the config's docstring."""
+    words = ("--size=64", "--answers=joined", "--negatives=left_right", "--out", folder)
+    options = json.dumps({"left_right": {"mode": "authors"}})
+    files = ("--annotations", files["mixed"], "--images", files["coco"])
+    command = ("llava", *files, *words, "--generator-options", options)
+    assert prepare.main([str(word) for word in command]) == 0
+    return folder
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, tmp_path):
+    files, (weights, _) = data
+    if family == "siglip":
+        weights, _ = recipes.write_siglip(tmp_path / "siglip")
+        path = prepared(files, tmp_path / "prepared")
+        given = f"path={path},negatives=leftright,image_tower=unlocked"
+    else:
+        given = TALKS.format(**files) + ",variant=B/32,size=64"
+    given = f"family={family},{weights},{given},batch=8,vectors={tmp_path / 'x.npy'}"
+    config = importlib.import_module("configs.llava.llm2vec").get_config(given)
+    write_vectors(tmp_path / "x.npy", embed_text.texts_of(config))
+    source = setup_data.source(config, "train")
+    has_negatives = any(any(source[i].negatives) for i in range(len(source)))
+    assert has_negatives == (family == "siglip")
+    with config.unlocked():
+        config.model.image.update(recipes.SMALL)
+        config.model.text.projection = 16
+        config.model.image.update({"projection": 16} if family == "clip" else {})
+        config.epochs, config.steps, config.log_every, config.input.max_bad_share = None, 2, 1, 0.1
+        config.optimizer.warmup_steps = 0
+    workdir = Workdir(tmp_path / "run")
+    try:
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    rows = helpers.rows(workdir.path / "metrics.jsonl")
+    (loss,) = config.losses
+    assert loss == {"clip": "infonce", "siglip": "sigmoid_negatives"}[family]
+    assert [row[f"train/{loss}"] > 0 for row in rows] == [True, True]
+    parts = json.loads((workdir.path / "env.json").read_text())["parameters"]
+    connector = (24 + 1) * 16 + (16 + 1) * 16
+    assert parts["text"] == connector
+    scales = {"clip": 1, "siglip": 2}[family]  # and a bias
+    image = parts["image"] if family == "siglip" else 0
+    assert parts["trained"] == connector + scales + image

@@ -35,6 +35,7 @@ ARGUMENTS = {
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
+OF_VECTORS = ("configs/llava/llm2vec.py",)  # beside a tokenizer, which they do not read
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 
@@ -49,6 +50,8 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
         return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
     if path.parent.name not in OF_VOCABULARIES:
         return get_config()
+    if identifier(path) in OF_VECTORS:
+        more += f",weights=ViT.pt,vectors={write_vectors(folder / 'any.npy', ['a text'])}"
     config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
     if config.text.tokenizer == "clip":
         config.text.clip.path = str(folder / "clip.txt.gz")
