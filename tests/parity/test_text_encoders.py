@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+import vlc_jax
 from configs import default
 from input_pipeline.tokenizers import sentence_encoder
+from vlc_jax.errors import UsageError
 from vlc_jax.generative import llm2vec
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.tools import text_encoders
@@ -76,8 +78,8 @@ def test_features_of_every_token(folder, io, case, name):
 
 
 @pytest.fixture(scope="module")
-def setup(folder, io, tmp_path_factory):
-    """A config of the LLM2CLIP, which reads its vectors from a file."""
+def made(folder, io, tmp_path_factory):
+    """A setup of the LLM2CLIP, which reads its vectors from a file."""
     path = tmp_path_factory.mktemp("vectors") / "x.npy"
     rows = {str(i): row for i, row in enumerate(io["llm2clip/vectors"])}
     sentence_encoder.write(
@@ -92,11 +94,10 @@ def setup(folder, io, tmp_path_factory):
         config.model.text = ConfigDict({"connector": "llm2clip", "projection": 10})
         config.text.tokenizer, config.text.vectors.path = "vectors", str(path)
         config.input.image_size, config.frozen = 28, ("image", "text")
-    return resolve(config, "eval"), config
+    return resolve(config, "eval")
 
 
-def test_llm2clip_is_read_from_its_folder_with_tower_adapter_and_scale(setup, io):
-    made, _ = setup
+def test_llm2clip_is_read_from_its_folder_with_tower_adapter_and_scale(made, io):
     params = init_from.load(made, made.parameters.shapes)
     pixels, vectors = (jnp.asarray(io[f"llm2clip/{name}"]) for name in ("pixels", "vectors"))
     unit = {
@@ -108,6 +109,11 @@ def test_llm2clip_is_read_from_its_folder_with_tower_adapter_and_scale(setup, io
     np.testing.assert_allclose(image, unit["image"], atol=1e-5)
     np.testing.assert_allclose(text, unit["text"], atol=1e-5)
     assert params["logit_scale"] == 3.0
+
+
+def test_llm2clip_without_vectors_is_refused(folder):
+    with pytest.raises(UsageError, match="whose texts are vectors of a language model"):
+        vlc_jax.load(folder / "llm2clip")
 
 
 def test_what_the_adapter_gives_of_vectors(folder, io):

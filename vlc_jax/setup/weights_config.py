@@ -48,6 +48,11 @@ def config_of_weights(
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
+    if format_ == "hf_llm2clip":
+        raise UsageError(
+            f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "
+            "vlc_jax.tools.embed_text, and evaluate with a config (docs/mllm.md)"
+        )
     sizes = weights.sizes.read(arrays)
     family = family or _family(format_, sizes)
     known("family of weights", family, pretrained.FAMILIES)
