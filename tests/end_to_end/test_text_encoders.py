@@ -178,6 +178,13 @@ def test_what_is_no_encoder_is_refused(folder, tmp_path):
     adapted = text_encoders.Adapted(encoder(folder), tmp_path / "llm2clip")
     with pytest.raises(WeightsError, match="adapts vectors of width 8, the encoder gives 16"):
         adapted(TEXTS)
+    path = tmp_path / "llm2clip" / "model.safetensors"
+    arrays = safetensors.numpy.load_file(path)
+    name = "text_adapter.adaptor.2.fn.0.bias"
+    for broken, words in ((np.full(16, np.nan), "not finite"), (np.ones(8), "other shapes")):
+        safetensors.numpy.save_file(arrays | {name: broken.astype(np.float32)}, path)
+        with pytest.raises(WeightsError, match=f"llm2clip: .*{words}.*block_2_up/bias"):
+            text_encoders.Adapted(encoder(folder), tmp_path / "llm2clip")
     with pytest.raises(WeightsError, match=r"28 not in the file: text_adapter\.adaptor\.0"):
         text_encoders.Adapted(encoder(folder), folder / "base" / "model-00001-of-00003.safetensors")
     (tmp_path / "llava").mkdir()

@@ -124,5 +124,12 @@ def test_what_cannot_be_averaged_is_refused(folder, tmp_path):
     library.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match=r"ids must start with <s>.*starts with \[5\]"):
         llm2vec.Wording(DecoderTokenizer(tmp_path), "plain")
+    html = tokenizers.models.WordLevel(PLACE | {"<bos>": 10}, unk_token="a")  # as Gemma has <s>
+    library = tokenizers.Tokenizer(html)
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", 10)]
+    )
+    library.save(str(tmp_path / "tokenizer.json"))
+    assert llm2vec.Wording(DecoderTokenizer(tmp_path), "plain")("dog")[0].ids == [10, PLACE["dog"]]
     with pytest.raises(UsageError, match="is_causal=False"):
         llm2vec.TextEncoder(model()[0].clone(is_causal=True), {}, wording(folder), 1)

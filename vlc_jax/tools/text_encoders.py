@@ -20,7 +20,7 @@ from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.types import FeatureRequest
-from vlc_jax.weights import files, lm_adapter, lm_config
+from vlc_jax.weights import files, lm_adapter, lm_config, rename
 
 RAW = FeatureRequest(is_unit=False)
 
@@ -128,13 +128,22 @@ def _load(
 class Adapted:
     """Vectors of an encoder as LLM2CLIP's text adapter maps them, not of unit length.
 
-    path: a released model of LLM2CLIP, of which the adapter alone is read.
+    path: a released model of LLM2CLIP, of which the adapter alone is read. Raises WeightsError for
+    one of other shapes than the published, for NaN and infinity.
     """
 
     def __init__(self, encoder: Any, path: Path) -> None:
         params = weights.llm2clip.load_adapter(path)
-        width, projection = params["projection"]["kernel"].shape
+        kernel = params["projection"]["kernel"]
+        width, projection = kernel.shape[0], kernel.shape[-1]
         self._tower = VectorTower(width=width, projection=projection, connector="llm2clip")
+        of_one = jax.ShapeDtypeStruct((1, width), jnp.float32)
+        shapes = jax.eval_shape(self._tower.init, jax.random.key(0), of_one)["params"]
+        expected = {name: leaf.shape for name, leaf in weights.flatten(shapes).items()}
+        try:
+            rename.check_values(weights.flatten(params), expected)
+        except WeightsError as error:
+            raise WeightsError(f"{path}: {error}") from error
         self._encoder, self._params, self._path = encoder, params, path
         self.identity = [encoder.identity, init_from.digest(params)]
         self._apply: Callable[..., Any] = jax.jit(

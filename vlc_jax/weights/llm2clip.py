@@ -10,8 +10,6 @@ be seen. Files with other names are refused.
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files, huggingface, rename
 from vlc_jax.weights.openai import dense, norm
@@ -43,18 +41,15 @@ def adapter_rules() -> list[Rule]:
 
 
 def load_adapter(path: str | Path) -> dict[str, Any]:
-    """The adapter's parameters in a file or folder, float32.
+    """The adapter's parameters in a file or folder, float32, whose shapes are those of the file.
 
-    Raises WeightsError if it is not there as a whole, or not finite.
+    Raises WeightsError if it is not there as a whole.
     """
     arrays = files.open_arrays(path)
     try:
         rules_ = adapter_rules()
         expected = {path: () for rule_ in rules_ for path in rule_.ours}
         own = {name: arrays[name] for name in arrays if name.startswith(f"{ADAPTER}.")}
-        flat = rename.load(rules_, own, expected)
-        if broken := [path for path, x in flat.items() if not np.isfinite(x).all()]:
-            raise WeightsError(rename.listing("not finite", broken))
-        return rename.unflatten(flat)["text"]
+        return rename.unflatten(rename.load(rules_, own, expected))["text"]
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
