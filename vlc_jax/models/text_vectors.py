@@ -8,8 +8,8 @@ The connectors are those of three works on stronger text encoders. With x the ve
                  "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
                  Encoder" (ACL 2025)
     llm2clip     x / |x|, then four times x + V gelu(W norm(x)), hidden width 2 |x|, then a norm and
-                 a linear map: the text adapter of LLM2CLIP (Huang et al. 2024, arXiv:2411.04997;
-                 microsoft/LLM2CLIP), whose code takes x as it is given
+                 a linear map: the text adapter of LLM2CLIP (Huang et al. 2024, arXiv:2411.04997) in
+                 its released models; the training code, microsoft/LLM2CLIP, takes x as it is given
     none         x itself, such as what LLM2CLIP's own adapter gave
 
 GELU is the exact one, all matrices have a bias.
