@@ -21,7 +21,9 @@ def get_config() -> ConfigDict:
     config.examples = placeholder(int)  # image-text pairs; hard images do not count
     config.batch_size = 256  # image-text pairs per step, over all devices, with hard images
 
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1})  # devices per axis; -1: all others
+    # Devices per axis; -1: all others. tensor: that split the matrices of a captioner's decoder and
+    # read the same rows of a batch.
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     # Folder of compiled programs, which later starts take from it, those of other runs, too; None:
     # that of the environment (JAX_COMPILATION_CACHE_DIR), if it names one.
     config.compilation_cache = placeholder(str)

@@ -80,8 +80,8 @@ class BatchEncoder:
         batch_size: int | None = None,
         length: Callable[[Rows], Sequence[int]] | None = None,
     ):
-        size, devices = batch_size or setup.evaluation.batch_size, setup.mesh.size
-        self._size = -(-size // devices) * devices  # up to a multiple of devices
+        size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
+        self._size = -(-size // groups) * groups  # up to a multiple of them
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._before_batch, self._call = load, before_batch, call
         self._read = self._in_order if length is None else partial(self._by_length, length)

@@ -65,7 +65,8 @@ class OnceEncoder:
         call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
         is_writer: bool = True,
     ):
-        rows = ROWS_ON_CPU * setup.mesh.size if devices.is_cpu() else setup.evaluation.batch_size
+        groups = sharding.row_groups(setup.mesh)
+        rows = ROWS_ON_CPU * groups if devices.is_cpu() else setup.evaluation.batch_size
         self._encoder = EvaluationEncoder(setup, before_batch, call, rows, cuts_texts=True)
         self.transform, self.patch_maps = self._encoder.transform, self._encoder.patch_maps
         pooled = [request.tokens == "none" for request in setup.model.head.requests]
@@ -73,7 +74,7 @@ class OnceEncoder:
         found = devices.hardware()
         common = {
             "head": repr(setup.model.head),
-            "rows": rows // setup.mesh.size,
+            "rows": rows // groups,
             "devices": [*found["devices"], found["cpu"] if devices.is_cpu() else ""],
             "jax": jax.__version__,
         }

@@ -1,8 +1,8 @@
 """The mesh, and where arrays live on it.
 
-Parameters and optimizer state follow one rule by shape (`state_shardings`), batches are split over
-every mesh axis (`put_batch`). jit does the rest: arrays are global, so `image @ text.T` is the
-similarity matrix of the global batch on any number of devices and hosts.
+Parameters and optimizer state follow one rule by path and shape (`state_shardings`), batches are
+split over every mesh axis but "tensor" (`put_batch`). jit does the rest: arrays are global, so
+`image @ text.T` is the similarity matrix of the global batch on any number of devices and hosts.
 """
 
 import math
@@ -25,11 +25,14 @@ SHARD_FROM = 2**14  # elements; smaller leaves are cheaper to replicate than to 
 def make_mesh(
     data: int = -1,
     fsdp: int = 1,
+    tensor: int = 1,
     batch_size: int | None = None,
     hardware: Sequence[Any] | None = None,
 ) -> Mesh:
-    """A (data, fsdp) mesh over all devices; -1 means: all that are left.
+    """A mesh over all devices, (data, fsdp) or (data, fsdp, tensor); -1 means: all that are left.
 
+    tensor: devices that hold the same rows of a batch and split the matrices of a language model
+      (LANGUAGE_MODEL); 1: the mesh has no such axis.
     hardware: the devices, None for those there are.
     Devices of several slices (TPU) or nodes (GPU) lie as `over_slices` says.
     Raises UsageError when the sizes do not multiply to the device count, or do not fit the slices,
@@ -37,46 +40,70 @@ def make_mesh(
     """
     hardware = jax.devices() if hardware is None else hardware
     devices = len(hardware)
-    sizes = {"data": data, "fsdp": fsdp}
-    fixed = int(np.prod([size for size in sizes.values() if size != -1]))
+    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    fixed = math.prod(size for size in sizes.values() if size != -1)
     if list(sizes.values()).count(-1) > 1 or min(sizes.values()) == 0 or fixed < 1:
         raise UsageError(f"mesh sizes are positive, at most one of them -1; got {sizes}")
     if -1 in sizes.values() and devices % fixed:
         raise UsageError(f"mesh {sizes} needs a multiple of {fixed} devices, found {devices}")
     sizes = {axis: devices // fixed if size == -1 else size for axis, size in sizes.items()}
-    if sizes["data"] * sizes["fsdp"] != devices:
+    if (needed := math.prod(sizes.values())) != devices:
         raise UsageError(
-            f"mesh {sizes} needs {sizes['data'] * sizes['fsdp']} devices, found {devices}; "
+            f"mesh {sizes} needs {needed} devices, found {devices}; "
             "set config.mesh.data=-1 to use all of them"
         )
-    if batch_size is not None and batch_size % devices:
-        near = sorted(
-            {max(1, batch_size // devices) * devices, -(-batch_size // devices) * devices}
-        )
-        raise UsageError(
-            f"batch_size {batch_size} is not divisible by {devices} devices; "
-            f"use {' or '.join(map(str, near))}"
-        )
-    axis_types = (AxisType.Auto, AxisType.Auto)
+    if sizes["tensor"] == 1:
+        del sizes["tensor"]
+    _check_batch_size(batch_size, devices // sizes.get("tensor", 1))
+    names, shape = tuple(sizes), tuple(sizes.values())
+    axis_types = (AxisType.Auto,) * len(names)
     if len({getattr(device, "slice_index", 0) for device in hardware}) > 1:
         # which jax.make_mesh refuses
-        return Mesh(over_slices(hardware, sizes["fsdp"]), BATCH_AXES, axis_types=axis_types)
-    shape = (sizes["data"], sizes["fsdp"])
-    return jax.make_mesh(shape, BATCH_AXES, axis_types=axis_types, devices=hardware)
+        return Mesh(over_slices(hardware, *shape[1:]), names, axis_types=axis_types)
+    mesh = jax.make_mesh(shape, names, axis_types=axis_types, devices=hardware)
+    if "tensor" in names:
+        _check_processes(mesh)
+    return mesh
 
 
-def over_slices(devices: Sequence[Any], fsdp: int) -> np.ndarray:
-    """The devices of several slices as an array (data, fsdp), each with its slice_index.
+def _check_batch_size(batch_size: int | None, devices: int) -> None:
+    if batch_size is None or batch_size % devices == 0:
+        return
+    near = sorted({max(1, batch_size // devices) * devices, -(-batch_size // devices) * devices})
+    raise UsageError(
+        f"batch_size {batch_size} is not divisible by {devices} devices; "
+        f"use {' or '.join(map(str, near))}"
+    )
 
-    The fsdp axis, which gathers parameters in every block, stays inside a slice, and the data axis,
-    which adds gradients once a step, goes over them. Where a slice has fewer than `fsdp` devices,
-    the fsdp axis takes whole slices.
-    Raises UsageError for slices of different sizes, or that `fsdp` does not fit.
+
+def _check_processes(mesh: Mesh) -> None:
+    """Raises UsageError if two processes would have to read the same rows of a batch."""
+    for row in mesh.devices.reshape(-1, mesh.shape["tensor"]):
+        if len({device.process_index for device in row}) > 1:
+            raise UsageError(
+                f"config.mesh.tensor={mesh.shape['tensor']} goes over the devices of several "
+                "processes, which then read the same rows: take at most the devices of one"
+            )
+
+
+def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarray:
+    """The devices of several slices as an array (data, fsdp), each with its slice_index; of a
+    `tensor` above 1 (data, fsdp, tensor).
+
+    The fsdp axis, which gathers parameters in every block, stays inside a slice, and so does the
+    tensor axis; the data axis, which adds gradients once a step, goes over them. Where a slice has
+    fewer than `fsdp` devices, the fsdp axis takes whole slices.
+    Raises UsageError for slices of different sizes, or that `fsdp` or `tensor` does not fit.
     """
     counts = Counter(device.slice_index for device in devices)
     slices, size = len(counts), min(counts.values())
     if size != max(counts.values()):
         raise UsageError(f"slices hold {sorted(counts.values())} devices; a mesh needs equal ones")
+    if size % tensor:
+        raise UsageError(
+            f"config.mesh.tensor={tensor} does not fit slices of {size} devices: take a divisor"
+        )
+    size //= tensor
     inside = min(fsdp, size)
     outside = fsdp // inside
     if size % inside or fsdp % inside or slices % outside:
@@ -84,9 +111,10 @@ def over_slices(devices: Sequence[Any], fsdp: int) -> np.ndarray:
             f"config.mesh.fsdp={fsdp} does not fit {slices} slices of {size} devices: take a "
             f"divisor of {size}, or {size} times a divisor of {slices}"
         )
+    last = (tensor,) if tensor > 1 else ()
     return mesh_utils.create_hybrid_device_mesh(
-        (size // inside, inside),
-        (slices // outside, outside),
+        (size // inside, inside, *last),
+        (slices // outside, outside, *(1 for _ in last)),
         devices,
         allow_split_physical_axes=True,  # else some shapes of a slice are refused
     )
@@ -98,58 +126,66 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Axis 0 split over all devices."""
+    """Axis 0 split over all devices but those of the axis "tensor", which have the same rows."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
-def state_shardings(mesh: Mesh, shapes: Any) -> Any:
-    """A tree of NamedSharding for a tree of shapes: big leaves split their longest axis over fsdp.
-
-    The rule looks at shapes only, so a moment of the optimizer always lies like its parameter.
-    """
-    fsdp = mesh.shape["fsdp"]
-
-    def rule(leaf: Any) -> NamedSharding:
-        spec: list[str | None] = [None] * len(leaf.shape)
-        if fsdp > 1 and np.prod(leaf.shape) >= SHARD_FROM:
-            axes = sorted(range(len(leaf.shape)), key=lambda axis: -leaf.shape[axis])
-            fitting = [axis for axis in axes if leaf.shape[axis] % fsdp == 0]
-            if fitting:
-                spec[fitting[0]] = "fsdp"
-        return NamedSharding(mesh, PartitionSpec(*spec))
-
-    return jax.tree.map(rule, shapes)
-
-
-# Paths in a language model's parameters (models/lm.py), layers on axis 0 -> how they are split. A
-# mesh may lack the axis "tensor", along which matrices are split by heads and hidden features, so
-# that only the sums of out and down are communicated.
+# Paths in the parameters of a language model (models/lm.py) that lie below "lm", layers on axis 0,
+# and those of its adapters (models/lora.py) -> how they are split. Along "tensor" matrices are
+# split by heads and hidden features, so that only the sums of out and down are communicated.
+_IN, _OUT = r"(.*/)?lm/blocks/(query|key|value|gate|up)/kernel", r"(.*/)?lm/blocks/(out|down)/kernel"
 LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
-    (r"(.*/)?blocks/(query|key|value|gate|up)/kernel", PartitionSpec(None, "fsdp", "tensor")),
-    (r"(.*/)?blocks/(out|down)/kernel", PartitionSpec(None, "tensor", "fsdp")),
-    (r"(.*/)?token_embedding/embedding", PartitionSpec("tensor", "fsdp")),
-    (r"(.*/)?head", PartitionSpec("fsdp", "tensor")),
+    (_IN, PartitionSpec(None, "fsdp", "tensor")),
+    (_OUT, PartitionSpec(None, "tensor", "fsdp")),
+    (r"(.*/)?lm/token_embedding/embedding", PartitionSpec("tensor", "fsdp")),
+    (r"(.*/)?lm/head", PartitionSpec("fsdp", "tensor")),
+    # a (inputs, rank) and b (rank, outputs): where the matrix is split over tensor, so are they
+    (f"{_IN}/a", PartitionSpec(None, "fsdp", None)),
+    (f"{_IN}/b", PartitionSpec(None, "fsdp", "tensor")),
+    (f"{_IN}/magnitude", PartitionSpec(None, "tensor")),
+    (f"{_OUT}/a", PartitionSpec(None, "tensor", "fsdp")),
+    (f"{_OUT}/b", PartitionSpec(None, None, "fsdp")),
+    (f"{_OUT}/magnitude", PartitionSpec(None, "fsdp")),
 )
 
 
-def language_model_shardings(mesh: Mesh, shapes: Any) -> Any:
-    """A tree of NamedSharding by LANGUAGE_MODEL; leaves that no row names as in `state_shardings`.
+def state_shardings(mesh: Mesh, shapes: Any) -> Any:
+    """A tree of NamedSharding for a tree of shapes: those of a language model as LANGUAGE_MODEL
+    says, of all others the big ones split their longest axis over fsdp.
 
-    An axis that the mesh lacks, or whose size does not divide the leaf's, is not split.
+    An axis that the mesh lacks, or whose size does not divide the leaf's, is not split. The rule
+    looks at the end of a path and at shapes, so a moment of the optimizer lies like its parameter.
     """
 
-    def rule(path: Any, leaf: Any, otherwise: NamedSharding) -> NamedSharding:
-        name = "/".join(str(key.key) for key in path)
-        for regex, spec in LANGUAGE_MODEL:
-            if re.fullmatch(regex, name):
-                fits = (
-                    axis if axis in mesh.shape and size % mesh.shape[axis] == 0 else None
-                    for axis, size in zip(spec, leaf.shape, strict=True)
-                )
-                return NamedSharding(mesh, PartitionSpec(*fits))
-        return otherwise
+    def rule(path: Any, leaf: Any) -> NamedSharding:
+        name = "/".join(str(getattr(key, "key", "")) for key in path)
+        table = (spec for regex, spec in LANGUAGE_MODEL if re.fullmatch(regex, name))
+        return NamedSharding(mesh, _fitting(mesh, next(table, None), leaf.shape))
 
-    return jax.tree.map_with_path(rule, shapes, state_shardings(mesh, shapes))
+    return jax.tree.map_with_path(rule, shapes)
+
+
+def _fitting(mesh: Mesh, spec: PartitionSpec | None, shape: Sequence[int]) -> PartitionSpec:
+    """`spec` without what does not fit the shape; None: the longest axis that fsdp divides."""
+
+    def fits(axis: str | None, size: int) -> bool:
+        return axis in mesh.shape and size % mesh.shape[axis] == 0
+
+    if spec is not None:
+        pairs = zip(spec, shape, strict=True)
+        return PartitionSpec(*(axis if fits(axis, size) else None for axis, size in pairs))
+    found: list[str | None] = [None] * len(shape)
+    if mesh.shape["fsdp"] > 1 and math.prod(shape) >= SHARD_FROM:
+        axes = sorted(range(len(shape)), key=lambda axis: -shape[axis])
+        fitting = [axis for axis in axes if fits("fsdp", shape[axis])]
+        if fitting:
+            found[fitting[0]] = "fsdp"
+    return PartitionSpec(*found)
+
+
+def row_groups(mesh: Mesh) -> int:
+    """Into how many parts a batch is split: the devices that do not share rows."""
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
 
 
 def place_shapes(mesh: Mesh, shapes: Any) -> Any:

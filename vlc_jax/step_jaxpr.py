@@ -55,7 +55,7 @@ def temporaries(planned: Planned) -> dict[str, int]:
 def kept_bytes(planned: Planned) -> int:
     """Bytes of a device of what the towers keep for the backward pass, of the rows that are encoded
     at a time; what is in the host's memory does not count, nor do the arguments of the step."""
-    setup, count = planned.setup, planned.setup.mesh.size
+    setup, count = planned.setup, sharding.row_groups(planned.setup.mesh)
     optimization = setup.optimization
     rows = optimization.microbatch or planned.batch_size // optimization.sub_batches
     batch = {
@@ -80,7 +80,7 @@ def kept_bytes(planned: Planned) -> int:
 
 def score_bytes(planned: Planned) -> int:
     """Bytes of a device of one float32 array of the scores that are computed at a time."""
-    optimization, count = planned.setup.optimization, planned.setup.mesh.size
+    optimization, count = planned.setup.optimization, sharding.row_groups(planned.setup.mesh)
     rows = planned.batch_size // optimization.sub_batches
     own, sizes = rows // count, [0]
     for name, options in optimization.losses.items():

@@ -102,10 +102,13 @@ class Outputs(NamedTuple):
 BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over
 
 
+def batch_axes(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> tuple[str, ...]:
+    """Axes of a mesh that batches are split over: all but "tensor", which splits matrices."""
+    return tuple(name for name in mesh.axis_names if name != "tensor")
+
+
 def _batch_axes() -> tuple[str, ...]:
-    """Axes of the mesh that batches are split over: all but "tensor", which splits matrices."""
-    names = jax.sharding.get_abstract_mesh().axis_names
-    return tuple(name for name in names if name != "tensor")
+    return batch_axes(jax.sharding.get_abstract_mesh())
 
 
 def _splits(rows: int) -> bool:

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
 
 from vlc_jax import sharding
 from vlc_jax.errors import UsageError
@@ -241,10 +240,9 @@ def test_published_numbers_of_adapters():
 
 @pytest.mark.parametrize("axes", [{"data": 2, "fsdp": 4}, {"data": 1, "fsdp": 4, "tensor": 2}])
 def test_sharded_parameters_give_the_same_logits(axes):
-    kinds = (AxisType.Auto,) * len(axes)
-    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds)
+    mesh = sharding.make_mesh(**axes)
     decoder, params = make(width=256, head_width=32, mlp_width=256)
-    where = sharding.language_model_shardings(mesh, params)
+    where = sharding.state_shardings(mesh, {"lm": params})["lm"]
     ids, valid = left_padded(texts(8), [0, 1, 2, 3, 0, 0, 0, 0])
     expected = logits_of(decoder, params, ids, valid)
     split = jax.device_put(params, where)
@@ -257,9 +255,8 @@ def test_sharded_parameters_give_the_same_logits(axes):
 
 @pytest.mark.parametrize("variant", COUNTS)
 def test_every_large_parameter_is_split(variant):
-    kinds = (AxisType.Auto,) * 3
-    mesh = jax.make_mesh((1, 4, 2), ("data", "fsdp", "tensor"), axis_types=kinds)
-    shapes = abstract(variant)
-    where = sharding.language_model_shardings(mesh, shapes)
+    mesh = sharding.make_mesh(data=1, fsdp=4, tensor=2)
+    shapes = {"lm": abstract(variant)}
+    where = sharding.state_shardings(mesh, shapes)
     sizes = jax.tree.map(lambda x, s: np.prod(s.shard_shape(x.shape)), shapes, where)
     assert sum(jax.tree.leaves(sizes)) < 1.01 * COUNTS[variant] / 8

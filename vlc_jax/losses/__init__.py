@@ -280,7 +280,7 @@ def _per_example(
         mesh = mesh if context.empty else context  # shard_map takes no other mesh inside set_mesh
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
-        options |= {"mesh": mesh, "axes": tuple(mesh.axis_names)}
+        options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
     pair_masks = masks.pair_masks(batch, duplicates, negative_range)
     values = loss.values(implementation, outputs, pair_masks, **options)
     return values, _is_counted(loss, pair_masks)

@@ -77,6 +77,11 @@ class Captioner(heads.Head):
             sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
+    @property
+    def key_value_heads(self) -> int:
+        """Heads of keys and values, by which an axis "tensor" of a mesh splits the decoder."""
+        return self._decoder.groups
+
     def setup(self) -> None:
         self.lm = self._decoder.clone(parent=self)
         self.projector = llava.Projector(self.lm.width, self.dtype)
@@ -140,16 +145,16 @@ class Captioner(heads.Head):
         del is_training
         decoder = self._decoder
 
-        def scores(tokens: Array, others: tuple[Any, Array, Array]) -> Array:
-            params, *texts = others
-
+        def scores(tokens: Array, params: Any, *texts: Array) -> Array:
             def part(tokens: Array) -> Array:
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
                 return mean_log_probability(decoder, params, tokens, *options)
 
             return heads.map_chunks(part, tokens, self.chunk)
 
-        return types.map_sharded(scores, image.tokens, (self._params(), text.ids, text.mask))
+        # no types.map_sharded, which would gather a decoder that is split over devices
+        scores = types.auto_sharded(scores, splits_rows=True)
+        return scores(image.tokens, self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False

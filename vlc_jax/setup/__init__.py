@@ -160,7 +160,7 @@ def resolve(
             devices.require_platform(config.platform)
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
         if mode in ("train", "plan"):
-            validate.check_microbatch(config, mesh.size)
+            validate.check_microbatch(config, sharding.row_groups(mesh))
             if config.model.remat == "offload":
                 devices.require_pinned_host(mesh.devices.flat[0])
     platform = devices.platform_name() if hardware is None else hardware[0].platform
@@ -175,6 +175,7 @@ def resolve(
     # weights are also read elsewhere than they were trained; a config.json may be older
     wanted = "auto" if mode == "weights" else config.model.get("attention", "xla")
     net = model.with_attention(net, wanted, platform)
+    validate.check_tensor(mesh.shape.get("tensor", 1), net)
     if mode != "plan":
         validate.check_model(config, tokenizer, net)
     parameters = model.make_parameters(config, net)

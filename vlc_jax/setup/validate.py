@@ -142,6 +142,24 @@ def check_microbatch(config: ConfigDict, devices: int) -> None:
         )
 
 
+def check_tensor(size: int, model: nn.Module) -> None:
+    """Raises UsageError unless the model has a decoder that config.mesh.tensor=`size` splits."""
+    if size == 1:
+        return
+    heads = getattr(model.head, "key_value_heads", None)
+    if heads is None:
+        raise UsageError(
+            f"config.mesh.tensor={size} splits the decoder of a captioner, and this model has none:"
+            " set config.mesh.tensor=1, and config.mesh.fsdp to split its parameters"
+        )
+    if heads % size:
+        fitting = [n for n in range(1, heads + 1) if heads % n == 0]
+        raise UsageError(
+            f"config.mesh.tensor={size} must divide the decoder's {heads} heads of keys and "
+            f"values: take one of {', '.join(map(str, fitting))}"
+        )
+
+
 def check_frozen(config: ConfigDict) -> None:
     """Raises UsageError for frozen towers without weights, or a head without its towers."""
     has_weights = config.init_from or config.pretrain
