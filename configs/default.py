@@ -348,6 +348,9 @@ def _lora() -> ConfigDict:
             "targets": "",
             "rank": 8,
             "alpha": 8.0,  # adapters are scaled by alpha / rank
+            # Share of an adapter's inputs that are dropped at each step. Above 0 adapters are
+            # computed beside their matrices, x W + (dropout(x) A) B, at 0 added to them.
+            "dropout": 0.0,
             "dora": False,  # also train the norm of each column (DoRA)
             "initialisation": "uniform",  # of factor A: uniform | gaussian
             # Of factor B: zeros | xavier (of both factors of query_key_value, as SVLC's code, which

@@ -25,8 +25,8 @@ class Parameters(NamedTuple):
     frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
       as "image", stands for everything below it. Frozen parameters have no gradient and no
       optimizer state, and are not in the checkpoints.
-    lora: options of an adapter (`models.lora.init`, and alpha), which is then all that is trained,
-      every parameter of the model being frozen; None without one.
+    lora: options of an adapter (`models.lora.init`, alpha and dropout), which is then all that is
+      trained, every parameter of the model being frozen; None without one.
     """
 
     model: nn.Module
@@ -83,7 +83,7 @@ class Parameters(NamedTuple):
     def init_trained(self, frozen: Any) -> dict[str, Any]:
         """The trained parameters before the first step; an adapter is made for `frozen`."""
         if self.lora:
-            options = {key: value for key, value in self.lora.items() if key != "alpha"}
+            options = {k: value for k, value in self.lora.items() if k not in ("alpha", "dropout")}
             return lora.init(jax.random.key(self.seed), frozen, **options)
         return self.split(self.init())[0]
 
@@ -98,6 +98,22 @@ class Parameters(NamedTuple):
         if self.lora:
             return lora.merge(frozen, trained, self.lora["alpha"])
         return merge_trees(frozen, trained)
+
+    def for_step(self, frozen: Any, trained: Any) -> dict[str, Any]:
+        """As `merge`; adapters with dropout, or of matrices that a sum would be rounded to, stay
+        beside them (`models.lora.attach`)."""
+        if self.lora and (self.dropout or lora.needs_factors(frozen, trained)):
+            return lora.attach(frozen, trained, self.lora["alpha"])
+        return self.merge(frozen, trained)
+
+    def with_dropout(self, params: Any, key: jax.Array) -> Any:
+        """`params` of `for_step` with the dropout that config.lora has, drawn from `key`."""
+        return lora.with_dropout(params, self.dropout, key) if self.dropout else params
+
+    @property
+    def dropout(self) -> float:
+        """Of the inputs of adapters in training."""
+        return self.lora["dropout"] if self.lora else 0.0
 
     def count(self, frozen: Any, trained: Any) -> dict[str, int]:
         """Numbers of parameters of the towers, of the head, in total, and of trained ones."""

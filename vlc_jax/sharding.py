@@ -133,7 +133,10 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 # Paths in the parameters of a language model (models/lm.py) that lie below "lm", layers on axis 0,
 # and those of its adapters (models/lora.py) -> how they are split. Along "tensor" matrices are
 # split by heads and hidden features, so that only the sums of out and down are communicated.
-_IN, _OUT = r"(.*/)?lm/blocks/(query|key|value|gate|up)/kernel", r"(.*/)?lm/blocks/(out|down)/kernel"
+_IN, _OUT = (
+    r"(.*/)?lm/blocks/(query|key|value|gate|up)/kernel",
+    r"(.*/)?lm/blocks/(out|down)/kernel",
+)
 LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
     (_IN, PartitionSpec(None, "fsdp", "tensor")),
     (_OUT, PartitionSpec(None, "tensor", "fsdp")),

@@ -65,7 +65,7 @@ def kept_bytes(planned: Planned) -> int:
 
     def pull_back(trained: Any, frozen: Any, batch: Any) -> Any:
         def features(trained: Any) -> Any:
-            variables = {"params": setup.parameters.merge(frozen, trained)}
+            variables = {"params": setup.parameters.for_step(frozen, trained)}
             inputs = train_step.normalised(setup, batch)
             return setup.model.apply(variables, inputs, method="tower_features")
 

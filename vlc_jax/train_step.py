@@ -29,7 +29,8 @@ def make_step(setup: Setup) -> Step:
         if optimization.microbatch is None:
             inputs = normalised(setup, batch)
         else:
-            inputs = with_features(setup, variables, batch, optimization.microbatch)
+            inputs = with_features(setup, variables, batch, optimization.microbatch, key)
+        variables = {**variables, "params": parameters.with_dropout(variables["params"], key)}
         outputs, updated = model.apply(
             variables, inputs, rngs={"dropout": key}, mutable=["batch_stats"]
         )
@@ -41,7 +42,7 @@ def make_step(setup: Setup) -> Step:
     def loss(
         trained: Any, frozen: Any, batch_stats: Any, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, tuple]:
-        variables = {"params": parameters.merge(frozen, trained), "batch_stats": batch_stats}
+        variables = {"params": parameters.for_step(frozen, trained), "batch_stats": batch_stats}
         if sub_batches == 1:
             return sub_batch_loss(variables, batch, key)
         parts = split_batch(batch, sub_batches, optimization.rows_per_example)
@@ -82,13 +83,14 @@ def normalised(setup: Setup, batch: Batch) -> Batch:
     return {**batch, "image": setup.normalise(batch["image"])} if "image" in batch else batch
 
 
-def with_features(setup: Setup, variables: Any, batch: Batch, rows: int) -> Batch:
+def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: jax.Array) -> Batch:
     """The batch with what the towers give of it, computed `rows` rows at a time, and no images.
 
     Value and gradient of a loss of it are those of the whole batch, with the activations of `rows`
     rows in memory, since the backward pass encodes each micro-batch again (GradCache; Gao et al.
     2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics is in the
-    head and the loss, which see the whole batch.
+    head and the loss, which see the whole batch; the dropout of adapters in towers is drawn from
+    `key` for each micro-batch, the same in both passes.
     """
     count = len(batch["mask"]) // rows
 
@@ -101,7 +103,9 @@ def with_features(setup: Setup, variables: Any, batch: Batch, rows: int) -> Batc
 
         # normalised here: the whole batch in float32 is four times as large as in uint8
         inputs = normalised(setup, jax.tree.map(part, batch))
-        return setup.model.apply(variables, inputs, method="tower_features")
+        own_key = jax.random.fold_in(key, index)
+        params = setup.parameters.with_dropout(variables["params"], own_key)
+        return setup.model.apply({**variables, "params": params}, inputs, method="tower_features")
 
     # over an index and not over parts of the batch, which would be a copy of all pixels
     found = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))

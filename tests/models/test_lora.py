@@ -178,7 +178,8 @@ def test_adapter_sizes_of_svlc():
     config = default.get_config()
     with config.unlocked():
         svlc.use_lora(config)
-    options = {key: value for key, value in config.lora.items() if key != "alpha"}
+    further = ("alpha", "dropout")
+    options = {key: value for key, value in config.lora.items() if key not in further}
     model = models.build("clip", "B/32")
     shapes = jax.eval_shape(lambda: models.init(model, jax.random.key(0)))
     tree = jax.eval_shape(lambda p: lora.init(jax.random.key(0), p, **options), shapes)

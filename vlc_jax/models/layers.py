@@ -14,7 +14,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
-from vlc_jax.models import rope
+from vlc_jax.models import lora, rope
 
 Initializer = Callable[..., jax.Array]
 
@@ -119,7 +119,10 @@ class Dense(nn.Module):
         *axes, features = x.shape
         shape = (features, self.features)
         kernel = self.param("kernel", self.kernel_init, shape, self.param_dtype)
-        y = x.reshape(-1, features).astype(self.dtype) @ kernel.astype(self.dtype)
+        x = x.reshape(-1, features).astype(self.dtype)
+        y = x @ kernel.astype(self.dtype)
+        if self.has_variable("params", lora.ATTACHED):
+            y = lora.adapted(x, y, kernel, self.get_variable("params", lora.ATTACHED))
         if self.use_bias:
             bias = self.param("bias", self.bias_init, (self.features,), self.param_dtype)
             y += bias.astype(self.dtype)[None]

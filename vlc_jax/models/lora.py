@@ -3,7 +3,9 @@
 The trained and saved tree is
   {"lora": {...: {"a": (inputs, rank), "b": (rank, outputs), "magnitude": (outputs,)}}, ...},
 at the paths of the adapted matrices ("magnitude" with DoRA only), together with the parameters that
-are trained in full, at their own paths. `merge` adds it to the frozen parameters.
+are trained in full, at their own paths. `merge` adds it to the frozen parameters. `attach` puts it
+beside them instead, for layers.Dense to compute x W + (x a) b, as dropout and matrices in bfloat16
+need it.
 """
 
 import itertools
@@ -21,6 +23,9 @@ from vlc_jax.errors import UsageError, known
 
 SHOWN = 8  # names in an error message
 LORA = "lora"  # the branch of the trained tree that holds the adapters
+ATTACHED = "adapter"  # beside a kernel, the branch of the parameters that `attach` makes
+# Kernels of the towers and of language models, which are layers.Dense; other heads have their own.
+_DENSE = r"(?!head/).*|head/(.*/)?(lm|projector)/.*"
 INITIALISATIONS = {  # of a, as peft names them; b starts at zero
     # up to 1 / sqrt(inputs)
     "uniform": lambda key, shape: jax.random.uniform(key, shape, minval=-1) * shape[-2] ** -0.5,
@@ -171,6 +176,97 @@ def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -
     return unflatten_dict(flat, sep="/")
 
 
+def attach(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -> dict[str, Any]:
+    """The parameters of the model with each adapter beside its kernel, as the leaves below ATTACHED
+    that `adapted` reads; what is trained in full replaces the frozen ones, as in `merge`.
+
+    A model computes with them what it computes with merged ones: no sum of a kernel and its adapter
+    is rounded to the kernel's type, and no gradient of a whole kernel is computed.
+    Raises UsageError for matrices that no layers.Dense multiplies.
+    """
+    flat = flatten_dict(dict(params), sep="/")
+    slots = matrices(params)
+    flat |= flatten_dict({k: v for k, v in trained.items() if k != LORA}, sep="/")
+    beside: dict[str, list[dict[str, Array]]] = {}
+    for name, adapter in adapters(trained).items():
+        slot = slots[name]
+        _check_attachable(name, slot, flat)
+        b, at = alpha / adapter["a"].shape[-1] * adapter["b"], 0
+        for path, start, stop in slot.columns:
+            columns, width = slice(at, at + stop - start), flat[path].shape[-1]
+            part = {"a": adapter["a"], "b": _columns(b[..., columns], start, width)}
+            if "magnitude" in adapter:
+                # 0: columns without an adapter, which `adapted` leaves as they are
+                length = adapter["magnitude"][..., columns]
+                part["magnitude"] = _columns(length, start, width)
+            beside.setdefault(path, []).append(part)
+            at += stop - start
+    for path, parts in beside.items():
+        whole = {
+            "a": jnp.concatenate([part["a"] for part in parts], axis=-1),
+            "b": jnp.concatenate([part["b"] for part in parts], axis=-2),
+        }
+        if "magnitude" in parts[0]:
+            whole["magnitude"] = sum(part["magnitude"] for part in parts)
+        module = path.removesuffix("kernel")
+        flat |= {f"{module}{ATTACHED}/{part}": value for part, value in whole.items()}
+    return unflatten_dict(flat, sep="/")
+
+
+def with_dropout(params: Mapping[str, Any], rate: float, key: jax.Array) -> dict[str, Any]:
+    """`params` of `attach` with a key of random numbers beside each adapter: the inputs of its `a`
+    are dropped with probability `rate`, the others scaled by 1 / (1 - rate).
+
+    The masks are a function of `key`; those of adapted layers differ.
+    """
+    flat = flatten_dict(dict(params), sep="/")
+    places = [path.removesuffix("/a") for path in flat if path.endswith(f"/{ATTACHED}/a")]
+    for index, place in enumerate(places):
+        layers = flat[f"{place}/a"].shape[:-2]  # of a loop, each of which takes its own
+        keys = jax.random.split(jax.random.fold_in(key, index), layers)
+        flat[f"{place}/key"] = jax.random.key_data(keys)
+        flat[f"{place}/kept"] = jnp.full(layers, 1 - rate)
+    return unflatten_dict(flat, sep="/")
+
+
+def adapted(
+    x: Float[Array, "rows inputs"],
+    y: Float[Array, "rows out"],
+    kernel: Float[Array, "inputs out"],
+    adapter: Mapping[str, Array],
+) -> Float[Array, "rows out"]:
+    """What an adapted matrix gives of x, where the kernel alone gives y.
+
+    LoRA: y + (x' a) b, x' being x with dropout.   DoRA, of lengths n of the columns of W + a b, a
+    constant for the gradient: y + (m / n - 1) x' W + m / n (x' a) b, as peft has it.
+    """
+    dropped = x
+    if "key" in adapter:
+        kept = adapter["kept"].astype(x.dtype)
+        mask = jax.random.bernoulli(
+            jax.random.wrap_key_data(adapter["key"]), adapter["kept"], x.shape
+        )
+        dropped = jnp.where(mask, x / kept, jnp.zeros((), x.dtype))
+    a, b = adapter["a"], adapter["b"]
+    low_rank = dropped @ a.astype(x.dtype) @ b.astype(x.dtype)
+    if "magnitude" not in adapter:
+        return y + low_rank
+    whole = kernel.astype(jnp.float32) + jnp.matmul(a, b, precision="highest")
+    magnitude = adapter["magnitude"]
+    scale = jnp.where(magnitude == 0, 1.0, magnitude / jax.lax.stop_gradient(_norms(whole)))
+    scale = scale[None].astype(x.dtype)
+    base = y if dropped is x else dropped @ kernel.astype(x.dtype)
+    return y + (scale - 1) * base + scale * low_rank
+
+
+def needs_factors(params: Mapping[str, Any], trained: Mapping[str, Any]) -> bool:
+    """True if merged kernels would be rounded: those with an adapter are held in less than
+    float32."""
+    flat, slots = flatten_dict(dict(params), sep="/"), matrices(params)
+    paths = (columns.path for name in adapters(trained) for columns in slots[name].columns)
+    return any(flat[path].dtype != jnp.float32 for path in paths)
+
+
 def adapters(trained: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
     """The adapters of a trained tree by the name of their matrix."""
     flat = flatten_dict(dict(trained[LORA]), sep="/")
@@ -179,6 +275,22 @@ def adapters(trained: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
         name, _, part = path.rpartition("/")
         found.setdefault(name, {})[part] = value
     return found
+
+
+def _check_attachable(name: str, slot: Slot, flat: Mapping[str, Array]) -> None:
+    path = slot.columns[0].path
+    if slot.patch > 1 or flat[path].ndim > 3 or not re.fullmatch(_DENSE, path):
+        raise UsageError(
+            f"config.lora.dropout and matrices in bfloat16 want dense layers of a tower or of a "
+            f"decoder, and {name} is none: set config.lora.dropout=0, or leave it out of "
+            "config.lora.targets"
+        )
+
+
+def _columns(part: Float[Array, "*l columns"], start: int, width: int) -> Float[Array, "*l out"]:
+    """`part` at columns start, start + 1, ... of `width`, zeros elsewhere."""
+    after = width - start - part.shape[-1]
+    return jnp.pad(part, [*[(0, 0)] * (part.ndim - 1), (start, after)])
 
 
 def _chosen(targets: str, slots: Mapping[str, Slot]) -> dict[str, Slot]:

@@ -189,6 +189,8 @@ def check_lora(config: ConfigDict) -> None:
         raise UsageError("config.lora adapts pretrained weights: set config.init_from")
     if not 0 < config.lora.alpha < float("inf"):
         raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
+    if not 0 <= config.lora.dropout < 1:
+        raise UsageError(f"config.lora.dropout is a share in [0, 1); got {config.lora.dropout}")
 
 
 def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:

@@ -1,0 +1,157 @@
+"""Adapters beside their matrices, x W + (x a) b: the merged model, and with dropout its noise."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from vlc_jax.errors import UsageError
+from vlc_jax.models import layers, lm, lora
+
+RANK, ALPHA, RATE = 4, 8.0, 0.3
+TOWERS = ".*/(query|key|value|out|up|down)/kernel"
+PACKED = ".*/(query_key_value|out|up|down)/kernel"
+DECODER = "blocks/(query|key|value|out|gate|up|down)/kernel"
+
+
+def trained_tree(params, targets, dora=False, **options):
+    tree = lora.init(jax.random.key(1), params, targets=targets, rank=RANK, dora=dora, **options)
+    rng = np.random.default_rng(2)
+    return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
+
+
+def decoder(remat="none"):
+    model = lm.build("tiny", depth=2, remat=remat)
+    shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
+    ids, valid = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)
+    return params, lambda p: model.apply({"params": p}, ids, valid, method="text_logits")
+
+
+def towers(make, **options):
+    model, params, batch = make("clip", **options)
+    return params, lambda p: model.apply({"params": p}, batch).scores
+
+
+def value_and_gradient(compute, place, trained):
+    """Of all outputs, weighed, with parameters as `place` makes them of what is trained."""
+
+    @jax.jit
+    @jax.value_and_grad
+    def run(trained):
+        return jnp.sin(compute(place(trained))).sum()
+
+    return run(trained)
+
+
+def assert_same(found, expected, tolerance):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=tolerance * max(1, np.abs(b).max()))
+
+
+@pytest.mark.parametrize(
+    ("part", "dora"),
+    [("decoder", False), ("decoder", True), ("towers", True), ("packed", False), ("scanned", True)],
+)
+def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, dora):
+    full = "norm/scale"
+    if part == "decoder":
+        (params, compute), targets = decoder(), DECODER
+    else:
+        options = {"scan_layers": True, "remat": "block"} if part == "scanned" else {}
+        (params, compute), full = towers(make, **options), ".*/norm/scale"
+        targets = PACKED if part == "packed" else TOWERS
+    trained = trained_tree(params, targets, dora, full=full)
+    merged, attached = (
+        value_and_gradient(compute, functools.partial(how, params, alpha=ALPHA), trained)
+        for how in (lora.merge, lora.attach)
+    )
+    assert_same(attached, merged, 2e-5)
+    assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(merged[1]))
+
+
+def test_only_an_adapter_of_keys_leaves_values_alone(make):
+    params, compute = towers(make)
+    trained = trained_tree(params, ".*/key/kernel", dora=True)
+    compute = jax.jit(compute)
+    merged = compute(lora.merge(params, trained, ALPHA))
+    np.testing.assert_allclose(compute(lora.attach(params, trained, ALPHA)), merged, atol=1e-5)
+    assert np.abs(merged - compute(params)).max() > 1e-3
+
+
+def test_inputs_are_dropped_at_the_rate_and_the_others_scaled():
+    """With the identity as both factors, an adapter adds its input with dropout."""
+    rows, width = 400, 16
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(rows, width)), jnp.float32)
+    kernel = {"dense": {"kernel": jnp.zeros((width, width))}}
+    identity = {"a": jnp.eye(width), "b": jnp.eye(width)}
+    attached = lora.attach(kernel, {"lora": {"dense": {"kernel": identity}}}, alpha=float(width))
+
+    def added(key):
+        params = lora.with_dropout(attached, RATE, jax.random.key(key))["dense"]
+        return layers.Dense(width, use_bias=False).apply({"params": params}, x)
+
+    first, second = added(0), added(1)
+    kept = first != 0
+    np.testing.assert_allclose(first[kept], x[kept] / (1 - RATE), rtol=1e-5)
+    assert kept.mean() == pytest.approx(1 - RATE, abs=0.02)  # four standard deviations
+    assert (kept != (second != 0)).mean() == pytest.approx(2 * RATE * (1 - RATE), abs=0.03)
+
+
+def test_the_mean_over_masks_is_the_adapter_without_dropout():
+    kernel = {"dense": {"kernel": jnp.asarray(np.random.default_rng(1).normal(size=(8, 6)))}}
+    trained = trained_tree(kernel, "dense/kernel", dora=True)
+    attached = lora.attach(kernel, trained, ALPHA)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 8)), jnp.float32)
+    dense = layers.Dense(6, use_bias=False)
+
+    @jax.jit
+    @jax.vmap
+    def run(key):
+        return dense.apply({"params": lora.with_dropout(attached, RATE, key)["dense"]}, x)
+
+    found = run(jax.random.split(jax.random.key(0), 4000))
+    error = found.std(axis=0) / 4000**0.5
+    expected = dense.apply({"params": lora.merge(kernel, trained, ALPHA)["dense"]}, x)
+    assert (np.abs(found.mean(axis=0) - expected) < 5 * error).all()
+    assert (found.std(axis=0) > 0.01).all()
+
+
+def test_every_layer_draws_its_own_masks_and_rematerialisation_the_same_again():
+    params, compute = decoder()
+    trained = trained_tree(params, DECODER)
+
+    def place(trained, key=0):
+        attached = lora.attach(params, trained, ALPHA)
+        return lora.with_dropout(attached, RATE, jax.random.key(key))
+
+    keys = [x for path, x in flatten_dict(jax.jit(place)(trained)).items() if path[-1] == "key"]
+    assert len(np.unique(np.concatenate(keys), axis=0)) == 7 * 2
+    found = value_and_gradient(compute, place, trained)
+    assert_same(value_and_gradient(decoder("block")[1], place, trained), found, 1e-4)
+    other = jax.jit(lambda trained: jnp.sin(compute(place(trained, key=1))).sum())
+    assert abs(other(trained) - found[0]) > 1e-3
+
+
+def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
+    _, params, _ = make("clip")
+    name = "image/patch_embedding/convolution/kernel"
+    trained = lora.init(jax.random.key(0), params, targets=name, rank=RANK)
+    with pytest.raises(UsageError, match=f"{name} is none: set config.lora.dropout=0"):
+        lora.attach(params, trained, ALPHA)
+    _, params, _ = make("mini")
+    trained = lora.init(jax.random.key(0), params, targets="image/stem_1/kernel", rank=2)
+    with pytest.raises(UsageError, match="stem_1/kernel is none"):
+        lora.attach(params, trained, ALPHA)
+
+
+def test_only_matrices_held_in_less_than_float32_need_factors(make):
+    _, params, _ = make("clip")
+    trained = lora.init(jax.random.key(0), params, targets=TOWERS, rank=RANK)
+    assert not lora.needs_factors(params, trained)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    assert lora.needs_factors(half, trained)
