@@ -33,8 +33,8 @@ def get_config() -> ConfigDict:
     # Where the parameters start: a file or folder of OpenAI, open_clip, Hugging Face or big_vision
     # weights, or the workdir of a run; None: initialised from the seed.
     config.init_from = placeholder(str)
-    # Parameters of DCSM's head in its authors' format (a .pt file), beside the towers at init_from;
-    # None: the head of init_from, or a new one.
+    # Parameters of the head, beside the towers at init_from: a .pt file of DCSM's authors, or of a
+    # captioner's decoder the folder of a language model. None: the head of init_from, or a new one.
     config.head_from = placeholder(str)
     # Config of a pretraining run to do first (in WORKDIR/pretrain) and to start from, if init_from
     # is not set. Empty: none.

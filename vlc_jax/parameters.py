@@ -59,7 +59,7 @@ class Parameters(NamedTuple):
 
     def check_frozen(self) -> None:
         """Raises UsageError for a rule that matches nothing, since a misspelt regex would train
-        what should stay, and if nothing is left to train.
+        what should stay, if nothing is left to train, and for trained parameters in bfloat16.
         """
         paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
         for rule in self.frozen:
@@ -69,16 +69,29 @@ class Parameters(NamedTuple):
                     f"config.frozen: {rule!r} matches no parameter; parts are "
                     f"{', '.join(self.shapes)}, paths begin with them: {paths[0]}"
                 )
-        if not self.lora and not jax.tree.leaves(self.split(self.shapes)[0]):
+        trained = self.trained_shapes()
+        if not jax.tree.leaves(trained):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
+        for path, leaf in traverse_util.flatten_dict(trained, sep="/").items():
+            if leaf.dtype != jnp.float32:  # in which an update of a thousandth would be lost
+                raise UsageError(
+                    f"{path} is held in {leaf.dtype}, as only frozen parameters may be: train an "
+                    "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"
+                )
 
     def frozen_towers(self) -> tuple[str, ...]:
-        """The towers ("image", "text") of which nothing is trained; none of them with an adapter,
-        whose gradient goes through both."""
-        if self.lora:
-            return ()
-        trained = self.split(self.shapes)[0]
-        return tuple(name for name in TOWERS if name not in trained)
+        """The towers ("image", "text") of which nothing is trained, adapters included."""
+        trained = self.trained_shapes()
+        parts = trained.keys() | trained.get(lora.LORA, {}).keys()
+        return tuple(name for name in TOWERS if name not in parts)
+
+    def trained_share(self, part: str) -> float:
+        """Share of the parameters of a part of the model that are trained; those of an adapter
+        count three times (models.heads.FlopInputs)."""
+        whole, trained = self.shapes.get(part, {}), self.trained_shapes()
+        full, adapters = trained.get(part, {}), trained.get(lora.LORA, {}).get(part, {})
+        total, full, adapters = (_size(tree) for tree in (whole, full, adapters))
+        return (full + 3 * adapters) / max(total, 1)
 
     def init_trained(self, frozen: Any) -> dict[str, Any]:
         """The trained parameters before the first step; an adapter is made for `frozen`."""
@@ -118,11 +131,14 @@ class Parameters(NamedTuple):
     def count(self, frozen: Any, trained: Any) -> dict[str, int]:
         """Numbers of parameters of the towers, of the head, in total, and of trained ones."""
         full = jax.eval_shape(self.merge, frozen, trained)
-        sizes = (leaf.size for leaf in jax.tree.leaves(trained))
-        return {**models.parameter_counts(full), "trained": sum(sizes)}
+        return {**models.parameter_counts(full), "trained": _size(trained)}
 
     def _is_frozen(self, path: str) -> bool:
         return any(_matches(rule, path) for rule in self.frozen)
+
+
+def _size(tree: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def merge_trees(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:

@@ -217,12 +217,15 @@ def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Arra
 
 
 def put_like(arrays: Any, like: Any) -> Any:
-    """The numpy arrays of a tree, the same on every process, where the leaves of `like` lie."""
-    return jax.tree.map(
-        lambda x, leaf: jax.make_array_from_callback(leaf.shape, leaf.sharding, lambda i: x[i]),
-        arrays,
-        like,
-    )
+    """The numpy arrays of a tree, the same on every process, where the leaves of `like` lie, in
+    their types."""
+
+    def put(x: np.ndarray, leaf: Any) -> jax.Array:
+        return jax.make_array_from_callback(
+            leaf.shape, leaf.sharding, lambda index: x[index].astype(leaf.dtype, copy=False)
+        )
+
+    return jax.tree.map(put, arrays, like)
 
 
 def to_host(arrays: Any) -> Any:

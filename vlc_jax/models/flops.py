@@ -77,11 +77,18 @@ def train_step(
     return sum(passes[name] * count for name, count in forward.items())
 
 
-def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str] = ()) -> int:
+def head(
+    model: nn.Module,
+    *,
+    pairs: int,
+    texts: int = 1,
+    frozen: Collection[str] = (),
+    trained: float = 1.0,
+) -> int:
     """FLOPs of the head for one image with its `texts` texts in training, scored with `pairs` texts
     (the batch, or its sub-batch); rematerialised work is not counted twice.
 
-    frozen: as in `train_step`.
+    frozen: as in `train_step`.   trained: as in heads.FlopInputs.
     """
     image, text_ = model.image, model.text
     widths = [
@@ -96,6 +103,7 @@ def head(model: nn.Module, *, pairs: int, texts: int = 1, frozen: Collection[str
         texts=texts,
         pairs=pairs,
         frozen=("image" in frozen, "text" in frozen),
+        trained=trained,
     )
     return model.head.flops(sizes)
 

@@ -1,7 +1,8 @@
 """Parameters that are not initialised here: weights of other projects, and workdirs.
 
 config.init_from names a file or folder of another project (`vlc_jax.weights`) or the workdir of
-a run, whose latest valid checkpoint is taken; config.head_from a checkpoint of DCSM's authors.
+a run, whose latest valid checkpoint is taken; config.head_from a checkpoint of DCSM's authors, or
+the folder of a captioner's language model.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from flax import traverse_util
 
 from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.models import dcsm
+from vlc_jax.models import dcsm, lm
 from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.parameters import TOWERS
@@ -65,8 +66,9 @@ class Latest(NamedTuple):
 
 
 def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> dict[str, Any]:
-    """The parameters at `path`, else at config.init_from, numpy float32, a tree like `shapes`.
+    """The parameters at `path`, else at config.init_from, numpy arrays, a tree like `shapes`.
 
+    They are float32, those of language models of the types in `shapes`.
     shapes: of all parameters of the model. If the weights have another head, only the two towers
     are loaded: a logit scale is made for one kind of score. If only one of the two models has a
     text tower, or reads precomputed text vectors, only the image tower is loaded, but that
@@ -78,7 +80,9 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     """
     params = _load(setup, shapes, Path(path or setup.origin.path))
     if setup.origin.head_path and path is None:
-        params = {**params, **_load_head(setup, shapes)}
+        has_decoder = hasattr(setup.model.head, "language_model")
+        load_head = _load_language_model if has_decoder else _load_head
+        params = {**params, **load_head(setup, shapes)}
     return params
 
 
@@ -90,7 +94,10 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
-        return weights.load(path, {"image": shapes["image"]}, architecture(model))[0]
+        # tokens before the last blocks and the projection: these are not wanted
+        is_cut = model.head.requests[0].tokens == "raw"
+        image = {"image": shapes["image"]}
+        return weights.load(path, image, architecture(model), is_cut=is_cut)[0]
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
 
@@ -107,16 +114,43 @@ def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[s
             f"{path} is a LLaVA, whose language model is a head without a text tower: set "
             "config.model.name='captioner' and config.model.text_tower=False"
         )
-    parts = {"image": shapes["image"], **shapes["head"]}
-    found = weights.llava.load(path, weights.llava.read_sizes(path), parts, dtype=np.float32)
+    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
     head = {name: found[name] for name in ("projector", "lm")}
     return {"image": found["image"], "head": head, "logit_scale": np.zeros((), np.float32)}
+
+
+def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
+    types = weights.flatten(shapes)
+
+    def cast(name: str, array: np.ndarray) -> np.ndarray:
+        return array.astype(types[name].dtype, copy=False)
+
+    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=cast)
+
+
+def _load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoder at config.head_from; the projector stays to be initialised."""
+    path = Path(setup.origin.head_path)
+    sizes = weights.llava.read_sizes(path)["lm"]
+    ours, theirs = setup.model.head.language_model, lm.from_sizes(sizes)
+    same = {"dtype": ours.dtype, "param_dtype": ours.param_dtype, "remat": ours.remat}
+    if ours != (theirs := theirs.clone(**same, parent=None)):
+        names = [name for name in sizes if getattr(ours, name) != getattr(theirs, name)]
+        differing = ", ".join(f"{n} {getattr(theirs, n)}, here {getattr(ours, n)}" for n in names)
+        raise UsageError(
+            f"the language model at {path} is another one than config.model.head describes: "
+            f"{differing}; set config.model.head.decoder, and config.model.vocab_size"
+        )
+    return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]})}
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
     from vlc_jax.setup import resolve  # which imports this file
 
     theirs = resolve(saved_config(path), "weights")
+    if jax.process_count() == 1:  # a decoder may only fit where it is split as in this run
+        theirs = theirs._replace(mesh=setup.mesh)
     ours, model = setup.origin.metadata, setup.model
     # first: a tokenizer or an activation that differs may only follow from another variant
     sizes = weights_compatibility.sizes(theirs.model)

@@ -55,6 +55,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
         config.model.head = ConfigDict(
             {
                 "decoder": sizes["lm"],
+                "param_dtype": "compute",
                 "select": sizes["select"],
                 "stage": "raw",
                 "scores": "answer",

@@ -181,4 +181,7 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     stored = frozen_towers if config.input.source == "features" else ()
     frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
-    return towers + flops.head(parameters.model, pairs=pairs, texts=texts, frozen=frozen)
+    trained = parameters.trained_share("head")
+    return towers + flops.head(
+        parameters.model, pairs=pairs, texts=texts, frozen=frozen, trained=trained
+    )

@@ -1,5 +1,6 @@
 """Import and export of other projects' weights: `load`, `save` and the table FORMATS."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,11 +151,16 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
 
 
 def load(
-    path: str | Path, shapes: Mapping[str, Any], architecture: Architecture
+    path: str | Path,
+    shapes: Mapping[str, Any],
+    architecture: Architecture,
+    *,
+    is_cut: bool = False,
 ) -> tuple[dict[str, Any], str]:
     """Parameters in a file or folder, a float32 tree like `shapes`, and the name of their format.
 
     shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower alone.
+    is_cut: that tower ends before later blocks and before the projection of the file.
     Loading is strict: raises WeightsError for names left over or missing, other shapes, NaN or
     infinity, and damaged files. Position embeddings are resampled to the model's resolution and
     cut to its context length (`position.fit`).
@@ -164,11 +170,17 @@ def load(
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
         if "text" not in shapes:  # a file of both towers: the names of the other are no leftovers
-            ignored = (*ignored, *rename.names(r for r in rules if not r.is_of("image")))
+            unused = [r for r in rules if not r.is_of("image") or (is_cut and _is_late(r))]
+            ignored = (*ignored, *rename.names(unused))
         flat = rename.load(rules, arrays, expected, ignored)
         return fitted(unflatten(flat), shapes, architecture), name
     except WeightsError as error:
         raise WeightsError(f"{path} ({name}): {error}") from error
+
+
+def _is_late(rule: Rule) -> bool:
+    """True of blocks and of the projection of the image tower."""
+    return any(re.match(r"image/(block_|projection/)", path) for path in rule.ours)
 
 
 def fitted(
