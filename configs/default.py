@@ -260,6 +260,9 @@ def _text() -> ConfigDict:
             # --config.text.tokenizer_options="{'path': 'x'}"
             "tokenizer_options": {},
             "context_length": 20,  # tokens, with start and end of text
+            # Shorter lengths: a training batch takes the first of them that holds its longest text,
+            # else context_length. A step is compiled for each; the loss is the same.
+            "lengths": (),
             # DCSM's functional words; position "token": at the token itself | "word": at the token
             # whose number is that of the word, as its authors do
             "functional_words": {"words": (), "position": "token"},

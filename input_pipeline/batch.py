@@ -52,6 +52,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "positive_text_tokens": (FLOATS, 4),
 }
 REQUIRED = ("text", "id", "mask")
+KINDS = ("", "negative_", "positive_")  # of texts
 
 
 def hash_id(record_id: str) -> np.uint64:
@@ -64,6 +65,24 @@ def hash_id(record_id: str) -> np.uint64:
 def split_ids(ids: np.ndarray) -> np.ndarray:
     """Halves of ids, uint64 (batch,) -> uint32 (batch, 2), low first: JAX defaults to 32 bits."""
     return np.stack([ids & np.uint64(0xFFFFFFFF), ids >> np.uint64(32)], 1).astype(np.uint32)
+
+
+def longest_text(batch: Batch, pad_id: int, eos_id: int) -> int:
+    """Columns of the longest text of any kind, up to its end token; padding is `pad_id`."""
+    # a text may hold several end tokens, such as a conversation: all but padding counts
+    ends = [
+        np.flatnonzero((batch[key] != pad_id).reshape(-1, batch[key].shape[-1]).any(axis=0))
+        for key in (f"{kind}text" for kind in KINDS)
+        if key in batch
+    ]
+    longest = max((int(end[-1]) + 1 for end in ends if len(end)), default=0)
+    return min(longest + (pad_id == eos_id), batch["text"].shape[-1])
+
+
+def with_text_length(batch: Batch, length: int) -> Batch:
+    """The batch with the first `length` columns of texts and their marks."""
+    names = [f"{kind}text{more}" for kind in KINDS for more in ("", "_marks")]
+    return {key: x[..., :length] if key in names else x for key, x in batch.items()}
 
 
 def check(batch: Batch) -> None:

@@ -32,7 +32,7 @@ class BatchIterator:
         events = read_rows(workdir.path / "events.jsonl")
         known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
         self._loader = data.make_loader(start_step, known_bad)
-        self._mesh, self._workdir = setup.mesh, workdir
+        self._mesh, self._workdir, self._data = setup.mesh, workdir, data
         self._bad = set(self._loader.bad)
         self._is_checked = False
 
@@ -48,15 +48,26 @@ class BatchIterator:
                 if jax.process_count() == 1:
                     stop.check()
         clock.count_reads(self._loader.take_reads())
-        if not self._is_checked:  # one batch stands for all: their shapes are the same
+        if not self._is_checked:  # one batch stands for all: the loader gives equal shapes
             batch_contract.check(batch)
             self._is_checked = True
+        batch = self._shortened(batch)
         for record_id in self._loader.bad.keys() - self._bad:
             self._bad.add(record_id)
             self._workdir.event("bad_record", id=record_id, reason=self._loader.bad[record_id])
         rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
         rows["stop"] = np.full(len(batch["id"]), stop.is_set)
         return sharding.put_batch(self._mesh, rows)
+
+    def _shortened(self, batch: batch_contract.Batch) -> batch_contract.Batch:
+        """The batch with texts of the first of the lengths that holds those of all processes."""
+        lengths, tokenizer = self._data.text_lengths, self._data.tokenizer
+        if len(lengths) == 1:
+            return batch
+        needed = batch_contract.longest_text(batch, tokenizer.pad_id, tokenizer.eos_id)
+        needed = sharding.largest(needed)
+        length = next(length for length in lengths if length >= needed)
+        return batch_contract.with_text_length(batch, length)
 
     def record_ids(self, step: int) -> list[str]:
         """The ids of the records of the batch of `step`, counted from 0."""

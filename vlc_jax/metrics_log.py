@@ -38,6 +38,7 @@ class MetricsLog:
         )
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
         self.progress = ProgressLine(self.steps, is_shown=workdir.is_writer)
+        self._flops_of_length = training.flops_of_length
         self._rows_contrasted = training.batch_size // setup.optimization.sub_batches
         self._record_ids, self._checkpoints = record_ids, checkpoints
         self._pending: tuple[int, dict] | None = None
@@ -57,7 +58,8 @@ class MetricsLog:
         self._is_stopped = bool(values.pop("stop"))
         if not values.pop("is_finite"):
             self._raise_diverged(step, values)
-        self.clock.tick()
+        length = int(values.get("text_length", 0))
+        self.clock.tick(self._flops_of_length.get(length))
         row = {f"train/{name}": value for name, value in values.items()}
         # 1 is the loss of guessing, whatever the batch size: ln B for InfoNCE
         row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self._rows_contrasted, 2))

@@ -240,6 +240,13 @@ def any_process(flag: bool) -> bool:
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
+def largest(number: int) -> int:
+    """The largest of what the processes call it with; a collective if there are several."""
+    if jax.process_count() == 1:
+        return number
+    return int(np.max(multihost_utils.process_allgather(np.asarray(number))))
+
+
 def same_everywhere(digest: bytes) -> bool:
     """True if every process calls it with the same bytes, of one length; a collective if there are
     several."""

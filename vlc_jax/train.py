@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from vlc_jax import devices, sharding, train_step
 from vlc_jax.batch_iterator import BatchIterator
@@ -18,6 +19,7 @@ from vlc_jax.run.watchdog import Watchdog
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, init_from
 from vlc_jax.state import State
+from vlc_jax.train_step import Batch
 
 
 def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
@@ -99,14 +101,13 @@ class Run(NamedTuple):
         not applied.
         """
         setup, log, batches = self.setup, self.log, self.batches
-        steps, start, one_step = setup.training.steps, int(state.step), None
+        steps, start = setup.training.steps, int(state.step)
+        one_step = train_step.CompiledSteps(setup, self.frozen)
         step = start
         try:
             if step < steps:
                 batch = batches.next(stop, log.clock)
-                with log.clock.paused():
-                    compiled = partial(train_step.compile_step, setup, state, self.frozen, batch)
-                    one_step = stop.interrupt(compiled, has_begun=False)
+                self.compile(one_step, state, batch, stop)
             while True:
                 # saved before it is evaluated: a long evaluation must not cost steps
                 if is_due(step, setup.training.checkpoint["every"], steps):
@@ -115,9 +116,13 @@ class Run(NamedTuple):
                     self.evaluate(step, state)
                 if step == steps:
                     return
+                if not one_step.has(batch):  # of another length of texts
+                    self.compile(one_step, state, batch, stop)
                 # the step must cause no implicit transfer; log and batches, outside, move data
                 with jax.transfer_guard("disallow"):
-                    state, metrics = one_step(state, self.frozen, batch)
+                    state, metrics = one_step(state, batch)
+                if len(setup.training.data.text_lengths) > 1:
+                    metrics["text_length"] = np.float32(batch["text"].shape[1])
                 step += 1
                 # metrics of step n-1 are read after step n is dispatched: the device never waits
                 # for the host
@@ -129,6 +134,14 @@ class Run(NamedTuple):
             if step > start:  # else it is on disk, or as the seed makes it
                 self.save(step, state)
             raise
+
+    def compile(
+        self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
+    ) -> None:
+        """Compiles the step for a batch, unless a signal arrives."""
+        self.log.flush()  # what a step before it found
+        with self.log.clock.paused():
+            stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
 
     def save(self, step: int, state: State) -> None:
         """Saves the state, once the step that made it is known to be finite."""

@@ -144,6 +144,30 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
     return jax.tree.map(split, batch)
 
 
+class CompiledSteps:
+    """A step of the run for every shape of a batch, compiled when it is first needed; `texts` of
+    different lengths have different ones."""
+
+    def __init__(self, setup: Setup, frozen: Any) -> None:
+        self._setup, self._frozen = setup, frozen
+        self._steps: dict[tuple[int, ...], Step] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def has(self, batch: Batch) -> bool:
+        """True if nothing is to be compiled for this batch."""
+        return batch["text"].shape in self._steps
+
+    def compile(self, state: State, batch: Batch) -> None:
+        """Compiles the step for this batch."""
+        step = compile_step(self._setup, state, self._frozen, batch)
+        self._steps[batch["text"].shape] = step
+
+    def __call__(self, state: State, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
+        return self._steps[batch["text"].shape](state, self._frozen, batch)
+
+
 def compile_step(
     setup: Setup,
     state: State,

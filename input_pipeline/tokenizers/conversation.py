@@ -10,6 +10,7 @@ from input_pipeline.record import DataError
 from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
 START = '[["'  # of a text that is a conversation
+START_TOKENS = ("<s>", "<|begin_of_text|>")
 
 
 class ConversationTokenizer:
@@ -68,6 +69,13 @@ class ConversationTokenizer:
             if len(found) > self.context_length:
                 row[-1] = 0
         return marks
+
+    def before_image(self, text: str) -> tuple[int, ...]:
+        """Ids of the start token, if the vocabulary has one, and of the text before an image, which
+        LLaVA's own code tokenizes apart from that behind it."""
+        words = self._decoder
+        start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
+        return (*start, *words.encode(text))
 
     def vocabulary(self) -> dict[str, int]:
         """That of the file."""

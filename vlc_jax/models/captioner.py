@@ -40,7 +40,8 @@ class Captioner(heads.Head):
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
       mark scores 0.
-    prefix: token ids that the decoder reads before the image.
+    prefix: token ids that the decoder reads before the image; in a config their text may stand for
+      them, to which the tokenizer `conversation` adds the start token.
     chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
     param_dtype: of the decoder's parameters: float32 | compute, the type of its matrix products.
       A frozen decoder takes half the memory in bfloat16, with the same results.

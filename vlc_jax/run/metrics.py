@@ -101,6 +101,7 @@ class StepClock:
 
     def _reset(self) -> None:
         self._start, self._steps, self._waited = time.perf_counter(), 0, 0.0
+        self._flops = 0.0
         # A name stays: rows without reads, as those of batches that lay ready, have a 0.
         self._reads = Counter(dict.fromkeys(self._reads, 0))
 
@@ -123,9 +124,10 @@ class StepClock:
         # The start moves, so that a pause lowers neither the speed nor the MFU of the steps.
         self._start += time.perf_counter() - start
 
-    def tick(self) -> None:
-        """Counts one finished step."""
+    def tick(self, train_flops: float | None = None) -> None:
+        """Counts one finished step; train_flops: per example of it, if not those of all others."""
         self._steps += 1
+        self._flops += self.batch_size * (train_flops or self.train_flops)
         self.ticks += 1
 
     def count_reads(self, counts: Mapping[str, int]) -> None:
@@ -146,7 +148,7 @@ class StepClock:
             "perf/examples_per_s": rate,
             "perf/examples_per_s_per_device": rate / self.devices,
             # FLOPs of the model, not of the hardware: rematerialised blocks count once.
-            "perf/mfu": rate / self.devices * self.train_flops / self.peak_flops,
+            "perf/mfu": self._flops / seconds / self.devices / self.peak_flops,
             "perf/data_wait_fraction": self._waited / seconds,
             "time/elapsed_s": self.elapsed,
             **self._read_values(),

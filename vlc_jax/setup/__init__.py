@@ -72,7 +72,8 @@ class TrainingSetup(NamedTuple):
 
     checkpoint: every, keep_last and keep_every (steps), as config.checkpoint has them.
     log_every: steps between rows of metrics.jsonl.
-    flops_per_example: of one row of the batch, forward and backward.
+    flops_per_example: of one row of the batch, forward and backward, with texts of full length.
+    flops_of_length: the same for each length that texts may have (config.text.lengths).
     watchdog: seconds, and mean steps, without a finished step that are a hang; 0 seconds: never.
     """
 
@@ -81,6 +82,7 @@ class TrainingSetup(NamedTuple):
     log_every: int
     checkpoint: Mapping[str, int | None]
     flops_per_example: int
+    flops_of_length: Mapping[int, int]
     watchdog: tuple[float, float]
 
     @property
@@ -244,8 +246,18 @@ def _training(
         log_every=config.log_every,
         checkpoint=config.checkpoint.to_dict(),
         flops_per_example=model.flops_per_example(config, parameters),
+        flops_of_length={
+            length: model.flops_per_example(config, _of_length(parameters, length))
+            for length in config.text.lengths
+        },
         watchdog=(config.watchdog.seconds, config.watchdog.steps),
     )
+
+
+def _of_length(parameters: Parameters, length: int) -> Parameters:
+    """Parameters of the model for shorter texts, for its FLOPs."""
+    net = parameters.model
+    return parameters._replace(model=net.clone(text=net.text.clone(context_length=length)))
 
 
 def _evaluation(config: ConfigDict) -> EvaluationSetup:

@@ -42,6 +42,7 @@ class TrainingData(NamedTuple):
     loader: further keyword arguments of `input_pipeline.make_train`.
     has_features: whether the records hold features of frozen towers instead of images.
     feature_cache_key: of those features.
+    text_lengths: columns that the texts of a batch may have, ascending, up to all of them.
     """
 
     source: Source
@@ -57,6 +58,7 @@ class TrainingData(NamedTuple):
     loader: Mapping[str, Any]
     has_features: bool
     feature_cache_key: Mapping[str, Any]
+    text_lengths: tuple[int, ...]
 
     @property
     def has_duplicates(self) -> bool:
@@ -146,6 +148,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         loader=config.input.loader.to_dict(),
         has_features=config.input.source == "features",
         feature_cache_key=feature_cache_key(config, model, tokenizer),
+        text_lengths=(*config.text.lengths, config.text.context_length),
     )
 
 

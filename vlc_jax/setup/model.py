@@ -15,8 +15,9 @@ from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline import image as image_ops
+from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax import losses, models, optimizer
-from vlc_jax.errors import known
+from vlc_jax.errors import UsageError, known
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
@@ -52,6 +53,8 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
     overrides.pop("attention", None)  # with_attention's
+    if isinstance(overrides["head"].get("prefix"), str):
+        overrides["head"]["prefix"] = _ids_before_image(overrides["head"]["prefix"], tokenizer)
     if isinstance(tokenizer, input_pipeline.TextVectors):
         text_options = {"vector_width": tokenizer.width}
     else:
@@ -60,6 +63,18 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.
             "eos_id": tokenizer.eos_id,
         }
     return models.build(**overrides, **text_options, image_size=config.input.image_size)
+
+
+def _ids_before_image(text: str, tokenizer: Tokenizer | TokenizerShape) -> tuple[int, ...]:
+    """Ids of what a decoder reads before an image; none in a plan, which reads no vocabulary."""
+    if isinstance(tokenizer, TokenizerShape):
+        return ()
+    if not isinstance(tokenizer, ConversationTokenizer):
+        raise UsageError(
+            "config.model.head.prefix as a text wants config.text.tokenizer='conversation'; give "
+            "token ids"
+        )
+    return tokenizer.before_image(text)
 
 
 def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:

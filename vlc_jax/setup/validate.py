@@ -213,6 +213,27 @@ def check_model(
     if not isinstance(tokenizer, input_pipeline.TextVectors):
         check_vocabulary(tokenizer, model.text.vocab_size)
     check_functional_words(config, model)
+    check_text_lengths(config, model)
+
+
+def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
+    """Raises UsageError for config.text.lengths of texts whose scores read their padding."""
+    lengths, longest = list(config.text.lengths), config.text.context_length
+    if not lengths:
+        return
+    if lengths != sorted(set(lengths)) or not 1 < lengths[0] <= lengths[-1] < longest:
+        raise UsageError(
+            f"config.text.lengths ascend, from 2 to below config.text.context_length={longest}; "
+            f"got {config.text.lengths}"
+        )
+    wanted = model.head.requests[1].tokens
+    if config.input.source == "features" or not (
+        wanted == "ids" or (wanted == "none" and model.text.takes_shorter)
+    ):
+        raise UsageError(
+            "config.text.lengths leave out padding, which this model or its stored features read: "
+            "set them to ()"
+        )
 
 
 def check_functional_words(config: ConfigDict, model: nn.Module) -> None:

@@ -47,8 +47,10 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         "mean": mean,
         "std": std,
         "interpolation": config.input.interpolation,
-        "crop": image_transform(config, is_training=False).crop,
     }
+    crop = image_transform(config, is_training=False).crop
+    if crop != "pad":  # LLaVA's, with which it reads a CLIP that was trained on crops
+        values["crop"] = crop
     if has_text_tower(model):
         values |= {
             "text_activation": model.text.activation,

@@ -1,0 +1,40 @@
+"""LLaVA-1.5's second stage with LoRA: conversations, of which only the answers count.
+
+  python -m vlc_jax.main --workdir runs/llava \\
+    --config configs/llava/stage2.py:weights=runs/llava_stage1,tokenizer=VICUNA,path=mix665k.json,image_folder=DIR
+
+Liu et al. 2023 (arXiv:2310.03744), as their LoRA recipe: rank 128, alpha 256 and dropout .05 on all
+matrices of the language model's blocks, 319.8 million parameters of a 7B, at 2e-4; the projector in
+full at 2e-5; image tower, embedding and head of the language model frozen; batches of 128, one
+epoch, 3 % of warmup and a cosine, no weight decay, 2,048 tokens with the image's. With
+select=cls and a first stage of the same, the model of "Exploring How Generative MLLMs Perceive More
+Than CLIP with the Same Vision Encoder" (ACL 2025) that reads the class token alone. Not yet run
+here. By --mode plan see docs/mllm.md.
+
+Not as in the paper: of llava_v1_5_mix665k.json the 40,688 conversations without an image are left
+out; 2,048 tokens do not count the text before the image (35 of Vicuna); the order does not group
+texts of similar length.
+
+Arguments: weights (the workdir of a first stage, or a folder of LLaVA); the others as in
+configs/llava/stage1.py.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.common import llava
+
+BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = llava.parse(argument, batch=128)
+    config = llava.make(args)
+    with config.unlocked():
+        config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})
+        config.lora.full = "head/projector/.*"
+        config.optimizer.learning_rate = 2e-4
+        config.optimizer.learning_rate_multipliers = (("head/projector/.*", 0.1),)
+        config.optimizer.warmup_steps = 146  # 3 % of 4,879
+        config.input.llava.answers = "conversation"
+        config.sub_batches = 8  # each device of the authors has 16 rows, and the loss is their mean
+    return config

@@ -1,0 +1,123 @@
+"""LLaVA's two stages from folders of CLIP and of a language model: what is trained, saved, resumed."""
+
+import functools
+import json
+import shutil
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import tokenizers
+from safetensors.numpy import save_file
+
+from tests.support import helpers
+from vlc_jax import models, weights
+from vlc_jax.models import lm
+from vlc_jax.setup.init_from import architecture
+from vlc_jax.weights import llava, lm_config
+
+pytestmark = pytest.mark.slow
+
+CONFIG = "tests/support/tiny_llava.py"
+WORDS = ("<unk>", "</s>", "<s>", "USER:", "ASSISTANT:", "\n", "what", "is", "it", "a", "red", "dog")
+
+
+def random(shapes, seed):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """CLIP, a language model, a tokenizer, photos and LLaVA's JSON."""
+    root = tmp_path_factory.mktemp("llava")
+    small = {"width": 16, "heads": 2, "depth": 3}
+    image = {**small, "image_size": 8, "patch_size": 4, "projection": 8}
+    text = {**small, "vocab_size": 30, "context_length": 7, "eos_id": 2, "projection": 8}
+    clip = models.build("clip", "L/14", image=image, text=text)
+    params = random(jax.eval_shape(functools.partial(models.init, clip), jax.random.key(0)), 0)
+    (root / "clip").mkdir()
+    save_file(weights.save(params, "hf_clip", architecture(clip)), root / "clip/model.safetensors")
+    facts = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+    facts = {"model_type": "clip", "vision_config": facts, "text_config": facts}
+    (root / "clip/config.json").write_text(json.dumps(facts))
+    (root / "clip/preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
+    decoder = lm.build("tiny")
+    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
+    fields = lm_config.read({"model_type": "llama"})["lm"]
+    sizes = {"family": "llama", "lm": {name: getattr(decoder, name) for name in fields}}
+    llava.save({"lm": random(shapes, 1)}, sizes, root / "lm")
+    library = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>")
+    )
+    split = tokenizers.Regex(r"\n|</s>|[^\s<]+")
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
+    library.save(str(root / "tokenizer.json"))
+    names = helpers.write_photos(root / "photos", 8)
+    rows = []
+    for index, name in enumerate(names):
+        turns = 1 if index < 6 else 3
+        asked = [("what is it", "a red dog" if index % 2 else "a dog")] * turns
+        said = [(f"<image>\n{q}" if not i else q, a) for i, (q, a) in enumerate(asked)]
+        turns = [{"from": w, "value": v} for q, a in said for w, v in (("human", q), ("gpt", a))]
+        rows.append({"id": str(index), "image": name, "conversations": turns})
+    (root / "llava.json").write_text(json.dumps(rows))
+    return root
+
+
+def run(root, workdir, arguments, *flags):
+    done = helpers.run(f"{CONFIG}:root={root},{arguments}", workdir, *flags)
+    assert done.returncode == 0, done.stderr
+    return helpers.rows(workdir / "metrics.jsonl")
+
+
+def saved(workdir, step):
+    state = ocp.StandardCheckpointer().restore(workdir / "checkpoints" / str(step) / "state")
+    return weights.flatten(state["params"])
+
+
+@pytest.fixture(scope="module")
+def first(root, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("first") / "run"
+    return workdir, run(root, workdir, "stage=1")
+
+
+@pytest.fixture(scope="module")
+def second(root, first, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("second") / "run"
+    arguments = f"stage=2,weights={first[0]},steps=4"
+    return workdir, arguments, run(root, workdir, arguments)
+
+
+def test_the_first_stage_trains_the_projector_alone(first):
+    workdir, rows = first
+    kernels = {f"head/projector/{layer}/{part}" for layer in ("first", "second")
+               for part in ("kernel", "bias")}  # fmt: skip
+    assert saved(workdir, 2).keys() == kernels
+    assert all(np.isfinite(row["train/loss"]) for row in rows)
+
+
+def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(first, second):
+    workdir, _, rows = second
+    before, after = saved(first[0], 2), saved(workdir, 4)
+    matrices = ("query", "key", "value", "out", "gate", "up", "down")
+    adapters = {f"lora/head/lm/blocks/{m}/kernel/{part}" for m in matrices for part in "ab"}
+    assert after.keys() == adapters | before.keys()
+    assert all(np.abs(after[path]).max() > 0 for path in adapters)
+    # Adam moves a parameter by at most about its rate: 4 steps, warmup and cosine included
+    moved = max(np.abs(after[path] - before[path]).max() for path in before)
+    assert 1e-6 < moved < 4 * 2e-5 * 1.1
+    assert max(np.abs(after[p]).max() for p in adapters if p.endswith("/b")) > 1e-4
+    assert {row["train/text_length"] for row in rows} == {24, 48}
+
+
+def test_a_resumed_second_stage_ends_as_an_unbroken_one(root, second, tmp_path):
+    workdir, arguments, rows = second
+    again = tmp_path / "run"
+    shutil.copytree(workdir, again)
+    shutil.rmtree(again / "checkpoints/4")  # as if it had died after step 3
+    found = run(root, again, arguments)
+    before, after = saved(workdir, 4), saved(again, 4)
+    assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
+    assert found[-1]["train/loss"] == rows[-1]["train/loss"]
