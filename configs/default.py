@@ -78,6 +78,8 @@ def get_config() -> ConfigDict:
             # A slice of TPUs, such as v5e:16x16, v6e:4x4, v5p:8x8x8, or several, joined by commas,
             # for a table; None: the devices there are.
             "topology": placeholder(str),
+            # train, or score: a batch of config.eval.batch_size images, each with a text of its own
+            "step": "train",
             # Fields to try in all combinations: remat, fsdp, implementation. microbatch and
             # batch_size: for each of these the largest that fits, by bisection.
             "search": (),

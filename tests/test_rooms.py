@@ -126,7 +126,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.step_jaxpr": (
         *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
-        "vlc_jax.losses",
+        *("vlc_jax.losses", "vlc_jax.encode"),
     ),
     "vlc_jax.train": ("vlc_jax", "input_pipeline"),
     "vlc_jax.tools": ("vlc_jax", "input_pipeline"),

@@ -42,6 +42,18 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
+    """Scores of image i of a batch with text i, (batch, 1), as a function of parameters and rows
+    `image`, `text` and, if the tokenizer marks tokens, `text_marks`."""
+
+    def score(model: nn.Module, rows: Mapping[str, jax.Array]) -> jax.Array:
+        image = model.encode_image(setup.normalise(rows["image"]))
+        text = model.encode_text(rows["text"], rows.get("text_marks"))
+        return model.score_options(image, text)
+
+    return lambda params, rows: nn.apply(score, setup.model)({"params": params}, rows)
+
+
 class Batch(NamedTuple):
     """Rows of one forward pass.
 

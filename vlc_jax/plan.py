@@ -1,4 +1,4 @@
-"""--mode plan: compiles the step of a config for devices that need not be there, and prints what it
+"""--mode plan: compiles a step of a config for devices that need not be there, and prints what it
 takes: memory by part, FLOPs, collectives, the time of a step at best, that of the whole run.
 
 The time is a roofline: the largest of what the matrix products take at the peak, the memory traffic
@@ -78,18 +78,12 @@ class Plan(NamedTuple):
 
 def make(planned: Planned) -> Plan:
     """Compiles a step and reads what the compiler says of it."""
-    setup, mesh = planned.setup, planned.setup.mesh
-    state, frozen = step_jaxpr.shapes(setup)
+    mesh, step = planned.setup.mesh, step_jaxpr.program(planned)
     device, count = mesh.devices.flat[0], mesh.size
-    parts = {
-        "parameters": sharding.shard_bytes(state.params),
-        "moments": sharding.shard_bytes(state.opt_state),
-        "frozen": sharding.shard_bytes(frozen),
-        "batch": sharding.shard_bytes(planned.batch),
-    }
+    parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
     limit, start = devices.memory_limit(device), time.monotonic()
     try:
-        program = train_step.compile_step(setup, state, frozen, planned.batch)
+        program = _compile(planned, step)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -109,11 +103,14 @@ def make(planned: Planned) -> Plan:
         collectives = hlo.collectives(program.as_text(), count)
     except jax.errors.JaxRuntimeError:  # a libtpu that is newer than jax writes what it cannot read
         collectives = None
+    executed = step_jaxpr.executed_flops(planned)
+    if planned.is_scored:  # nothing is computed twice
+        planned = planned._replace(flops=round(executed))
     plan = Plan(
         planned,
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
         seconds,
-        flops=step_jaxpr.executed_flops(planned) / count,
+        flops=executed / count,
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
     )
@@ -128,6 +125,15 @@ def make(planned: Planned) -> Plan:
         if collectives is None
         else sum(each.wire_bytes for each in collectives) / chip.interconnect,
     )
+
+
+def _compile(planned: Planned, step: step_jaxpr.Program) -> jax.stages.Compiled:
+    setup = planned.setup
+    if not planned.is_scored:
+        return train_step.compile_step(setup, *step.arguments)
+    with jax.set_mesh(setup.mesh):
+        where = sharding.replicated(setup.mesh)
+        return jax.jit(step.function, out_shardings=where).lower(*step.arguments).compile()
 
 
 def run(steps: plan_setup.Steps) -> bool:

@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core, source_info_util
 
-from vlc_jax import losses, sharding, train_step
+from vlc_jax import encode, losses, sharding, train_step
 from vlc_jax.setup import Setup
 from vlc_jax.setup.plan import Planned
 from vlc_jax.state import State
@@ -21,6 +21,29 @@ def shapes(setup: Setup) -> tuple[State, Any]:
     parameters = setup.parameters
     frozen = sharding.place_shapes(setup.mesh, parameters.split(parameters.shapes)[1])
     return setup.state_shapes(frozen), frozen
+
+
+class Program(NamedTuple):
+    """A step, and the shapes of what it is called with.
+
+    parts: of these, "parameters", "moments", "frozen" and "batch".
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    parts: dict[str, Any]
+
+
+def program(planned: Planned) -> Program:
+    """What a plan is of: a training step, or the scores of pairs."""
+    setup, batch = planned.setup, planned.batch
+    if planned.is_scored:
+        params = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
+        parts = {"parameters": params, "moments": {}, "frozen": {}, "batch": batch}
+        return Program(encode.pair_scores(setup), (params, batch), parts)
+    state, frozen = shapes(setup)
+    parts = {"parameters": state.params, "moments": state.opt_state, "frozen": frozen}
+    return Program(train_step.make_step(setup), (state, frozen, batch), parts | {"batch": batch})
 
 
 def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
@@ -44,7 +67,10 @@ def temporaries(planned: Planned) -> dict[str, int]:
     """Bytes of a device of the arrays that a step has besides its arguments, estimated by shape.
 
     They are not all alive at once, and the compiler fuses and recomputes: no part of what it plans.
+    Of scores nothing is estimated.
     """
+    if planned.is_scored:
+        return {}
     return {
         "kept for the backward pass": kept_bytes(planned),
         "gradients": sharding.shard_bytes(shapes(planned.setup)[0].params),
@@ -119,10 +145,9 @@ def executed_flops(planned: Planned) -> float:
 
 
 def _jaxpr(planned: Planned) -> Any:
-    state, frozen = shapes(planned.setup)
+    step = program(planned)
     with jax.set_mesh(planned.setup.mesh):
-        step = train_step.make_step(planned.setup)
-        return jax.make_jaxpr(step)(state, frozen, planned.batch).jaxpr
+        return jax.make_jaxpr(step.function)(*step.arguments).jaxpr
 
 
 def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:

@@ -1,8 +1,8 @@
 """LLaVA-1.5's first stage: only the projector between a frozen CLIP and a frozen language model is
 trained, on captions.
 
-  python -m vlc_jax.main --workdir runs/llava_stage1 \\
-    --config configs/llava/stage1.py:weights=CLIP,language_model=VICUNA,path=LCS.json,image_folder=DIR
+  python -m vlc_jax.main --workdir runs/stage1 \\
+    --config configs/llava/stage1.py:weights=CLIP,language_model=VICUNA,path=A.json,image_folder=A
 
 Liu et al. 2023 (arXiv:2310.03744): blip_laion_cc_sbu_558k.json, one epoch of 558,128 pairs in
 batches of 256, learning rate 1e-3 with 3 % of warmup and a cosine, no weight decay, images padded

@@ -1,7 +1,7 @@
 """LLaVA-1.5's second stage with LoRA: conversations, of which only the answers count.
 
   python -m vlc_jax.main --workdir runs/llava \\
-    --config configs/llava/stage2.py:weights=runs/llava_stage1,tokenizer=VICUNA,path=mix665k.json,image_folder=DIR
+    --config configs/llava/stage2.py:weights=runs/stage1,tokenizer=VICUNA,path=A.json,image_folder=A
 
 Liu et al. 2023 (arXiv:2310.03744), as their LoRA recipe: rank 128, alpha 256 and dropout .05 on all
 matrices of the language model's blocks, 319.8 million parameters of a 7B, at 2e-4; the projector in

@@ -1,4 +1,4 @@
-"""LLaVA's two stages from folders of CLIP and of a language model: what is trained, saved, resumed."""
+"""LLaVA's two stages from CLIP and a language model: what is trained, saved and resumed."""
 
 import functools
 import json

@@ -27,6 +27,7 @@ IMPLIED_FIELDS = {
     "lora.dropout": 0.0,
     "model.text_tower": True,
     "optimizer.mu_dtype": "float32",
+    "plan.step": "train",
     "text.lengths": (),
 }
 

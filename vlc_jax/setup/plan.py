@@ -19,11 +19,12 @@ from vlc_jax.setup import Setup, data, duration, model, resolve, validate
 
 
 class Planned(NamedTuple):
-    """A training step that is not run.
+    """A training step that is not run, or with `is_scored` the scores of a batch of pairs.
 
     flags: settings that differ from the config's, as the command line has them.
     batch: shapes of the global batch.   batch_size: rows of it.
-    flops: analytic ones of a step, forward and backward, without what is computed twice.
+    flops: analytic ones of a step, forward and backward, without what is computed twice; 0 of
+      scores, whose program says them.
     steps: of the whole run; None where that depends on the number of records.
     """
 
@@ -33,6 +34,7 @@ class Planned(NamedTuple):
     batch_size: int
     flops: int
     steps: int | None
+    is_scored: bool = False
 
 
 # What a setting of config.plan.search is in the config, and the values that are tried.
@@ -96,6 +98,8 @@ def planned(config: ConfigDict) -> Steps:
     names = [name for each in config.plan.search for name in each.split(",")]
     for name in names:
         known("setting of config.plan.search", name, (*SEARCHED, *LARGEST))
+    if names and _is_scored(config):
+        raise UsageError("config.plan.search is for training: config.plan.step=score has nothing")
     config_fits = yield _planned(config, {}, found)
     options = [
         [(_field(config, name), value) for value in SEARCHED[name][1](config, found)]
@@ -174,16 +178,37 @@ def _largest_batch(
 
 def _planned(config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any]) -> Planned:
     setup = resolve(config, "plan", found)
-    per_example = model.flops_per_example(config, setup.parameters)
+    batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size
+    if is_scored := _is_scored(config):
+        batch, rows = _scored_rows(batch, config.eval.batch_size), config.eval.batch_size
+        flops = 0
+    else:
+        flops = model.flops_per_example(config, setup.parameters) * rows
     return Planned(
         flags=flags,
         setup=setup,
-        batch=batch_shapes(config, setup.mesh, setup.parameters),
-        batch_size=config.batch_size,
-        flops=per_example * config.batch_size,
+        batch=batch,
+        batch_size=rows,
+        flops=flops,
         # epochs are of a source, which is not opened
         steps=duration.total_steps(config, 0) if config.epochs is None else None,
+        is_scored=is_scored,
     )
+
+
+def _is_scored(config: ConfigDict) -> bool:
+    known("config.plan.step", config.plan.step, ("train", "score"))
+    return config.plan.step == "score"
+
+
+def _scored_rows(
+    batch: Mapping[str, jax.ShapeDtypeStruct], rows: int
+) -> dict[str, jax.ShapeDtypeStruct]:
+    kept = {key: x for key, x in batch.items() if key in ("image", "text", "text_marks")}
+    return {
+        key: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=x.sharding)
+        for key, x in kept.items()
+    }
 
 
 def batch_shapes(
