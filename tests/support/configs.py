@@ -32,6 +32,7 @@ ARGUMENTS = {
         ("configs/coco/dac.py", "configs/coco/svlc.py", "configs/coco/svlc_pos.py"),
         ",negatives=rule,weights=ViT.pt",
     ),
+    **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
@@ -41,7 +42,7 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     tokenizer = folder / "tokenizer.json"
-    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3}
+    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
     name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
