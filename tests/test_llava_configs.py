@@ -37,8 +37,10 @@ def test_sizes_and_what_is_trained(decoder):
         assert {leaf.dtype.name for leaf in jax.tree.leaves(head["projector"])} == {"float32"}
         assert size(parameters.shapes["image"]) == IMAGE
         assert size(parameters.shapes) == expected + projector + IMAGE + 1  # the logit scale
-        trained = size(parameters.trained_shapes())
-        assert trained == projector + (adapters if stage == "stage2" else 0)
+        own = adapters if stage == "stage2" else 0
+        assert size(parameters.trained_shapes()) == projector + own
+        share = parameters.trained_share("head")  # an adapter's products are computed in all passes
+        assert share == pytest.approx((projector + 3 * own) / (expected + projector))
         assert parameters.frozen_towers()[0] == "image"
 
 

@@ -26,8 +26,8 @@ class FlopInputs(NamedTuple):
     patches, length: tokens of an image and of a text.   image, text: widths of their features.
     texts: texts of the image itself, its caption included.   pairs: texts it is scored with.
     frozen: whether the image tower and the text tower are frozen (no gradient goes into them).
-    trained: share of the head's own parameters that are trained; those of an adapter, which are
-      more of them, count three times, once for each pass.
+    trained: share of the head's own parameters that are trained; those of an adapter, which add to
+      them, count three times, once for each pass.
     """
 
     patches: int
