@@ -10,6 +10,7 @@ from input_pipeline import batch as batch_contract
 from tests.support import helpers, tiny
 from vlc_jax import devices, plan, sharding, step_jaxpr, train_step
 from vlc_jax.errors import UsageError
+from vlc_jax.models import flops
 from vlc_jax.setup import plan as plan_setup
 from vlc_jax.setup import resolve
 
@@ -172,6 +173,27 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     assert done.returncode == 2
     assert "leave out --workdir" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
+    config = small(plan__step="score", eval__batch_size=32)
+    planned = next(plan_setup.planned(config))
+    assert {key: x.shape for key, x in planned.batch.items()} == {
+        "image": (32, 40, 40, 3),
+        "text": (32, 20),
+    }
+    found = plan.make(planned)
+    params = planned.setup.parameters.shapes
+    assert found.memory.parameters == sum(4 * x.size for x in jax.tree.leaves(params))
+    assert (found.memory.moments, found.memory.frozen) == (0, 0)
+    model = planned.setup.model
+    forward = flops.image_tower(model.image) + flops.text_tower(model.text)
+    assert found.planned.flops == pytest.approx(32 * forward, rel=0.05)
+    assert "batch 32" in plan.describe(found)
+    with pytest.raises(UsageError, match=r"config\.plan\.search is for training"):
+        list(plan_setup.planned(small(plan__step="score", plan__search=("remat",))))
+    with pytest.raises(UsageError, match="did you mean 'score'"):
+        list(plan_setup.planned(small(plan__step="scores")))
 
 
 def test_bytes_of_a_device_are_those_of_its_shards():
