@@ -88,6 +88,14 @@ def test_freezing_everything_is_an_error():
         frozen(".*").check_frozen()
 
 
+def test_trained_parameters_in_bfloat16_are_refused():
+    half = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, "bfloat16"), SHAPES["text"])
+    shapes = {**SHAPES, "text": half}
+    Parameters(MODEL, 0, shapes, ("text",)).check_frozen()
+    with pytest.raises(UsageError, match=r"text/.* is held in bfloat16, as only frozen parameters"):
+        Parameters(MODEL, 0, shapes).check_frozen()
+
+
 def test_a_fingerprint_is_of_the_values_wherever_they_lie(monkeypatch):
     rng = np.random.default_rng(0)
     params = {"a": rng.normal(size=(16, 5)).astype("f4"), "b": {"c": np.zeros((), "f4")}}

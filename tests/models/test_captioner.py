@@ -133,3 +133,15 @@ def test_the_captioning_loss_is_the_mean_over_all_tokens():
     values = losses.LOSSES["caption"].dense(scores, lengths, jnp.array([True, True, False]))
     # 2 tokens of log probability -1 and 6 of -2; the third row is padding
     assert float(values[:2].mean()) == pytest.approx((2 + 12) / 8)
+
+
+def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
+    head, variables, image, text, both = make(dtype=jnp.bfloat16)
+    held = head.clone(param_dtype="compute")
+    shapes = jax.eval_shape(lambda: held.init(jax.random.key(0), image, text, method=both))
+    kinds = jax.tree.map(lambda leaf: leaf.dtype.name, shapes["params"])
+    assert set(jax.tree.leaves(kinds["lm"])) == {"bfloat16"}
+    assert set(jax.tree.leaves(kinds["projector"])) == {"float32"}
+    half = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), variables, shapes)
+    expected = head.apply(variables, image, text, method=both)
+    np.testing.assert_array_equal(held.apply(half, image, text, method=both), expected)

@@ -26,6 +26,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.sub_batches = 1
         config.model.image, config.input.image_size = ConfigDict(IMAGE), 8
         config.model.head.decoder = "tiny"
+        config.model.dtype = "bfloat16"  # as on accelerators: the decoder is held in it
         config.text.context_length, config.text.lengths = 48, (24,)
         config.lora.rank, config.optimizer.warmup_steps = 4, 1
         config.input.preview, config.log_every, config.checkpoint.every = 4, 1, 1

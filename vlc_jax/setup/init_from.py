@@ -237,7 +237,8 @@ def digest(params: Mapping[str, Any]) -> str:
     found = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
         found.update(name.encode())
-        found.update(np.ascontiguousarray(array).data)
+        # as bytes: bfloat16 has no buffer
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()[:16]
 
 
