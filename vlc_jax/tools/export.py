@@ -230,6 +230,7 @@ def write(
         lora_config = weights.peft.config(
             *(arrays, setup.parameters.lora["rank"], setup.parameters.lora["alpha"]),
             str(Path(setup.origin.path).absolute()),
+            setup.parameters.dropout,
         )
         (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
         save_arrays(arrays, out / "adapter_model.safetensors")

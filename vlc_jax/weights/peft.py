@@ -41,9 +41,10 @@ def save(
 
 
 def config(
-    arrays: Mapping[str, np.ndarray], rank: int, alpha: float, base: str
+    arrays: Mapping[str, np.ndarray], rank: int, alpha: float, base: str, dropout: float = 0.0
 ) -> dict[str, object]:
-    """Content of adapter_config.json for `arrays` of `save`; base: path of the frozen weights."""
+    """Content of adapter_config.json for `arrays` of `save`; base: path of the frozen weights.
+    dropout: with which the adapter was trained."""
     modules = {name.removeprefix("base_model.model.").split(".lora_")[0] for name in arrays}
     return {
         "peft_type": "LORA",
@@ -51,7 +52,7 @@ def config(
         "target_modules": sorted(modules),
         "r": rank,
         "lora_alpha": alpha,
-        "lora_dropout": 0.0,
+        "lora_dropout": dropout,
         "use_dora": any(name.endswith("magnitude_vector") for name in arrays),
         "bias": "none",
         "fan_in_fan_out": False,
