@@ -19,7 +19,7 @@ from vlc_jax.weights import llava, lm_config
 
 pytestmark = pytest.mark.slow
 
-CONFIG = "tests/support/tiny_llava.py"
+CONFIG = "tests/support/tiny_llava_stages.py"
 WORDS = ("<unk>", "</s>", "<s>", "USER:", "ASSISTANT:", "\n", "what", "is", "it", "a", "red", "dog")
 
 
