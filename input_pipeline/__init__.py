@@ -29,7 +29,7 @@ from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
 from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
 from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenize import tokenize
+from input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "make_tokenizer",
     "make_train",
     "preview",
+    "prompt_ids",
     "text_versions",
     "tokenize",
     "tokenizer_files",

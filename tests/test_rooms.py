@@ -54,6 +54,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "vlc_jax.run.metrics",
         "vlc_jax.sharding",
         "vlc_jax.workdir_files",
+        "vlc_jax.generative.prompts",
         "input_pipeline",
     ),
     "vlc_jax.generative": (
@@ -78,6 +79,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.setup.weights_config": ("vlc_jax", "input_pipeline", "configs"),
     "vlc_jax.setup.llava_config": (
         "vlc_jax.errors",
+        "vlc_jax.generative.prompts",
         "vlc_jax.weights",
         "input_pipeline",
         "configs",
@@ -85,8 +87,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.setup.config_of_run": ("vlc_jax", "configs", "input_pipeline.stores"),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
-        *("vlc_jax.errors", "input_pipeline"),
+        *("vlc_jax.answers", "vlc_jax.errors", "input_pipeline"),
     ),
+    "vlc_jax.generate": ("vlc_jax.tools.command", "vlc_jax.errors", "input_pipeline.addresses"),
     "vlc_jax.score": ("vlc_jax.tools.command", "input_pipeline.addresses"),
     "vlc_jax.train_step": (
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.losses"),
@@ -99,8 +102,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.feature_cache": ("vlc_jax.errors", "vlc_jax.workdir_files"),
     "vlc_jax.encode_once": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.feature_cache", "vlc_jax.evaluators"),
-        *("vlc_jax.devices", "vlc_jax.sharding", "vlc_jax.parameters", "vlc_jax.types"),
+        *(
+            "vlc_jax.answers",
+            "vlc_jax.devices",
+            "vlc_jax.sharding",
+            "vlc_jax.parameters",
+            "vlc_jax.types",
+        ),
         "input_pipeline",
+    ),
+    "vlc_jax.answers": (
+        *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.generative"),
+        *("vlc_jax.models", "vlc_jax.errors", "vlc_jax.types", "input_pipeline"),
     ),
     "vlc_jax.evaluate": ("vlc_jax", "input_pipeline"),
     "vlc_jax.watch": (

@@ -26,7 +26,7 @@ import numpy as np
 
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.image_key import KEY_BYTES, ImageKeys
-from vlc_jax import devices, sharding
+from vlc_jax import answers, devices, sharding
 from vlc_jax.encode import (
     THREADS,
     BatchEncoder,
@@ -71,6 +71,8 @@ class OnceEncoder:
         self.transform, self.patch_maps = self._encoder.transform, self._encoder.patch_maps
         pooled = [request.tokens == "none" for request in setup.model.head.requests]
         self._has_tokens = not all(pooled)
+        self._setup = setup
+        self._answers = answers.Answers(setup) if answers.can_answer(setup) else None
         found = devices.hardware()
         common = {
             "head": repr(setup.model.head),
@@ -114,7 +116,10 @@ class OnceEncoder:
         if self._has_tokens:
             # DCSM standardises over all that are scored together: `score` has no blocks here
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
-            return Scorer(images, texts, score, in_blocks, *tokens)
+            more = {"prompt": answers.prompt(self._setup)}
+            if self._answers:
+                more["answers"] = partial(self._answers, variables, rows=HEAD_BLOCK)
+            return Scorer(images, texts, score, in_blocks, *tokens, **more)
 
         def options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
             # as pairs: the number of options must not change how a score is rounded

@@ -13,7 +13,7 @@ MMVP and Questions-llava.csv with questions for MMVP-VLM.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from input_pipeline.benchmarks.case import Benchmark, Case
 from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
@@ -78,7 +78,8 @@ def mmvp(
 
     count: of pairs.
     texts: statements (Questions-clip.csv), or questions with their answer (Questions.csv): "Are
-      the wings open or closed? Open".
+      the wings open or closed? Open"; then meta["questions"] of a case has both questions, for the
+      protocol multiple_choice.
     prompt: holds {} for the text; by default "a photo of {}" for statements, as the authors have
       it, and nothing else for questions.
     label_fixes: two disputed labels: texts 279 and 280 change places, and the pair of 99 and 100,
@@ -93,7 +94,8 @@ def mmvp(
         Case(
             case_id(n, a, b),
             (files.image(f"{place}/{a}.jpg"), files.image(f"{place}/{b}.jpg")),
-            (prompt.format(first), prompt.format(second)),
+            (prompt.format(first.text), prompt.format(second.text)),
+            meta=_meta(first, second),
         )
         for n, ((a, first), (b, second)) in enumerate(rows)
         if not (label_fixes and a in _LEFT_OUT)
@@ -141,15 +143,25 @@ def mmvp_vlm(
             yield Case(
                 case_id(n, a, b),
                 tuple(files.image(f"{place}/{kind}/{number}.jpg") for number in (a, b)),
-                (prompt.format(first), prompt.format(second)),
+                (prompt.format(first.text), prompt.format(second.text)),
                 {"category": category},
+                _meta(first, second),
             )
 
     benchmark = files.benchmark("mmvp_vlm", cases(), count, summary=_SUMMARY)
     return amended(benchmark, version=prompt)
 
 
-Row = tuple[int, str]  # number, which names the image, and text
+class Text(NamedTuple):
+    """A statement, or a question with its answer; `question` is what multiple_choice asks: the
+    question, its options as they are written, the options alone, and the number of the right one.
+    """
+
+    text: str
+    question: dict[str, Any] | None = None
+
+
+Row = tuple[int, Text]  # number, which names the image, and text
 
 
 def _rows(files: PublishedFiles, name: str, texts: str) -> list[tuple[Row, Row]]:
@@ -166,14 +178,15 @@ def _rows(files: PublishedFiles, name: str, texts: str) -> list[tuple[Row, Row]]
             raise DataError(
                 f"{place}: pairs have consecutive numbers, the first of them odd; got {number!r}"
             )
-        text = row["Statement"].strip() if texts == "statements" else _answered(place, row)
+        is_statement = texts == "statements"
+        text = Text(row["Statement"].strip()) if is_statement else _answered(place, row)
         found.append((int(number), text))
     if len(found) % 2:
         raise DataError(f"{files.folder / name} has {len(found)} rows, which make no pairs")
     return list(zip(found[::2], found[1::2], strict=True))
 
 
-def _answered(place: str, row: dict[str, Any]) -> str:
+def _answered(place: str, row: dict[str, Any]) -> Text:
     """A question with the text of its answer, of options like "(a) Open (b) Closed"."""
     options = re.fullmatch(r"\s*\(a\)\s*(.+?)\s*\(b\)\s*(.+?)\s*", row["Options"])
     answers = ("(a)", "(b)")
@@ -182,7 +195,18 @@ def _answered(place: str, row: dict[str, Any]) -> str:
             f"{place} has no options '(a) ... (b) ...' of which one is correct; got "
             f"{row['Options']!r} and {row['Correct Answer']!r}"
         )
-    return f"{row['Question'].strip()} {options[1 + answers.index(row['Correct Answer'].strip())]}"
+    question, right = row["Question"].strip(), answers.index(row["Correct Answer"].strip())
+    asked = {
+        "question": question,
+        "text": row["Options"].strip(),
+        "options": options.groups(),
+        "answer": right,
+    }
+    return Text(f"{question} {options[1 + right]}", asked)
+
+
+def _meta(first: Text, second: Text) -> dict[str, Any]:
+    return {"questions": (first.question, second.question)} if first.question else {}
 
 
 def _prompt(texts: str, prompt: str | None) -> str:
@@ -194,7 +218,8 @@ def _prompt(texts: str, prompt: str | None) -> str:
 
 
 def _swapped(case: Case) -> Case:
-    return Case(case.id, case.images, case.captions[::-1], case.group, case.meta)
+    meta = {name: texts[::-1] for name, texts in case.meta.items()}
+    return Case(case.id, case.images, case.captions[::-1], case.group, meta)
 
 
 READERS = {"mmvp": (mmvp, MMVP), "mmvp_vlm": (mmvp_vlm, MMVP_VLM)}

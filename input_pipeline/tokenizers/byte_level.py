@@ -28,6 +28,10 @@ class BytesTokenizer:
         rows = [[byte + 1 for byte in text[: self.context_length]] for text in encoded]
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; a part of a letter becomes U+FFFD."""
+        return bytes(int(i) - 1 for i in ids if 0 < int(i) < self.eos_id).decode("utf-8", "replace")
+
     def vocabulary(self) -> dict[str, int]:
         """Empty: bytes have no names."""
         return {}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +13,41 @@ from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tok
 START = '[["'  # of a text that is a conversation
 START_TOKENS = ("<s>", "<|begin_of_text|>")
 
+TEMPLATE = "\n{question} ASSISTANT:"  # of Vicuna 1.5, from behind the image to the answer
+LATER = "USER: {question} ASSISTANT:"  # the same from the end of an answer to the next one
+
+
+def asked(question: str, answer: str, ends: bool = True) -> str:
+    """The text that is scored as the answer to a question about an image, for a
+    ConversationTokenizer.
+
+    ends: whether the end token behind the answer counts.
+    """
+    return json.dumps([[question, answer, ends]], ensure_ascii=False)
+
 
 class ConversationTokenizer:
     """Ids and marks of the text behind an image: 1 on the tokens of answers, 0 elsewhere.
 
     A text that starts with `[["` is a conversation [[question, answer], ...] in JSON (the source
-    `llava` with answers=conversation), in the template of Vicuna 1.5 without what stands before the
-    image:
+    `llava` with answers=conversation), in the template of a checkpoint, such as Vicuna 1.5, without
+    what stands before the image:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
-    and the end token of an answer is marked, too. Every other text is a caption in the template of
-    LLaVA's first stage: the caption and a line end, all marked, then an unmarked end token. What is
-    longer than `context_length` is cut, and its last token is an unmarked end token.
+    and the end token of an answer is marked, too. A turn [question, answer, ends], as `asked`
+    writes it, is there to be scored: it is never cut, and its end token has no mark if `ends` is
+    false. Every other text is a caption in the template of LLaVA's first stage: the caption and a
+    line end, all marked, then an unmarked end token. What is longer than `context_length` is cut,
+    and its last token is an unmarked end token.
 
     path: a SentencePiece model (tokenizer.model), a Hugging Face tokenizer.json, or their folder.
     eos_token, pad_token: as in those tokenizers. No start token is added.
     question, answer: with them a text that is no conversation is a caption, which takes the place
       of {} in the question: [[question, answer]], as VQAScore asks.
-    Raises ValueError for a question without {}, DataError for a caption too long to be asked about.
+    template, later: what stands before the answer of the first turn, from behind the image, and of
+      the others. A space is put behind it, unless it ends with a line.
+    terminators: names of tokens beside the end token with which a model may end its answer.
+    Raises ValueError for a question without {} or a template without {question}, DataError for a
+    question and answer to be scored that are too long.
     """
 
     def __init__(
@@ -39,10 +58,16 @@ class ConversationTokenizer:
         pad_token: str | None = None,
         question: str = "",
         answer: str = "Yes",
+        template: str = TEMPLATE,
+        later: str = LATER,
+        terminators: Sequence[str] = (),
     ) -> None:
         if question and "{}" not in question:
             raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
-        self._question, self._answer = question, answer
+        if any("{question}" not in each for each in (template, later)):
+            raise ValueError(f"a template holds {{question}}; got {template!r} and {later!r}")
+        self.question, self.answer = question, answer
+        self.template, self._later = template, later
         self._decoder = decoder.DecoderTokenizer(path)
         # end and padding token as the files of a folder say
         is_model = self._decoder.path.suffix == ".model"
@@ -51,9 +76,12 @@ class ConversationTokenizer:
         plain = kind(context_length, path=path, eos_token=eos_token, pad_token=pad_token)
         self._plain = plain
         self.context_length = context_length
-        asked = f" {question!r} {answer!r}" if question else ""
-        self.fingerprint = plain.fingerprint + asked
         self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
+        self.terminators = (self.eos_id, *map(self._decoder.id_of, terminators))
+        changed = {"question": question, "answer": answer} if question else {}
+        changed |= {"template": template} if template != TEMPLATE else {}
+        changed |= {"later": later} if later != LATER else {}
+        self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """int32 (texts, context_length). Raises DataError for a conversation that is none."""
@@ -77,6 +105,15 @@ class ConversationTokenizer:
         start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
         return (*start, *words.encode(text))
 
+    def prompt(self, question: str) -> list[int]:
+        """Ids between an image and the answer to a question about it; of "" none, so that what
+        follows is a caption."""
+        return self._decoder.encode(self._prompt(question)) if question else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens left out."""
+        return self._decoder.decode(ids)
+
     def vocabulary(self) -> dict[str, int]:
         """That of the file."""
         return self._plain.vocabulary()
@@ -84,34 +121,44 @@ class ConversationTokenizer:
     def _row(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
         encode, is_conversation = self._decoder.encode, text.startswith(START)
-        if not is_conversation and not self._question:
+        if not is_conversation and not self.question:
             ids = encode(f"{text}\n" if text else "")
             return [*ids, self.eos_id], [1] * len(ids) + [0]
-        asked = [[self._question.replace("{}", text), self._answer]]
+        turns = [[self.question.replace("{}", text), self.answer, True]]
+        if is_conversation:
+            turns = _turns(text)
         ids, marks = [], []
-        for index, (question, answer) in enumerate(_turns(text) if is_conversation else asked):
-            prompt = f"{'USER: ' if index else chr(10)}{question} ASSISTANT:"
+        for index, (question, answer, *ends) in enumerate(turns):
+            prompt = self._prompt(question, is_first=index == 0)
             # at once: the last token of the prompt may be another one before an answer
-            both = encode(f"{prompt} {answer}")
+            both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
-            marks += [0] * same + [1] * (len(both) - same + 1)
-        if not is_conversation and len(ids) > self.context_length:
+            marks += [0] * same + [1] * (len(both) - same) + [int(ends != [False])]
+        is_scored = len(turns[0]) == 3
+        if is_scored and len(ids) > self.context_length:
             raise DataError(  # cut, it would have no answer, whose score is the best there is
-                f"a caption and the question about it have {len(ids)} tokens, more than the "
-                f"context_length {self.context_length}: set a longer config.text.context_length, "
-                f"or shorten {text[:60]!r}"
+                f"a question and its answer have {len(ids)} tokens, more than the context_length "
+                f"{self.context_length}: set a longer config.text.context_length, or shorten "
+                f"{turns[0][0][:60]!r}"
             )
         return ids, marks
 
+    def _prompt(self, question: str, is_first: bool = True) -> str:
+        # a space at the end would be a token of its own, which goes where an answer follows
+        text = (self.template if is_first else self._later).rstrip(" ")
+        return text.replace("{question}", question)
 
-def _turns(text: str) -> list[list[str]]:
+
+def _turns(text: str) -> list[list[Any]]:
     try:
         turns = json.loads(text)
     except (ValueError, RecursionError):
         turns = None
     is_valid = isinstance(turns, list) and all(
-        isinstance(turn, list) and len(turn) == 2 and all(isinstance(x, str) for x in turn)
+        isinstance(turn, list)
+        and [str, str] == [type(x) for x in turn[:2]]
+        and [type(x) for x in turn[2:]] in ([], [bool])
         for turn in turns
     )
     if not is_valid:

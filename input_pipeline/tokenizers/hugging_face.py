@@ -47,6 +47,10 @@ class HfTokenizer:
         rows = [encoding.ids for encoding in encodings]
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens left out."""
+        return self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
+
     def vocabulary(self) -> dict[str, int]:
         """Token -> id as in the file, added tokens included."""
         return self._tokenizer.get_vocab(with_added_tokens=True)

@@ -40,6 +40,10 @@ class SentencePieceTokenizer:
             self._processor.encode(cleaned), self.context_length, self.pad_id, self.eos_id
         )
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, control tokens left out."""
+        return self._processor.decode([int(i) for i in ids])
+
     def vocabulary(self) -> dict[str, int]:
         """Piece -> id."""
         return pieces(self._processor)

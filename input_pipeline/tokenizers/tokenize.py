@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from input_pipeline.record import DataError
 from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from input_pipeline.tokenizers.text_vectors import TextVectors
@@ -19,3 +20,21 @@ def tokenize(
     if isinstance(tokenizer, FunctionalWordTokenizer | ConversationTokenizer):
         arrays[f"{name}_marks"] = tokenizer.marks(texts)
     return arrays
+
+
+def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids that a language model reads behind an image before it writes: a question in the
+    template of a ConversationTokenizer, else the begin of a caption, without an end token.
+
+    Raises DataError for a begin that leaves no room in the tokenizer's context_length.
+    """
+    if isinstance(tokenizer, ConversationTokenizer):
+        return tokenizer.prompt(text)
+    row = tokenizer([text])[0]
+    length = int(np.argmax(row == tokenizer.eos_id))
+    if length == len(row) - 1:  # or it was cut there
+        raise DataError(
+            f"the text {text[:60]!r} fills all {len(row)} tokens of config.text.context_length: "
+            "shorten it"
+        )
+    return row[:length].tolist()

@@ -50,6 +50,11 @@ class WordTokenizer:
         rows = [[ids.get(word, self.unk_id) for word in _split(text)] for text in texts]
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The words of ids, one space between them; EOS and padding are left out."""
+        names = {index: word for word, index in self._ids.items()} | {self.unk_id: "<unk>"}
+        return " ".join(names[int(i)] for i in ids if int(i) in names)
+
     def vocabulary(self) -> dict[str, int]:
         """The words."""
         return dict(self._ids)

@@ -27,9 +27,10 @@ def test_every_benchmark_has_a_protocol(name):
 
 # Not those of features: a linear probe learns from labels, also which class is most frequent.
 OF_FEATURES = {"linear_probe", "conditions", "superposition", "binding"}
+OF_CAPTIONS = evaluators.PROTOCOLS.keys() - OF_FEATURES - {*evaluators.ASKING}
 
 
-@pytest.mark.parametrize("protocol", sorted(evaluators.PROTOCOLS.keys() - OF_FEATURES))
+@pytest.mark.parametrize("protocol", sorted(OF_CAPTIONS))
 def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scorer):
     name = next(n for n, p in evaluators.EVALUATIONS.items() if p == protocol)
     benchmark = tiny_benchmark(protocol)
@@ -56,6 +57,15 @@ def test_unknown_option_names_the_nearest(constant_scorer):
         evaluators.evaluate(
             "scenes_attribute_swap", tiny_benchmark("choice"), constant_scorer, ties="half"
         )
+
+
+def test_a_protocol_that_asks_takes_the_place_of_the_readers_own():
+    assert evaluators.protocol("whatsup_a", "keywords") == "keywords"
+    assert evaluators.headline("mmvp", "multiple_choice") == "pair_accuracy"
+    assert "first_step" in evaluators.protocol_options("mmvp", "multiple_choice")
+    assert "first_step" not in evaluators.protocol_options("mmvp")
+    with pytest.raises(errors.UsageError, match=r"unknown protocol of 'mmvp' 'letters'.*keywords"):
+        evaluators.protocol("mmvp", "letters")
 
 
 def test_only_readers_with_the_option_source_read_the_configured_source():

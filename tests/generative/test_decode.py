@@ -113,8 +113,8 @@ def test_programs_are_compiled_once_per_shape_and_number_of_steps(model):
 def m3id(model, seed=0, **changes):
     given, rows = prompt(model, seed)
     blind, blind_rows = prompt(model, seed + 10, (2, 3, 1))
-    settings = {"alpha": 0.6, "decay": 0.3, "first_step": 1, "steps": 8} | changes
-    ids = decode.m3id(*model, given, blind, NEVER, **settings)
+    numbers = decode.M3ID(**{"decay": 0.3} | changes)
+    ids = decode.m3id(*model, given, blind, NEVER, numbers, steps=8)
     return np.asarray(ids), rows, blind_rows, given
 
 
@@ -142,6 +142,25 @@ def test_m3id_without_correction_is_greedy(model):
     for changes in ({"decay": 0.0}, {"alpha": 0.0}):
         np.testing.assert_array_equal(m3id(model, **changes)[0], expected)
     assert (m3id(model, alpha=1.0)[0] != expected).any()
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_a_stream_is_the_answer_token_by_token(model, padding):
+    given, _ = prompt(model, padding=padding)
+    blind, _ = prompt(model, 10, (2, 3, 1))
+    row = [continuation.Prompt(x.embeds[1:2], x.valid[1:2]) for x in (given, blind)]
+    numbers = decode.M3ID(decay=0.3)
+    for prompts, whole in (
+        (row[:1], decode.greedy(*model, given, NEVER, steps=8)),
+        (row, decode.m3id(*model, given, blind, NEVER, numbers, steps=8)),
+    ):
+        more = numbers if len(prompts) == 2 else None
+        ids = np.asarray(whole)[1]
+        found = list(decode.stream(*model, tuple(prompts), NEVER, more, steps=8))
+        np.testing.assert_array_equal(found, ids)
+        end = jnp.array([-1, ids[3], -1])
+        found = list(decode.stream(*model, tuple(prompts), end, more, steps=8))
+        np.testing.assert_array_equal(found, ids[: list(ids).index(ids[3])])
 
 
 OPTIONS = np.array([[[5, 6, 7], [8, 0, 0], [9, 10, 0]]] * 3, np.int32)

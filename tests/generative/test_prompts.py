@@ -1,5 +1,7 @@
 """Prompts: golden strings of four templates and of all questions; the swap is a matter of seed."""
 
+import dataclasses
+
 import pytest
 
 from input_pipeline.benchmarks.case import Case
@@ -83,12 +85,15 @@ def test_a_question_is_that_of_the_papers_letter_by_letter(caption, subset):
     assert styles == QUESTIONS[caption, subset]
 
 
-def test_four_captions_are_four_ways_for_vlm2vec_only():
-    example = case("A mug under a table", "on_under", captions=4)
-    assert prompts.question_of_case(example, "vlm2vec") == (
-        "Is the mug to the left of, to the right of, on, or under the table?"
-    )
-    assert "Choose from the two options." in prompts.question_of_case(example)
+def test_four_captions_are_four_ways():
+    four = ("A mug under a table", "A mug on a table", "A mug to the left of a table")
+    example = Case("0", (), (*four, "A mug to the right of a table"), {"subset": "on_under"})
+    question = "Is the mug to the left of, to the right of, on, or under the table?"
+    assert prompts.question_of_case(example, "vlm2vec") == question
+    assert prompts.question_of_case(example) == f"{question} Answer left, right, on or under."
+    set_b = dataclasses.replace(example, captions=("A mug behind a table", *four[2:], "A", "B"))
+    question = "Is the mug to the left of, to the right of, in front of, or behind the table?"
+    assert prompts.question_of_case(set_b) == f"{question} Answer left, right, front or behind."
 
 
 def test_the_swap_is_a_function_of_seed_and_example_and_only_of_photos():
@@ -105,7 +110,7 @@ def test_the_swap_is_a_function_of_seed_and_example_and_only_of_photos():
 
 
 def test_questions_of_scores_and_letters():
-    assert prompts.vqascore_question("a mug") == (
+    assert prompts.VQASCORE.replace("{}", "a mug") == (
         'Does this figure show "a mug"? Please answer yes or no.'
     )
     assert prompts.multiple_choice_question("Is it open?", "(a) Open (b) Closed") == (
@@ -122,6 +127,6 @@ def test_unknown_names_and_captions_are_refused():
     with pytest.raises(UsageError, match="two objects are"):
         prompts.photo_question("top_bottom", "dog", "cat")
     with pytest.raises(UsageError, match="four_way"):
-        prompts.whatsup_question("four_way", "mug", "table")
+        prompts.whatsup_question("four", "mug", "table")
     with pytest.raises(DataError, match="no objects in 'a red mug'"):
         prompts.objects("a red mug")

@@ -195,11 +195,10 @@ def test_m3id_ids(whole, io):
     model, params = whole
     params = {**params["lm"], "head": 3 * params["lm"]["head"]}
     rows = [0, 2]
-    settings = {"first_step": 1, "steps": 12}
     prompt, blind = prompts(whole, io, rows), prompts(whole, io, rows, without_image=True)
-    numbers = {"alpha": float(io["m3id_alpha"]), "decay": float(io["m3id_decay"])}
+    numbers = decode.M3ID(float(io["m3id_alpha"]), float(io["m3id_decay"]), first_step=1)
     ends = jnp.array([-1])
-    ids = decode.m3id(model.lm, params, prompt, blind, ends, **numbers, **settings)
+    ids = decode.m3id(model.lm, params, prompt, blind, ends, numbers, steps=12)
     np.testing.assert_array_equal(ids, io["m3id"])
     assert 0 < io["m3id_gates"].sum() < io["m3id_gates"].size
     greedy = decode.greedy(model.lm, params, prompt, ends, steps=12)

@@ -14,11 +14,14 @@ from vlc_jax.evaluators import (
     binding,
     choice,
     conditions,
+    keywords,
     linear_probe,
+    multiple_choice,
     pairs,
     retrieval,
     superposition,
     triplet,
+    vqascore,
     zeroshot,
 )
 from vlc_jax.evaluators.scorer import Scorer
@@ -42,13 +45,22 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
     "binding": binding.evaluate,
     "choice": choice.evaluate,
     "conditions": conditions.evaluate,
+    "keywords": keywords.evaluate,
     "linear_probe": linear_probe.evaluate,
+    "multiple_choice": multiple_choice.evaluate,
     "pairs": pairs.evaluate,
     "retrieval": retrieval.evaluate,
     "superposition": superposition.evaluate,
     "triplet": triplet.evaluate,
     "zeroshot": zeroshot.evaluate,
 }
+
+# Of models that answer questions: the option `protocol` of a benchmark names one of these in place
+# of its reader's.
+ASKING = ("keywords", "multiple_choice")
+# Options of every benchmark: the protocol, and fields of vqascore.asking, which asks about captions
+# in any protocol that scores them.
+OPTIONS = ("protocol", "vqascore")
 
 EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "retrieval": "retrieval",
@@ -92,6 +104,11 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
     "retrieval": ("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
     "triplet": ("augmented_accuracy", "original_accuracy", "brittleness"),
     "linear_probe": ("accuracy", "mean_per_class_recall"),
+    "keywords": ("accuracy", "unparsed"),
+    "multiple_choice": (
+        *("pair_accuracy", "individual_accuracy", "relaxed_pair", "relaxed_pair_literal"),
+        "unparsed",
+    ),
     "conditions": ("satisfied",),
     "superposition": ("superposition", "binding_visible"),
     "binding": ("probe_accuracy", "score_accuracy"),
@@ -99,54 +116,75 @@ SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the
 }
 
 
-def protocol(reader: str) -> str:
-    """The name of a benchmark's protocol. Raises UsageError naming the nearest known benchmark."""
-    return EVALUATIONS[errors.known("benchmark", reader, EVALUATIONS)]
+def protocol(reader: str, chosen: str = "") -> str:
+    """The name of a benchmark's protocol, or of the `chosen` one in its place.
+
+    Raises UsageError naming the nearest known benchmark, or the protocols to choose from.
+    """
+    own = EVALUATIONS[errors.known("benchmark", reader, EVALUATIONS)]
+    return errors.known(f"protocol of {reader!r}", chosen, (own, *ASKING)) if chosen else own
 
 
 def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
-    """Evaluates `scorer` on a benchmark by its protocol, with the protocol's options.
+    """Evaluates `scorer` on a benchmark by its protocol, or the one that `options` choose, with
+    the protocol's options.
 
     Raises:
       UsageError: an unknown benchmark or option. DataError: cases that do not fit the protocol.
       DivergedError: scores that are not finite.
     """
-    known = protocol_options(reader)
+    chosen = options.pop("protocol", "")
+    known = protocol_options(reader, chosen)
     for option in options:
         errors.known(f"option of benchmark {reader!r}", option, known)
-    return PROTOCOLS[protocol(reader)](benchmark, scorer, **options)
+    asked = options.pop("vqascore", None)
+    if asked is not None:
+        if chosen in ASKING:
+            raise errors.UsageError(f"protocol {chosen!r} has questions of its own: no vqascore")
+        for option in asked:
+            errors.known("option of vqascore", option, vqascore.OPTIONS)
+        scorer = vqascore.asking(scorer, **asked)
+    result = PROTOCOLS[protocol(reader, chosen)](benchmark, scorer, **options)
+    if scorer.prompt and "prompt" not in result.details:
+        result.details["prompt"] = dict(scorer.prompt)
+    return result
 
 
-def protocol_options(reader: str) -> tuple[str, ...]:
+def protocol_options(reader: str, chosen: str = "") -> tuple[str, ...]:
     """Options of a benchmark's protocol; all others are its reader's."""
-    parameters = inspect.signature(PROTOCOLS[protocol(reader)]).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(PROTOCOLS[protocol(reader, chosen)]).parameters.values()
+    own = tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+    return (*own, *OPTIONS)
 
 
-def headline(reader: str) -> str:
+def headline(reader: str, chosen: str = "") -> str:
     """Main metric of a benchmark, for plots, cards and TensorBoard."""
-    return summary(reader)[0]
+    return summary(reader, chosen)[0]
 
 
-def summary(reader: str) -> tuple[str, ...]:
+def summary(reader: str, chosen: str = "") -> tuple[str, ...]:
     """Metrics of a benchmark in result tables, the headline first."""
-    return SUMMARIES[protocol(reader)]
+    return SUMMARIES[protocol(reader, chosen)]
 
 
 def to_json(
-    reader: str, benchmark: Benchmark, result: EvalResult, /, **facts: Any
+    reader: str, benchmark: Benchmark, result: EvalResult, /, *, chosen: str = "", **facts: Any
 ) -> dict[str, Any]:
-    """Content of evals/<name>/<step>.json: `result` without its per-example rows, and facts."""
+    """Content of evals/<name>/<step>.json: `result` without its per-example rows, and facts.
+
+    chosen: the protocol, where it is not the reader's.
+    """
+    shown = (*SUMMARIES[protocol(reader, chosen)], *benchmark.summary)
+    if not chosen:
+        shown = benchmark.summary or summary(reader)
     return {
         "benchmark": reader,
         "reader": reader,
-        "protocol": protocol(reader),
+        "protocol": protocol(reader, chosen),
         "version": benchmark.version,
         **facts,
         "notes": list(benchmark.notes),
-        "summary": [
-            metric for metric in benchmark.summary or summary(reader) if metric in result.metrics
-        ],
+        "summary": [metric for metric in dict.fromkeys(shown) if metric in result.metrics],
         "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
         "details": result.details,
     }

@@ -1,15 +1,30 @@
 """Scorer: functions from images and strings, which evaluators get instead of a model."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
 
 from input_pipeline.record import ImageLike
+from vlc_jax.errors import UsageError, known
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
+
+
+class Decoding(NamedTuple):
+    """How an answer is written: the likeliest token each time, or with M3ID's correction.
+
+    max_tokens: the end token included.   alpha, decay, first_step: of M3ID
+    (vlc_jax/generative/decode.py).
+    """
+
+    kind: Literal["greedy", "m3id"] = "greedy"
+    max_tokens: int = 16
+    alpha: float = 0.6
+    decay: float = 0.15
+    first_step: int = 1
 
 
 class Scorer(NamedTuple):
@@ -23,6 +38,11 @@ class Scorer(NamedTuple):
     image_tokens   n pictures -> ImageFeatures of the tower, with projected tokens of its patches
     text_tokens    n strings -> TextFeatures of the tower, with projected tokens and `mask`; None of
                    a model whose texts are vectors
+    answers        ImageFeatures n, n questions, a Decoding -> n strings; None of a model that
+                   writes no text
+    prompt         how a question reaches the model ("template"), and what is asked about a caption
+                   alone ("question", "answer"), for the results; None of a model whose scores are
+                   not those of answers to questions (`asked`)
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
@@ -31,6 +51,32 @@ class Scorer(NamedTuple):
     score_options: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images options"]]
     image_tokens: Callable[[Sequence[ImageLike]], ImageFeatures] | None = None
     text_tokens: Callable[[Sequence[str]], TextFeatures] | None = None
+    answers: Callable[[ImageFeatures, Sequence[str], Decoding], list[str]] | None = None
+    prompt: Mapping[str, str] | None = None
+
+
+def require_questions(scorer: Scorer) -> Mapping[str, str]:
+    """How a question reaches the model. Raises UsageError for one that answers none."""
+    if scorer.prompt is None:
+        raise UsageError(
+            "this protocol scores answers to questions, and this model's scores are none: take a "
+            "captioner with the tokenizer 'conversation' and config.model.head.scores='answer', "
+            "such as LLaVA"
+        )
+    return scorer.prompt
+
+
+def answers(
+    scorer: Scorer, images: ImageFeatures, questions: Sequence[str], how: Decoding
+) -> list[str]:
+    """The answer to question i about image i, in words. Raises UsageError for a model that writes
+    none."""
+    known("decoding", how.kind, get_args(get_type_hints(Decoding)["kind"]))
+    if scorer.answers is None:
+        raise UsageError(
+            "this protocol reads what a model writes, and this one writes nothing: take a captioner"
+        )
+    return scorer.answers(images, questions, how)
 
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:

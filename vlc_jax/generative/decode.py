@@ -5,9 +5,9 @@ prompt through the language model once. Programs are compiled once per shape, de
 steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,13 @@ def embed_prompt(
     return Prompt(model.apply({"params": params}, ids, tokens, method="embed"), valid)
 
 
-Choose = Callable[[tuple[Float[Array, "batch vocab"], ...], Int[Array, ""]], Int[Array, "batch"]]
+class M3ID(NamedTuple):
+    """Numbers of M3ID. alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the
+    first token, of which the paper does not say if it is 0, where it is never changed, or 1."""
+
+    alpha: float | Float[Array, ""] = 0.6
+    decay: float | Float[Array, ""] = 0.15
+    first_step: int | Int[Array, ""] = 1
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
@@ -60,12 +66,7 @@ def greedy(
     Behind it are copies of the first terminator. The loop ends when every row has ended.
     rope_length: see lm.Decoder.
     """
-
-    def likeliest(logits: tuple[jax.Array, ...], step: jax.Array) -> jax.Array:
-        del step
-        return jnp.argmax(logits[0], axis=-1)
-
-    return _decode(decoder, params, (prompt,), terminators, steps, rope_length, likeliest)
+    return _decode(decoder, params, (prompt,), terminators, None, steps, rope_length)
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
@@ -75,10 +76,8 @@ def m3id(
     prompt: Prompt,
     without_image: Prompt,
     terminators: Int[Array, "ends"],
+    numbers: M3ID,
     *,
-    alpha: float | Float[Array, ""],
-    decay: float | Float[Array, ""],
-    first_step: int | Int[Array, ""],
     steps: int,
     rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
@@ -89,18 +88,34 @@ def m3id(
     next token maximises l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
 
     without_image: the same prompts, their image tokens removed.
-    alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the first token, of
-    which the paper does not say if it is 0, where it is never changed, or 1.
     """
-
-    def corrected(logits: tuple[jax.Array, ...], step: jax.Array) -> jax.Array:
-        with_image, without = (jax.nn.log_softmax(x) for x in logits)
-        is_unsure = with_image.max(axis=-1, keepdims=True) < jnp.log(alpha)
-        weight = jnp.where(is_unsure, jnp.expm1(decay * (step + first_step)), 0.0)
-        return jnp.argmax(with_image + weight * (with_image - without), axis=-1)
-
     both = (prompt, without_image)
-    return _decode(decoder, params, both, terminators, steps, rope_length, corrected)
+    return _decode(decoder, params, both, terminators, numbers, steps, rope_length)
+
+
+def stream(
+    decoder: lm.Decoder,
+    params: Any,
+    prompts: tuple[Prompt, ...],
+    terminators: Int[Array, "ends"],
+    numbers: M3ID | None = None,
+    *,
+    steps: int,
+    rope_length: int | None = None,
+) -> Iterator[int]:
+    """The ids of `greedy`, or with `numbers` of `m3id`, as they come, without the terminator.
+
+    prompts: of one row, with the image and for M3ID without it.
+    """
+    fixed = {"steps": steps, "rope_length": rope_length}
+    state = _first_token(decoder, params, prompts, terminators, numbers, **fixed)
+    for _ in range(steps):
+        if state.done[0]:
+            return
+        yield int(state.token[0])
+        if int(state.step) == steps:
+            return
+        state = _next_token(decoder, params, prompts, terminators, numbers, state, **fixed)
 
 
 @partial(jax.jit, static_argnames=("decoder", "rope_length"))
@@ -125,41 +140,92 @@ def option_scores(
     return jnp.sum(jnp.where(valid, found, 0.0), axis=2), valid.sum(axis=2)
 
 
+class _State(NamedTuple):
+    """Of decoding: the number of tokens so far, all ids, the last one, whether a row has ended, and
+    a cache for each prompt of a row."""
+
+    step: Int[Array, ""]
+    ids: Int[Array, "batch steps"]
+    token: Int[Array, "batch"]
+    done: Bool[Array, "batch"]
+    caches: tuple[lm.Cache, ...]
+
+
 def _decode(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
     terminators: Int[Array, "ends"],
+    numbers: M3ID | None,
     steps: int,
     rope_length: int | None,
-    choose: Choose,
 ) -> Int[Array, "batch steps"]:
-    """Tokens that `choose` takes, from the logits of several prompts of each row and the number of
-    tokens before; every prompt is continued by the chosen ones."""
-    starts = [prompt.valid.shape[1] for prompt in prompts]
-    slots = [prompt.with_more_slots(steps - 1)["valid"] for prompt in prompts]
+    """Tokens chosen from the logits of several prompts of each row, every one of which is continued
+    by the chosen tokens."""
+    fixed = {"steps": steps, "rope_length": rope_length}
+    given = (decoder, params, prompts, terminators, numbers)
+    return jax.lax.while_loop(
+        lambda state: (state.step < steps) & ~state.done.all(),
+        lambda state: _next_token(*given, state, **fixed),
+        _first_token(*given, **fixed),
+    ).ids
+
+
+def _chosen(
+    logits: tuple[Float[Array, "batch vocab"], ...],
+    step: Int[Array, ""],
+    numbers: M3ID | None,
+) -> Int[Array, "batch"]:
+    if numbers is None:
+        return jnp.argmax(logits[0], axis=-1)
+    with_image, without = (jax.nn.log_softmax(x) for x in logits)
+    is_unsure = with_image.max(axis=-1, keepdims=True) < jnp.log(numbers.alpha)
+    weight = jnp.expm1(numbers.decay * (step + numbers.first_step))
+    weight = jnp.where(is_unsure, weight, 0.0)
+    return jnp.argmax(with_image + weight * (with_image - without), axis=-1)
+
+
+@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
+def _first_token(
+    decoder: lm.Decoder,
+    params: Any,
+    prompts: tuple[Prompt, ...],
+    terminators: Int[Array, "ends"],
+    numbers: M3ID | None,
+    *,
+    steps: int,
+    rope_length: int | None,
+) -> _State:
     prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
-    token = choose(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32))
+    token = _chosen(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32), numbers)
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
-    done = jnp.isin(token, terminators)
-
-    def goes_on(state: Any) -> jax.Array:
-        step, _, _, done, _ = state
-        return (step < steps) & ~done.all()
-
-    def next_token(state: Any) -> Any:
-        step, ids, token, done, caches = state
-        embeds = apply(decoder, params, token[:, None], method="embed")
-        logits, grown = [], []
-        for valid, start, cache in zip(slots, starts, caches, strict=True):
-            at = {"start": start + step - 1, "rope_length": rope_length}
-            hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
-            logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
-            grown.append(cache)
-        token = jnp.where(done, terminators[0], choose(tuple(logits), step)).astype(ids.dtype)
-        ids = ids.at[:, step].set(token)
-        return step + 1, ids, token, done | jnp.isin(token, terminators), tuple(grown)
-
+    token, done = token.astype(ids.dtype), jnp.isin(token, terminators)
     caches = tuple(cache for _, cache in prefilled)
-    state = (jnp.ones((), jnp.int32), ids, token.astype(ids.dtype), done, caches)
-    return jax.lax.while_loop(goes_on, next_token, state)[1]
+    return _State(jnp.ones((), jnp.int32), ids, token, done, caches)
+
+
+@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
+def _next_token(
+    decoder: lm.Decoder,
+    params: Any,
+    prompts: tuple[Prompt, ...],
+    terminators: Int[Array, "ends"],
+    numbers: M3ID | None,
+    state: _State,
+    *,
+    steps: int,
+    rope_length: int | None,
+) -> _State:
+    embeds = apply(decoder, params, state.token[:, None], method="embed")
+    logits, grown = [], []
+    for prompt, cache in zip(prompts, state.caches, strict=True):
+        valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
+        at = {"start": start + state.step - 1, "rope_length": rope_length}
+        hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
+        logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
+        grown.append(cache)
+    token = _chosen(tuple(logits), state.step, numbers)
+    token = jnp.where(state.done, terminators[0], token).astype(state.ids.dtype)
+    ids = state.ids.at[:, state.step].set(token)
+    done = state.done | jnp.isin(token, terminators)
+    return _State(state.step + 1, ids, token, done, tuple(grown))

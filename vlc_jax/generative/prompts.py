@@ -16,6 +16,10 @@ from input_pipeline.record import DataError
 from vlc_jax.errors import UsageError, known
 
 IMAGE = "<image>"  # the image's place in a prompt
+# Question about a caption, whose answer "Yes" VQAScore scores (Lin et al. 2024, arXiv:2404.01291),
+# in the wording of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
+# Encoder" (ACL 2025).
+VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'
 SYSTEM = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
     "helpful, detailed, and polite answers to the user's questions."
@@ -91,12 +95,21 @@ _WHATSUP = {
         "Is the {first} in front of or behind the {second}?",
         " Answer front or behind.",
     ),
+    # Of four captions the paper has none: VLM2Vec's with a suffix like those above; b is of set B.
+    "four_way": (
+        "Is the {first} to the left of, to the right of, on, or under the {second}?",
+        " Answer left, right, on or under.",
+    ),
+    "four_way_b": (
+        "Is the {first} to the left of, to the right of, in front of, or behind the {second}?",
+        " Answer left, right, front or behind.",
+    ),
 }
 _WHATSUP_VLM2VEC = {
     "left_right": _WHATSUP["left_right"][0],
     "on_under": "Is the {first} at the bottom of the {second} or at the top of the {second}?",
     "front_behind": "Is the {first} in the back of the {second} or in the front of the {second}?",
-    "four_way": "Is the {first} to the left of, to the right of, on, or under the {second}?",
+    **{name: _WHATSUP[name][0] for name in ("four_way", "four_way_b")},
 }
 _SHORT = " Give a short answer."
 STYLES = ("generate", "vlm2vec")
@@ -105,11 +118,6 @@ STYLES = ("generate", "vlm2vec")
 def fill(name: str, question: str) -> str:
     """The prompt of template `name` for a question. Raises UsageError for an unknown name."""
     return TEMPLATES[known("template", name, TEMPLATES)].text.replace("{question}", question)
-
-
-def vqascore_question(caption: str) -> str:
-    """Question of VQAScore (Lin et al., 2024), whose score is that of the answer "Yes"."""
-    return f'Does this figure show "{caption}"? Please answer yes or no.'
 
 
 def multiple_choice_question(question: str, options: str) -> str:
@@ -136,12 +144,14 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
     if case.captions[0].lower().startswith("a photo of "):
         swap = is_swapped(case.id, seed)
         return photo_question(subset, first, second, swap=swap, style=style)
-    is_four_way = style == "vlm2vec" and len(case.captions) == 4
-    return whatsup_question("four_way" if is_four_way else subset, first, second, style)
+    if len(case.captions) == 4:  # set A has on and under, set B front and behind
+        words = {word for caption in case.captions for word in caption.split()}
+        subset = "four_way" if "under" in words else "four_way_b"
+    return whatsup_question(subset, first, second, style)
 
 
 def whatsup_question(subset: str, first: str, second: str | None, style: str = "generate") -> str:
-    """Question of What'sUp. Four ways have one in style "vlm2vec" only."""
+    """Question of What'sUp; subset four_way is of set A, four_way_b of set B."""
     known("style of questions", style, STYLES)
     table = _WHATSUP_VLM2VEC if style == "vlm2vec" else {k: "".join(v) for k, v in _WHATSUP.items()}
     if subset not in table or second is None:

@@ -176,6 +176,30 @@ class Captioner(heads.Head):
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
         return mean_log_probability(self._decoder, self._params(), tokens, ids, mask)
 
+    def prompt(
+        self,
+        image: types.ImageFeatures,
+        ids: Int[Array, "images length"],
+        valid: Bool[Array, "images length"],
+        *,
+        has_image: bool = True,
+    ) -> continuation.Prompt:
+        """What the decoder reads before an answer: each image, and a question behind it.
+
+        valid: which ids are tokens.   has_image: without it, the image tokens alone are left out
+        (M3ID), and what stands before and behind them is read.
+        """
+        tokens = image.tokens
+        embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
+        read = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if has_image else len(self.prefix))
+        read = jnp.broadcast_to(read, tokens.shape[:2])
+        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1))
+
+    @property
+    def decoder_of_params(self) -> tuple[lm.Decoder, Any]:
+        """The decoder and its parameters, for functions that are no methods (`continuation`)."""
+        return self._decoder, self._params()
+
     def _params(self) -> Any:
         """Of the decoder, which is called as a function of them: lax.map cannot call a module that
         is bound to its parameters."""

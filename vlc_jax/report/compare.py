@@ -294,6 +294,8 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal if two results are of the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
+    if isinstance(parts["options"], Mapping):  # how a model is asked, and not what
+        parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
     return summary.flatten(parts) | {"cases": json.dumps(count)}

@@ -23,6 +23,8 @@ DECISIONS = {  # protocol -> what `correct` says of a case in scores.jsonl
     "zeroshot": "accuracy",
     "linear_probe": "accuracy",
     "choice": "accuracy",
+    "keywords": "accuracy",
+    "multiple_choice": "pair",
     "triplet": "augmented",
     "pairs": "pair",
     "conditions": "satisfied",

@@ -1,6 +1,7 @@
 """Result table of evals/<benchmark>/<step>.json files, for a terminal or Markdown."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ PROTOCOLS = (
     "choice",
     "triplet",
     "pairs",
+    "keywords",
+    "multiple_choice",
     "conditions",
     "superposition",
     "binding",
@@ -26,11 +29,13 @@ LABELS = {  # metric -> its label; others are shown as they are, underscores as 
     "accuracy_top5": "top-5 accuracy",
     "augmented_accuracy": "augmented",
     "original_accuracy": "original",
-    "brittleness": "brittleness ↓",  # the only one that is better when small
+    "brittleness": "brittleness ↓",  # better when small
     "mean_per_class_recall": "class recall",
     "image_individual_accuracy": "individual, of captions",
     "pair_accuracy": "pair",
     "relaxed_pair": "relaxed pair",
+    "relaxed_pair_literal": "relaxed pair, as printed",
+    "unparsed": "unparsed ↓",
     "text_accuracy": "text only",
     "individual_accuracy": "individual",
     "image_mean_accuracy": "mean of patches",
@@ -86,7 +91,7 @@ class Row:
 
     @property
     def is_better_small(self) -> bool:
-        return self.unit == "rank" or self.metric.startswith("brittleness")
+        return self.unit == "rank" or self.metric.startswith(("brittleness", "unparsed"))
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
@@ -111,7 +116,7 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
 
 
 def notes(results: Iterable[dict[str, Any]]) -> list[str]:
-    """Notes on results: cases that are missing, ties that do not count as errors."""
+    """Notes on results: cases that are missing, ties that do not count as errors, prompts."""
     found = []
     for result in results:
         details, said = result.get("details"), result.get("notes")
@@ -119,6 +124,9 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
         tie = details.get("tie", "strict") if isinstance(details, dict) else "strict"
         if tie != "strict":
             texts.append(f"ties do not count as errors but by the policy {tie!r}")
+        prompt = details.get("prompt") if isinstance(details, dict) else None
+        if isinstance(prompt, dict):
+            texts.append(f"asked by {json.dumps(prompt, ensure_ascii=False)}")
         found += [f"{result.get('benchmark')}: {text}" for text in texts]
     return found
 

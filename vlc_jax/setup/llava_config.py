@@ -1,6 +1,7 @@
 """The config of LLaVA's weights: a captioner that scores by VQAScore."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,9 @@ from ml_collections import ConfigDict
 from configs import default
 from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.errors import UsageError
+from vlc_jax.generative import prompts
 from vlc_jax.weights import llava
 
-# VQAScore (Lin et al. 2024, arXiv:2404.01291), in the wording of "Exploring How Generative MLLMs
-# Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025): the score of an image and a
-# caption is the mean log probability of "Yes" and of the token that ends the answer; its
-# exponential is what its code prints.
-QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
-BEFORE_IMAGE = "USER: "  # of Vicuna's template, without a system text
 START_TOKENS = ("<s>", "<|begin_of_text|>")
 
 
@@ -42,13 +38,15 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     """
     sizes = llava.read_sizes(path)
     files = _tokenizer_files(Path(tokenizer or path))
+    words, theirs = DecoderTokenizer(files), json.loads((Path(path) / "config.json").read_text())
+    template = prompts.TEMPLATES[_template(theirs, sizes["family"], words)]
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)
         config.input.image_size = sizes["image"]["image_size"]
-        config.input.crop = _crop(Path(path))
+        config.input.crop = "pad" if theirs.get("image_aspect_ratio") == "pad" else "centre"
         config.text.tokenizer, config.text.context_length = "conversation", 128
-        config.text.tokenizer_options = ConfigDict({"path": str(files), "question": QUESTION})
+        config.text.tokenizer_options = ConfigDict(_tokenizer(files, words, template))
         config.model.update({"name": "captioner", "variant": "L/14", "text_tower": False})
         config.model.vocab_size, config.model.logit_scale_init = sizes["lm"]["vocab"], 1.0
         config.model.image = ConfigDict(_image(sizes))
@@ -59,7 +57,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 "select": sizes["select"],
                 "stage": "raw",
                 "scores": "answer",
-                "prefix": _prefix(files),
+                "prefix": _prefix(words, template),
             }
         )
     return config
@@ -83,15 +81,28 @@ def _tokenizer_files(path: Path) -> Path:
     return path
 
 
-def _prefix(files: Path) -> tuple[int, ...]:
+def _template(config: Mapping[str, Any], family: str, words: DecoderTokenizer) -> str:
+    """The name of the prompt format of a checkpoint."""
+    if family == "phi3":
+        return "phi_3_v"
+    if "<|eot_id|>" in words:
+        return "llama_3_v"
+    return "llava_v1" if "mm_vision_tower" in config else "llava_hf"
+
+
+def _tokenizer(files: Path, words: DecoderTokenizer, template: prompts.Template) -> dict[str, Any]:
+    """Options of the tokenizer: VQAScore of every caption, and what follows the image."""
+    ends = [name for name in template.terminators if name in words]
+    return {
+        "path": str(files),
+        "question": prompts.VQASCORE,
+        "template": template.text.partition(prompts.IMAGE)[2],
+        **({"eos_token": ends[0], "terminators": ends[1:]} if ends else {}),
+    }
+
+
+def _prefix(words: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
     """Ids of the start token, if the vocabulary has one, and of the text before the image, which
     LLaVA's own code tokenizes apart from that behind it."""
-    tokenizer = DecoderTokenizer(files)
-    start = [tokenizer.id_of(name) for name in START_TOKENS if name in tokenizer][:1]
-    return (*start, *tokenizer.encode(BEFORE_IMAGE))
-
-
-def _crop(path: Path) -> str:
-    """As the folder says: padded to a square (LLaVA's own image_aspect_ratio), or the centre."""
-    config = json.loads((path / "config.json").read_text("utf-8"))
-    return "pad" if config.get("image_aspect_ratio") == "pad" else "centre"
+    start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
+    return (*start, *words.encode(template.text.partition(prompts.IMAGE)[0]))

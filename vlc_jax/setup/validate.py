@@ -37,7 +37,7 @@ def check(config: ConfigDict, mode: str) -> None:
         known("loss", name, losses.LOSSES)
     for name, options in config.evals.items():
         # a misspelt name is found before hours of training
-        evaluators.protocol(options.get("reader", name))
+        evaluators.protocol(options.get("reader", name), options.get("protocol", ""))
 
 
 def check_forms(config: ConfigDict) -> None:

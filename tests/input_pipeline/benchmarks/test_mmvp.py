@@ -49,6 +49,14 @@ def test_questions_are_asked_with_their_answer(reader, root):
         "Is the boat of pier 1 left, or right? Right",
     )
     assert case.images == reader(root).cases[0].images
+    first, second = case.meta["questions"]
+    assert (first["question"], first["text"]) == (
+        "Is the boat of pier 0 left, or right?",
+        "(a) On the left (b) Right",
+    )
+    assert first["options"] == ("On the left", "Right")
+    assert (first["answer"], second["answer"]) == (0, 1)
+    assert reader(root).cases[0].meta == {}
     with pytest.raises(ValueError, match=r"one of .*'questions'.*; got 'answers'"):
         reader(root, texts="answers")
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tokenizers
 
-from input_pipeline import make_tokenizer
+from input_pipeline import make_tokenizer, prompt_ids
 from input_pipeline.record import DataError
+from input_pipeline.tokenizers.conversation import asked
 from input_pipeline.tokenizers.tokenize import tokenize
 
 WORDS = ["<pad>", "</s>", "what", "is", "it", "ASSISTANT:", "USER:", "a", "cat", "why", "\n"]
@@ -47,6 +48,42 @@ def test_the_end_of_a_cut_conversation_is_no_answer(make):
     ((text, marked),) = answers(tokenize(make(7), [TURNS]))
     assert text == "\n what is it ASSISTANT: a </s>"
     assert marked == "a"
+
+
+def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
+    texts = [asked("what is it", "a cat"), asked("what is it", "a cat", ends=False)]
+    found = answers(tokenize(make(9), texts))
+    assert found[0] == ("\n what is it ASSISTANT: a cat </s> <pad>", "a cat </s>")
+    assert found[1] == (found[0][0], "a cat")
+    with pytest.raises(DataError, match="have 8 tokens, more than the context_length 7"):
+        make(7)(texts)
+
+
+def test_a_question_to_be_answered_is_in_the_template(make):
+    tokenizer = make(17)
+    assert tokenizer.decode(prompt_ids(tokenizer, "what is it")) == "\n what is it ASSISTANT:"
+    assert prompt_ids(tokenizer, "") == []
+    template = "\nUSER: {question}\nASSISTANT:\n"
+    other = make(17, template=template, terminators=("<pad>",))
+    found = answers(tokenize(other, [asked("why", "it is")]))
+    assert found[0][0].startswith("\n USER: why \n ASSISTANT: \n it is </s> <pad>")
+    assert found[0][1] == "it is </s>"
+    assert other.terminators == (1, 0)
+    assert other.fingerprint != tokenizer.fingerprint
+    with pytest.raises(ValueError, match="a template holds {question}"):
+        make(17, template="why")
+
+
+@pytest.mark.parametrize("name", ["words", "bytes", "scenes"])
+def test_a_begin_of_a_caption_is_read_without_its_end(name):
+    options = {"words": ["a", "red", "cat"]} if name == "words" else {}
+    tokenizer = make_tokenizer(name, 10, **options)
+    ids = prompt_ids(tokenizer, "a red")
+    assert tokenizer.decode(ids) == "a red"
+    assert tokenizer.decode([*ids, tokenizer.eos_id, tokenizer.pad_id]) == "a red"
+    assert prompt_ids(tokenizer, "") == []
+    with pytest.raises(DataError, match="fills all 10 tokens"):
+        prompt_ids(tokenizer, "a red " * 9)
 
 
 @pytest.mark.parametrize("text", ['[["a", "b"]', '[["a", 3]]', '[["a"]]', '[["a", "b", "c"]]'])

@@ -1,0 +1,172 @@
+"""Multiple choice by perplexity and by letters, and the relaxed pair with its sign."""
+
+import json
+
+import numpy as np
+import pytest
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators import multiple_choice
+from vlc_jax.evaluators.multiple_choice import letter, relaxed
+
+# S / n of option c given image i -> whether the pair is right
+RELAXED = [
+    ([[-1.0, -2.0], [-2.0, -1.0]], True),
+    ([[-2.0, -1.0], [-1.0, -2.0]], False),
+    ([[-1.0, -1.2], [-1.0, -1.1]], True),  # both prefer option 0, image 0 more
+    ([[-1.0, -1.1], [-1.0, -1.2]], False),
+    ([[-5.0, -9.0], [-1.0, -2.0]], True),
+    ([[-900.0, -901.0], [-1.0, -1.5]], True),  # whose exponentials are 0 or infinite
+]
+
+
+@pytest.mark.parametrize(("scores", "is_right"), RELAXED)
+def test_relaxed_pair_of_a_hand_made_table(scores, is_right):
+    found = relaxed(np.array([scores]))
+    first, second = found["relaxed_pair"][0]
+    assert (first > second) == is_right
+    first, second = found["relaxed_pair_literal"][0]
+    assert (first > second) == (not is_right)
+
+
+def test_relaxed_pair_is_the_ratio_of_perplexities_as_printed_and_its_reverse():
+    scores = -np.random.default_rng(0).exponential(1.0, (50, 2, 2))
+    for sign, name in ((-1, "relaxed_pair_literal"), (1, "relaxed_pair")):
+        s = np.exp(sign * scores)  # perplexities, or one over them
+        expected = s[:, 0, 0] / s[:, 0].sum(axis=1) > s[:, 1, 0] / s[:, 1].sum(axis=1)
+        first, second = relaxed(scores)[name].T
+        np.testing.assert_array_equal(first > second, expected)
+        assert 0 < expected.sum() < 50
+
+
+def test_relaxed_pair_turns_around_with_the_images():
+    scores = np.random.default_rng(1).normal(size=(50, 2, 2))
+    first, second = relaxed(scores)["relaxed_pair"].T
+    swapped_first, swapped_second = relaxed(scores[:, ::-1])["relaxed_pair"].T
+    np.testing.assert_array_equal(first > second, swapped_first < swapped_second)
+
+
+OPTIONS = ("Open", "Closed")
+ANSWERS = [
+    ("A", 0),
+    ("B", 1),
+    (" b.", 1),
+    ("(a)", 0),
+    ("(B) Closed", 1),
+    ("B: closed", 1),
+    ("The answer is (b)", 1),
+    ("(a) or (b)", None),
+    ("a butterfly", None),
+    ("A butterfly with closed wings", 1),
+    ("open", 0),
+    ("open or closed", None),
+    ("enclosed", None),
+    ("C", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS)
+def test_a_letter_is_found_in_an_answer(answer, expected):
+    assert letter(answer, OPTIONS) == expected
+
+
+def question(answer):
+    return {
+        "question": "Open or closed?",
+        "text": "(a) Open (b) Closed",
+        "options": OPTIONS,
+        "answer": answer,
+    }
+
+
+def benchmark(answers=((0, 1), (1, 0), (0, 1))):
+    cases = [
+        Case(
+            str(n),
+            (f"{n}a".encode(), f"{n}b".encode()),
+            (f"Open or closed? {OPTIONS[a]}", f"Open or closed? {OPTIONS[b]}"),
+            {"category": "x" if n else "y"},
+            {"questions": (question(a), question(b))},
+        )
+        for n, (a, b) in enumerate(answers)
+    ]
+    return Benchmark("b", cases, "v")
+
+
+# image -> S / n of (a), of (b)
+SCORES = {b"0a": (-1, -2), b"0b": (-3, -1), b"1a": (-2, -1), b"1b": (-2, -1), b"2a": (-2, -1),
+          b"2b": (-9, -1)}  # fmt: skip
+
+
+def asked(table_scorer, texts):
+    def look_up(image, text):
+        (turn,) = json.loads(text)
+        texts.append(turn)
+        return SCORES[image]["ab".index(turn[1].strip("()")[0].lower())]
+
+    return table_scorer(look_up).scorer()._replace(prompt={"template": "<image>{question}"})
+
+
+@pytest.mark.parametrize("answer", ["letters", "options"])
+def test_individual_pair_and_relaxed_accuracy_of_a_hand_made_table(table_scorer, answer):
+    texts = []
+    scorer = asked(table_scorer, texts)
+    result = multiple_choice.evaluate(benchmark(), scorer, answer=answer, chunk=2)
+    value = {name: metric.value for name, metric in result.metrics.items()}
+    assert value["pair_accuracy"] == pytest.approx(1 / 3)
+    assert value["individual_accuracy"] == pytest.approx(4 / 6)
+    assert value["pair_accuracy/category=y"] == 1
+    # pair 1 has the same preference twice: a tie; pair 2: image 0 prefers (a) by -1, image 1 by -8
+    assert value["relaxed_pair"] == pytest.approx(2 / 3)
+    assert value["relaxed_pair_literal"] == 0
+    assert result.metrics["relaxed_pair"].chance == 1 / 2
+    assert result.metrics["pair_accuracy"].chance == 1 / 4
+    assert [row["correct"] for row in result.per_example] == [True, False, False]
+    expected = {"letters": ["A", "B"], "options": ["(a) Open", "(b) Closed"]}[answer]
+    assert [turn[1] for turn in texts[:2]] == expected
+    assert texts[0][0] == (
+        "Open or closed? (a) Open (b) Closed\n"
+        "Answer with the option's letter from the given choices directly."
+    )
+    assert texts[0][2] is True  # the end token counts
+    assert result.details["prompt"] == {"template": "<image>{question}", "question": texts[0][0]}
+
+
+def test_ties_are_errors_unless_shared(table_scorer):
+    scorer = table_scorer(lambda image, text: -1.0).scorer()._replace(prompt={"template": "x"})
+    for tie, values in (("strict", (0, 0, 0)), ("half", (1 / 4, 1 / 2, 1 / 2))):
+        metrics = multiple_choice.evaluate(benchmark(), scorer, tie=tie).metrics
+        names = ("pair_accuracy", "individual_accuracy", "relaxed_pair")
+        assert tuple(metrics[name].value for name in names) == values
+        assert metrics["pair_accuracy"].ties == 1
+
+
+def test_letters_that_a_model_writes(table_scorer):
+    table = table_scorer(lambda image, text: 0.0)
+    written = {b"0a": "A", b"0b": "(b)", b"1a": "A.", b"1b": "A", b"2a": "a wing", b"2b": "B"}
+
+    def answers(images, questions, how):
+        return [written[table.images[int(i)]] for i in images.pooled[:, 0]]
+
+    scorer = table.scorer()._replace(answers=answers)
+    result = multiple_choice.evaluate(benchmark(), scorer, decoding="greedy", tie="half")
+    value = {name: metric.value for name, metric in result.metrics.items()}
+    assert value["pair_accuracy"] == pytest.approx(1 / 3)
+    assert value["individual_accuracy"] == pytest.approx(4 / 6)  # "a wing" earns nothing
+    assert value["unparsed"] == pytest.approx(1 / 6)
+    assert "relaxed_pair" not in value
+    assert result.per_example[2]["answers"] == ["a wing", "B"]
+
+
+def test_models_without_questions_and_cases_without_are_refused(table_scorer):
+    scorer = table_scorer(lambda image, text: 0.0).scorer()
+    with pytest.raises(UsageError, match="scores answers to questions"):
+        multiple_choice.evaluate(benchmark(), scorer)
+    with pytest.raises(UsageError, match="writes nothing"):
+        multiple_choice.evaluate(benchmark(), scorer, decoding="m3id")
+    plain = Benchmark("b", [Case("0", (b"a", b"b"), ("x", "y"))], "v")
+    with pytest.raises(DataError, match="set texts='questions'"):
+        multiple_choice.evaluate(plain, scorer)

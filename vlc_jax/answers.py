@@ -1,0 +1,153 @@
+"""Answers of a model that writes text: an image and a question in, a string out."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Bool, Int
+
+from input_pipeline import prompt_ids
+from input_pipeline.tokenizers.conversation import ConversationTokenizer
+from vlc_jax.encode import compiled
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators.scorer import Decoding, take
+from vlc_jax.generative import decode
+from vlc_jax.models.continuation import Prompt
+from vlc_jax.setup import Setup
+from vlc_jax.types import ImageFeatures
+
+COLUMNS = 16  # questions are padded to multiples of so many tokens, each compiled on its own
+
+
+def can_answer(setup: Setup) -> bool:
+    """Whether a model's head writes text and its tokenizer turns ids into text."""
+    return hasattr(setup.model.head, "prompt") and hasattr(setup.tokenizer, "decode")
+
+
+def prompt(setup: Setup) -> dict[str, str] | None:
+    """What stands around a question, and the question that the tokenizer asks about a caption, as
+    `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
+    head, tokenizer = setup.model.head, setup.tokenizer
+    if not isinstance(tokenizer, ConversationTokenizer) or head.scores != "answer":
+        return None
+    before = tokenizer.decode(head.prefix)
+    template = f"{before}<image>{tokenizer.template}"
+    return {"template": template, "question": tokenizer.question, "answer": tokenizer.answer}
+
+
+class Answers:
+    """Decoding by the head of a model, compiled; every image is encoded elsewhere, once.
+
+    Raises UsageError for a model that writes no text.
+    """
+
+    def __init__(self, setup: Setup):
+        if not can_answer(setup):
+            model, text = setup.config["model"]["name"], setup.config["text"]["tokenizer"]
+            raise UsageError(
+                f"the model {model!r} with the tokenizer {text!r} writes no text: take a captioner "
+                "(config.model.name='captioner') whose tokenizer turns ids into text, such as "
+                "words, conversation, hf or sentencepiece"
+            )
+        self._setup, self.tokenizer = setup, setup.tokenizer
+        ends = getattr(self.tokenizer, "terminators", (self.tokenizer.eos_id,))
+        self._ends = np.array(ends, np.int32)
+        self._compiled = lru_cache(self._compile)
+        self._prompts = lru_cache(lambda decoding: compiled(setup, partial(_prompts, decoding)))
+
+    def __call__(
+        self,
+        variables: Any,
+        images: ImageFeatures,
+        questions: Sequence[str],
+        decoding: Decoding,
+        rows: int,
+    ) -> list[str]:
+        """The answer to question i about image i, decoded `rows` at a time; the last ones are
+        filled up with copies. An answer does not depend on the others."""
+        ids = [prompt_ids(self.tokenizer, question) for question in questions]
+        self._check(decoding, ids)
+        groups: dict[int, list[int]] = {}
+        for place, row in enumerate(ids):
+            groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(place)
+        answers = [""] * len(ids)
+        for columns, places in groups.items():
+            for start in range(0, len(places), rows):
+                own = places[start : start + rows]
+                filled = own + own[-1:] * (rows - len(own))
+                text = _padded([ids[place] for place in filled], columns)
+                image = take(images, np.array(filled))
+                decoded = np.asarray(self._compiled(decoding)(variables, image, *text))
+                for place, row in zip(own, decoded, strict=False):
+                    answers[place] = self._text(row)
+        return answers
+
+    def stream(
+        self, variables: Any, image: ImageFeatures, question: str, decoding: Decoding
+    ) -> Iterator[int]:
+        """The ids of the answer about one image as they come, without the end token."""
+        ids = [prompt_ids(self.tokenizer, question)]
+        self._check(decoding, ids)
+        text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
+        prompts = self._prompts(decoding)(variables, image, *text)
+        of_params = nn.apply(lambda model: model.head.decoder_of_params, self._setup.model)
+        given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
+        with jax.set_mesh(self._setup.mesh):
+            yield from decode.stream(*given, steps=decoding.max_tokens)
+
+    def _compile(self, decoding: Decoding) -> Any:
+        def answer(
+            model: nn.Module,
+            image: ImageFeatures,
+            ids: Int[Array, "images length"],
+            valid: Bool[Array, "images length"],
+        ) -> Int[Array, "images steps"]:
+            prompts = _prompts(decoding, model, image, ids, valid)
+            given = (*model.head.decoder_of_params, *prompts, jnp.asarray(self._ends))
+            if decoding.kind == "greedy":
+                return decode.greedy(*given, steps=decoding.max_tokens)
+            return decode.m3id(*given, _numbers(decoding), steps=decoding.max_tokens)
+
+        return compiled(self._setup, answer)
+
+    def _check(self, decoding: Decoding, ids: Sequence[Sequence[int]]) -> None:
+        if decoding.kind == "m3id" and not (self._setup.model.head.prefix or all(ids)):
+            raise UsageError(
+                "M3ID compares with the answer to the question without the image, and without a "
+                "question nothing is left to read: ask one, or decode greedily"
+            )
+
+    def _text(self, ids: np.ndarray) -> str:
+        """Up to the first end token."""
+        ends = np.flatnonzero(np.isin(ids, self._ends))
+        return self.tokenizer.decode(ids[: ends[0]] if len(ends) else ids).strip()
+
+
+def _prompts(
+    decoding: Decoding,
+    model: nn.Module,
+    image: ImageFeatures,
+    ids: Int[Array, "images length"],
+    valid: Bool[Array, "images length"],
+) -> tuple[Prompt, ...]:
+    """With the image, and for M3ID without it."""
+    kinds = (True,) if decoding.kind == "greedy" else (True, False)
+    return tuple(model.head.prompt(image, ids, valid, has_image=kind) for kind in kinds)
+
+
+def _numbers(decoding: Decoding) -> decode.M3ID | None:
+    if decoding.kind == "greedy":
+        return None
+    return decode.M3ID(decoding.alpha, decoding.decay, decoding.first_step)
+
+
+def _padded(rows: Sequence[Sequence[int]], columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (rows, columns), and which of them are tokens."""
+    ids, valid = np.zeros((len(rows), columns), np.int32), np.zeros((len(rows), columns), bool)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)], valid[number, : len(row)] = row, True
+    return ids, valid

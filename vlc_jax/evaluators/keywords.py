@@ -1,0 +1,125 @@
+"""Keywords: the model writes an answer to a spatial question; which preposition does it name?
+
+"On Erroneous Agreements of CLIP Image Embeddings" (2024) generates answers on What'sUp,
+COCO-spatial and GQA-spatial and looks for keywords, without saying how. The rules here are ours:
+
+two-way   the answer names one of the two prepositions and not the other
+four-way  it names exactly one of under, left, right, front, behind; "on" counts only without any
+          of them, since "on the left" is left
+
+Only whole words count, of letters in any case: "front" does not say "on". An answer that names
+none, or several, is unparsed, and wrong.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from vlc_jax.evaluators import groups, stats
+from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
+from vlc_jax.generative import prompts
+
+WEAK = "on"  # part of other answers: "on the left", "on the right side"
+
+
+def evaluate(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    *,
+    decoding: str = "greedy",
+    max_tokens: int = 16,
+    alpha: float = 0.6,
+    decay: float = 0.15,
+    first_step: int = 1,
+    style: str = "generate",
+    seed: int = 0,
+    chunk: int = 256,
+) -> stats.EvalResult:
+    """Accuracy of answers over all cases, per group and as means, and of groups that count as one.
+
+    accuracy        the answer names the preposition of the correct caption; chance is that of a
+                    model that always names one of the options
+    KIND_accuracy   all cases of a group of that kind are right: pair_accuracy, set_accuracy
+    unparsed        share of the answers that name none of the options, or several
+
+    decoding: greedy, or m3id with its alpha, decay and first_step (vlc_jax/generative/decode.py).
+    style, seed: of the questions (generative/prompts.py).   chunk: cases at a time.
+
+    Cases for which the papers have no question (GQA's of two objects on top of one another) are
+    left out, and counted. Raises UsageError for a model that writes nothing, DataError for a
+    benchmark without any such case.
+    """
+    how = Decoding(decoding, max_tokens, alpha, decay, first_step)
+    cases = [case for case in benchmark.cases if has_question(case)]
+    if not cases:
+        raise DataError(f"benchmark {benchmark.name!r} has no case of What'sUp's kind")
+    questions = [prompts.question_of_case(case, style, seed) for case in cases]
+    written: list[str] = []
+    for start in range(0, len(cases), chunk):
+        images = scorer.embed_images([case.images[0] for case in cases[start : start + chunk]])
+        written += answers(scorer, images, questions[start : start + chunk], how)
+    rows = [_row(*parts) for parts in zip(cases, questions, written, strict=True)]
+    right = np.array([row["correct"] for row in rows])
+    clusters, labels = stats.images_of(cases), [case.group for case in cases]
+    chance = np.array([1 / len(case.captions) for case in cases])
+    decisions = groups.Decisions(labels, right, chance, np.zeros(len(cases), bool), clusters)
+    asked = dataclasses.replace(benchmark, cases=cases)
+    metrics = groups.metrics("accuracy", decisions, asked) | groups.together(decisions, asked)
+    metrics = {name: metric._replace(ties=None) for name, metric in metrics.items()}
+    unparsed = np.array([row["parsed"] is None for row in rows])
+    metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
+    details = {"decoding": how._asdict(), "left_out": len(benchmark.cases) - len(cases)}
+    details["prompt"] = {**(scorer.prompt or {}), "question": questions[0], "style": style}
+    return stats.EvalResult(metrics, rows, details | {"swap_seed": seed})
+
+
+def has_question(case: Case) -> bool:
+    """Whether a case has one image and two or four captions of What'sUp's kind, and the papers a
+    question about it."""
+    subset = case.group.get("subset") if isinstance(case.group, dict) else None
+    if subset not in prompts.PAIRS or len(case.images) != 1 or len(case.captions) not in (2, 4):
+        return False
+    try:
+        _, second = prompts.objects(case.captions[0])
+    except DataError:
+        return False
+    return second is None or subset != "top_bottom"
+
+
+def parse(answer: str, options: Sequence[str]) -> str | None:
+    """The one of the options that an answer names; None where it names none, or several."""
+    words = re.findall(r"[a-z]+", answer.lower())
+    named = [option for option in options if option in words]
+    if len(options) > 2 and named != [WEAK]:
+        named = [option for option in named if option != WEAK]
+    return named[0] if len(named) == 1 else None
+
+
+def options_of(case: Case) -> tuple[str, ...]:
+    """The prepositions to choose from: those of the subset, or of all four captions."""
+    if len(case.captions) == 2:
+        return prompts.PAIRS[case.group["subset"]]
+    words = {word for caption in case.captions for word in caption.lower().split()}
+    return tuple(word for pair in prompts.PAIRS.values() for word in pair if word in words)
+
+
+def _row(case: Case, question: str, answer: str) -> dict[str, object]:
+    options = options_of(case)
+    parsed = parse(answer, options)
+    named = [parse(caption, options) for caption in case.captions]
+    return {
+        "id": case.id,
+        "group": case.group,
+        "image": case.meta.get("record", case.id),  # that cases may share
+        "captions": list(case.captions),
+        "scores": [float(parsed is not None and parsed == each) for each in named],
+        "correct": parsed is not None and parsed == named[0],
+        "tie": False,
+        "question": question,
+        "answer": answer,
+        "parsed": parsed,
+    }

@@ -1,0 +1,251 @@
+"""Multiple choice: two images, each with a question and two options, "(a) Open (b) Closed" (MMVP).
+
+By perplexity, the option whose answer is the likeliest; or by what the model writes, where Tong et
+al. (CVPR 2024) have a person or GPT-4 judge and we look for the letter. The relaxed pair is that of
+"On Erroneous Agreements of CLIP Image Embeddings" (2024, section 5.2).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.record import DataError
+from input_pipeline.tokenizers.conversation import asked
+from vlc_jax.errors import known
+from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.scorer import (
+    Decoding,
+    Scorer,
+    answers,
+    embed_texts_once,
+    require_questions,
+)
+from vlc_jax.generative import prompts
+
+LETTERS = ("A", "B")
+ANSWERS = ("letters", "options")
+
+
+def evaluate(
+    benchmark: Benchmark,
+    scorer: Scorer,
+    *,
+    decoding: str = "perplexity",
+    answer: str = "letters",
+    tie: str = "strict",
+    max_tokens: int = 16,
+    alpha: float = 0.6,
+    decay: float = 0.15,
+    first_step: int = 1,
+    chunk: int = 128,
+) -> stats.EvalResult:
+    """Individual and pair accuracy, over all cases, per group and as means.
+
+    individual_accuracy   of an image: its own option; chance 1/2
+    pair_accuracy         of both images of a pair; chance 1/4
+    relaxed_pair          by perplexity, `relaxed`; chance 1/2
+    relaxed_pair_literal  the same as it is printed, which is the opposite
+    unparsed              of what is written: share of answers that name no letter, or several
+
+    decoding: perplexity, of both options; greedy or m3id: what the model writes, with M3ID's alpha,
+      decay and first_step.
+    answer: what the perplexity is of: letters, "A" and "B", or options, "(a) Open" and
+      "(b) Closed"; an end token follows either. Of letters, whose number of tokens is the same,
+      the likeliest is that of the lowest perplexity.
+
+    The question is MMVP's, its options, and "Answer with the option's letter from the given choices
+    directly." in all of these. Raises UsageError for a model that answers no questions, DataError
+    for cases without questions: of MMVP and MMVP-VLM `texts="questions"` has them.
+    """
+    ties.check(tie)
+    known("answer", answer, ANSWERS)
+    _check(benchmark)
+    parts = [benchmark.cases[i : i + chunk] for i in range(0, len(benchmark.cases), chunk)]
+    details: dict[str, Any] = {"decoding": decoding, "answer": answer}
+    first = _asked(_questions(benchmark.cases[0])[0])
+    if decoding == "perplexity":
+        template = require_questions(scorer)
+        scores = np.concatenate([_log_scores(part, scorer, answer) for part in parts])
+        stats.require_finite(scores, benchmark.name)
+        written = None
+    else:
+        how = Decoding(decoding, max_tokens, alpha, decay, first_step)
+        template = scorer.prompt or {}
+        written = [each for part in parts for each in _written(part, scorer, how)]
+        scores = _named(benchmark.cases, written)
+        details = {"decoding": how._asdict(), "answer": "letters"}
+    details |= {"tie": tie, "prompt": {"template": template.get("template"), "question": first}}
+    metrics = _metrics(scores, benchmark, tie, is_written=written is not None)
+    rows = [_row(case, scores[n]) for n, case in enumerate(benchmark.cases)]
+    if written is not None:
+        pairs = np.array(written, dtype=object).reshape(-1, 2)
+        rows = [row | {"answers": list(pair)} for row, pair in zip(rows, pairs, strict=True)]
+        unparsed = scores.reshape(-1, 2, 2).max(axis=2).ravel() == 0
+        clusters = np.repeat(stats.images_of(benchmark.cases), 2)
+        metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
+    return stats.EvalResult(metrics, rows, details)
+
+
+def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarray, "cases 2"]]:
+    """Both sides of the relaxed comparison of a pair, right where the first is larger.
+
+    scores: S / n, the mean log probability of option c given image i; c = i is right. With the
+    perplexity ppl = exp(-S / n) the paper prints
+
+        ppl_00 / (ppl_00 + ppl_01) > ppl_10 / (ppl_10 + ppl_11)
+
+    and says that image 0 with option 0 shall be the more possible. But a perplexity is low where a
+    text is possible: as printed (relaxed_pair_literal), a pair is right if image 0 prefers option 0
+    less than image 1 does. relaxed_pair has 1 / ppl in place of ppl, which turns the sign around.
+    Both are compared as logarithms of the ratios, which no exponential overflows:
+
+        S_00 / n_00 - S_01 / n_01 > S_10 / n_10 - S_11 / n_11
+    """
+    preference = scores[:, :, 0] - scores[:, :, 1]
+    return {"relaxed_pair": preference, "relaxed_pair_literal": -preference}
+
+
+def letter(answer: str, options: Sequence[str]) -> int | None:
+    """Which of the options, "Open" and "Closed", an answer names: by its letter alone, "B", before
+    a sign, "B. Closed", or in brackets, "(b)"; else by the words of just one option. None where it
+    names none, or several."""
+    found = re.findall(r"\(([a-z])\)", answer.lower()) or re.findall(
+        r"^\W*([a-z])\s*(?:[.):,]|$)", answer.lower()
+    )
+    letters = [each.lower() for each in LETTERS]
+    named = {letters.index(each) for each in found if each in letters}
+    if not named:
+        words = _words(answer)
+        named = {k for k, option in enumerate(options) if _contains(words, _words(option))}
+    return named.pop() if len(named) == 1 else None
+
+
+def _log_scores(
+    cases: Sequence[Case], scorer: Scorer, answer: str
+) -> Float[np.ndarray, "cases 2 2"]:
+    """S / n of both options of both images, its own option being that of the same number."""
+    images = scorer.embed_images([image for case in cases for image in case.images])
+    texts = []
+    for question in (each for case in cases for each in _questions(case)):
+        options = [f"({'ab'[k]}) {option}" for k, option in enumerate(question["options"])]
+        texts += [
+            asked(_asked(question), each) for each in (LETTERS, options)[ANSWERS.index(answer)]
+        ]
+    scores = np.array(scorer.score_options(images, embed_texts_once(scorer, texts)), np.float64)
+    return _by_own_option(cases, scores.reshape(-1, 2, 2))
+
+
+def _written(cases: Sequence[Case], scorer: Scorer, how: Decoding) -> list[str]:
+    images = scorer.embed_images([image for case in cases for image in case.images])
+    questions = [_asked(question) for case in cases for question in _questions(case)]
+    return answers(scorer, images, questions, how)
+
+
+def _named(cases: Sequence[Case], written: Sequence[str]) -> Float[np.ndarray, "cases 2 2"]:
+    """1 for the option that was named, 0 for the others."""
+    scores = np.zeros((2 * len(cases), 2))
+    questions = [question for case in cases for question in _questions(case)]
+    for row, text, question in zip(scores, written, questions, strict=True):
+        named = letter(text, question["options"])
+        if named is not None:
+            row[named] = 1
+    return _by_own_option(cases, scores.reshape(-1, 2, 2))
+
+
+def _by_own_option(
+    cases: Sequence[Case], scores: Float[np.ndarray, "cases 2 2"]
+) -> Float[np.ndarray, "cases 2 2"]:
+    """Scores of options (a) and (b) of each image -> of the right option of image 0, and of 1.
+
+    Where both images have the same options, of which one is right for either; else the second one
+    is what is wrong for an image.
+    """
+    right = np.array([[question["answer"] for question in _questions(case)] for case in cases])
+    own = np.take_along_axis(scores, right[:, :, None], axis=2)[:, :, 0]
+    other = np.take_along_axis(scores, 1 - right[:, :, None], axis=2)[:, :, 0]
+    return np.stack(
+        [np.stack([own[:, 0], other[:, 0]], 1), np.stack([other[:, 1], own[:, 1]], 1)], 1
+    )
+
+
+def _metrics(
+    scores: Float[np.ndarray, "cases 2 2"], benchmark: Benchmark, tie: str, is_written: bool
+) -> dict[str, stats.Estimate]:
+    labels, clusters = [c.group for c in benchmark.cases], stats.images_of(benchmark.cases)
+    own, other = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
+    # of an answer that names none, nothing is drawn
+    policy = "strict" if is_written else tie
+    credit = np.stack([_credit(own[:, i], other[:, i], policy) for i in (0, 1)], axis=1)
+    tied = (own == other) & (not is_written)
+    found = {
+        "pair_accuracy": (labels, credit.prod(axis=1), 1 / 4, tied.any(axis=1), clusters),
+        "individual_accuracy": (
+            *([g for g in labels for _ in (0, 1)], credit.ravel(), 1 / 2),
+            *(tied.ravel(), np.repeat(clusters, 2)),
+        ),
+    }
+    for name, sides in () if is_written else relaxed(scores).items():
+        first, second = sides.T
+        found[name] = (labels, _credit(first, second, tie), 1 / 2, first == second, clusters)
+    metrics: dict[str, stats.Estimate] = {}
+    for name, (group, each, chance, is_tie, cluster) in found.items():
+        decisions = groups.Decisions(group, each, np.full(len(each), chance), is_tie, cluster)
+        metrics |= groups.metrics(name, decisions, benchmark)
+    return metrics
+
+
+def _credit(
+    first: Float[np.ndarray, "cases"], second: Float[np.ndarray, "cases"], tie: str
+) -> Float[np.ndarray, "cases"]:
+    """1 where the first is larger, and what the tie policy gives where they are equal."""
+    return ties.credit(np.stack([first, second], axis=1), lambda s: s[:, 0] > s[:, 1], tie)
+
+
+def _row(case: Case, scores: Float[np.ndarray, "2 2"]) -> dict[str, object]:
+    is_right = [bool(scores[i, i] > scores[i, 1 - i]) for i in (0, 1)]
+    return {
+        "id": case.id,
+        "group": case.group,
+        "image": case.meta.get("record", case.id),
+        "captions": list(case.captions),
+        "scores": scores.tolist(),  # one row per image
+        "correct": all(is_right),
+        "individual": is_right,
+        "tie": bool((scores[:, 0] == scores[:, 1]).any()),
+        "questions": [_asked(question) for question in _questions(case)],
+    }
+
+
+def _asked(question: Mapping[str, Any]) -> str:
+    return prompts.multiple_choice_question(question["question"], question["text"])
+
+
+def _questions(case: Case) -> Sequence[Mapping[str, Any]]:
+    return case.meta["questions"]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def _contains(words: Sequence[str], part: Sequence[str]) -> bool:
+    """Whether `part` stands in `words`, in a row."""
+    places = range(len(words) - len(part) + 1)
+    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in places)
+
+
+def _check(benchmark: Benchmark) -> None:
+    if not benchmark.cases:
+        raise DataError(f"benchmark {benchmark.name!r} has no cases")
+    for case in benchmark.cases:
+        if len(case.images) != 2 or len(case.meta.get("questions", ())) != 2:
+            raise DataError(
+                "multiple choice needs two images and a question about each; case "
+                f"{case.id!r} of {benchmark.name!r} has {len(case.images)} images and "
+                f"{len(case.meta.get('questions', ()))} questions: of MMVP and MMVP-VLM set "
+                "texts='questions'"
+            )

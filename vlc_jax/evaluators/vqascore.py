@@ -1,0 +1,37 @@
+"""VQAScore (Lin et al. 2024, arXiv:2404.01291): the score of an image and a caption is the log
+probability of "Yes" behind a question about the caption.
+
+    score = 1/n sum_t log p(y_t | image, question, y_<t),    y = "Yes", end token
+
+Its exponential, sqrt(p(Yes) p(end | Yes)), is what the code of "Exploring How Generative MLLMs
+Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025) prints; without the end token it is
+p(Yes). Rankings are those of the score.
+"""
+
+from collections.abc import Sequence
+
+from input_pipeline.tokenizers.conversation import asked
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators.scorer import Scorer, require_questions
+from vlc_jax.generative import prompts
+from vlc_jax.types import TextFeatures
+
+OPTIONS = ("question", "answer", "eos")
+
+
+def asking(
+    scorer: Scorer, question: str = prompts.VQASCORE, answer: str = "Yes", eos: bool = True
+) -> Scorer:
+    """The same model, which asks about every caption, whatever else it would do with one.
+
+    question: with {} in the place of the caption.   eos: whether the end token counts.
+    Raises UsageError for a question without {}, and for a model that answers no questions.
+    """
+    if "{}" not in question:
+        raise UsageError(f"a question has {{}} in the place of the caption; got {question!r}")
+    facts = {**require_questions(scorer), "question": question, "answer": answer, "eos": eos}
+
+    def embed_texts(texts: Sequence[str]) -> TextFeatures:
+        return scorer.embed_texts([asked(question.replace("{}", t), answer, eos) for t in texts])
+
+    return scorer._replace(embed_texts=embed_texts, prompt=facts)
