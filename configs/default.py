@@ -310,7 +310,10 @@ def _text() -> ConfigDict:
 def _model() -> ConfigDict:
     return ConfigDict(
         {
-            "name": "clip",  # the head that scores their features: a key of vlc_jax.models.HEADS
+            # The head that scores their features: a key of vlc_jax.models.HEADS. init_from: model,
+            # texts and preprocessing are those of the weights at config.init_from, and stand in
+            # config.json; what is set otherwise than in this file stays.
+            "name": "clip",
             "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
             "activation": placeholder(str),  # quick_gelu | gelu | gelu_tanh; None: the variant's

@@ -57,7 +57,7 @@ class Answers:
         ends = getattr(self.tokenizer, "terminators", (self.tokenizer.eos_id,))
         self._ends = np.array(ends, np.int32)
         self._compiled = lru_cache(self._compile)
-        self._prompts = lru_cache(lambda decoding: compiled(setup, partial(_prompts, decoding)))
+        self._prompts = lru_cache(lambda kind: compiled(setup, partial(_prompts, kind)))
 
     def __call__(
         self,
@@ -81,8 +81,9 @@ class Answers:
                 filled = own + own[-1:] * (rows - len(own))
                 text = _padded([ids[place] for place in filled], columns)
                 image = take(images, np.array(filled))
-                decoded = np.asarray(self._compiled(decoding)(variables, image, *text))
-                for place, row in zip(own, decoded, strict=False):
+                decode_all = self._compiled(decoding.kind, decoding.max_tokens)
+                decoded = decode_all(variables, image, *text, _numbers(decoding))
+                for place, row in zip(own, np.asarray(decoded), strict=False):
                     answers[place] = self._text(row)
         return answers
 
@@ -93,24 +94,25 @@ class Answers:
         ids = [prompt_ids(self.tokenizer, question)]
         self._check(decoding, ids)
         text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
-        prompts = self._prompts(decoding)(variables, image, *text)
+        prompts = self._prompts(decoding.kind)(variables, image, *text)
         of_params = nn.apply(lambda model: model.head.decoder_of_params, self._setup.model)
         given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
         with jax.set_mesh(self._setup.mesh):
             yield from decode.stream(*given, steps=decoding.max_tokens)
 
-    def _compile(self, decoding: Decoding) -> Any:
+    def _compile(self, kind: str, steps: int) -> Any:
         def answer(
             model: nn.Module,
             image: ImageFeatures,
             ids: Int[Array, "images length"],
             valid: Bool[Array, "images length"],
+            numbers: decode.M3ID | None,
         ) -> Int[Array, "images steps"]:
-            prompts = _prompts(decoding, model, image, ids, valid)
+            prompts = _prompts(kind, model, image, ids, valid)
             given = (*model.head.decoder_of_params, *prompts, jnp.asarray(self._ends))
-            if decoding.kind == "greedy":
-                return decode.greedy(*given, steps=decoding.max_tokens)
-            return decode.m3id(*given, _numbers(decoding), steps=decoding.max_tokens)
+            if numbers is None:
+                return decode.greedy(*given, steps=steps)
+            return decode.m3id(*given, numbers, steps=steps)
 
         return compiled(self._setup, answer)
 
@@ -128,15 +130,15 @@ class Answers:
 
 
 def _prompts(
-    decoding: Decoding,
+    kind: str,
     model: nn.Module,
     image: ImageFeatures,
     ids: Int[Array, "images length"],
     valid: Bool[Array, "images length"],
 ) -> tuple[Prompt, ...]:
     """With the image, and for M3ID without it."""
-    kinds = (True,) if decoding.kind == "greedy" else (True, False)
-    return tuple(model.head.prompt(image, ids, valid, has_image=kind) for kind in kinds)
+    sides = (True,) if kind == "greedy" else (True, False)
+    return tuple(model.head.prompt(image, ids, valid, has_image=side) for side in sides)
 
 
 def _numbers(decoding: Decoding) -> decode.M3ID | None:

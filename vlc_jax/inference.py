@@ -6,7 +6,8 @@ The towers, the preprocessing and the score are those of evaluation (`encode.Eva
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from PIL import Image
 
 from input_pipeline import image as image_ops
 from input_pipeline.record import ImageLike
+from input_pipeline.tokenizers.decoder import TextStream
+from vlc_jax.answers import Answers
 from vlc_jax.encode import EvaluationEncoder, score_in_blocks
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluators import Scorer
+from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import Setup, addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
@@ -137,6 +140,39 @@ class Model:
                 part = scores[top : top + kept, left : left + kept]
                 part[:] = score_in_blocks(score, image, text, *shape)
         return scores
+
+    def answers(
+        self, images: Sequence[AnyImage], questions: Sequence[str], **decoding: Any
+    ) -> list[str]:
+        """The answer to question i about image i, of a model that writes text (LLaVA, a captioner);
+        the question "" lets it describe the image.
+
+        decoding: fields of evaluators.Decoding: kind (greedy or m3id), max_tokens and M3ID's
+        numbers. Raises UsageError for a model that writes none.
+        """
+        writer, how = self._writer, Decoding(**decoding)
+        images, questions = _images(images), _texts(questions)
+        if len(images) != len(questions):
+            raise UsageError(f"{len(images)} images and {len(questions)} questions: one of each")
+        found, size = list[str](), self._batch_size
+        for start in range(0, len(images), size):
+            part = slice(start, start + size)
+            image = self._scorer(len(images)).embed_images(images[part])
+            rows = min(size, 1 << max(len(images) - 1, 0).bit_length())
+            found += writer(self._variables, image, questions[part], how, rows)
+        return found
+
+    def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
+        """The same answer about one image in pieces, as they are written."""
+        features = self._scorer(1).embed_images([_image(image)])
+        text = TextStream(self._writer.tokenizer)
+        for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
+            if piece := text(token):
+                yield piece
+
+    @cached_property
+    def _writer(self) -> Answers:
+        return Answers(self._setup)
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
         """Pooled features alone: those of a head's tokens are a hundred times as large."""

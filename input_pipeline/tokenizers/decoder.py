@@ -77,9 +77,12 @@ class DecoderTokenizer:
 
 
 class TextStream:
-    """Text of ids that come one by one; a letter of several tokens comes with its last one."""
+    """Text of ids that come one by one; a letter of several tokens comes with its last one.
 
-    def __init__(self, tokenizer: DecoderTokenizer) -> None:
+    tokenizer: with `decode`.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._ids, self._shown = tokenizer, [], 0
 
     def __call__(self, token_id: int) -> str:

@@ -7,43 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tokenizers
 
 import vlc_jax
 from configs import default
+from tests.support import tiny_llava
 from vlc_jax import errors
-from vlc_jax.models import llava
 from vlc_jax.setup import init_from, llava_config, resolve
-from vlc_jax.weights import llava as weights
 
-WORDS = ("<pad>", "</s>", "<s>", "USER:", "ASSISTANT:", "Yes", "\n", "red", "blue", "Does", "this",
-         "figure", "show", '"a', 'circle"?', "Please", "answer", "yes", "or", "no.")  # fmt: skip
-LM = {"vocab": 30, "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 2,
-      "head_width": None, "epsilon": 1e-5, "theta": 1e4, "scaling": None, "window": None,
-      "is_tied": False, "activation": "silu", "unit_offset": False,
-      "scales_embeddings": False}  # fmt: skip
-IMAGE = {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8, "patch_size": 4,
-         "activation": "quick_gelu", "epsilon": 1e-5}  # fmt: skip
-SIZES = {"family": "llama", "lm": LM, "image": IMAGE, "layer": -2, "image_id": 29}
 CAPTIONS = ["a red circle", "a blue circle"]
 
 
 @pytest.fixture(params=["patch", "cls"])
 def folder(request, tmp_path):
     """A folder as `weights.save` writes it, its model, and its parameters."""
-    sizes = SIZES | {"select": request.param}
-    model = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
-    weights.save(params, sizes, tmp_path)
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
-    )
-    split = tokenizers.Regex(r"\n|[^\s]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path, model, params
+    return tmp_path, *tiny_llava.write(tmp_path, request.param)
 
 
 def test_a_folder_scores_by_vqascore(folder):
@@ -52,7 +29,7 @@ def test_a_folder_scores_by_vqascore(folder):
     rng = np.random.default_rng(1)
     images = [rng.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(2)]
     found = model.score(images, CAPTIONS)
-    place = {word: i for i, word in enumerate(WORDS)}
+    place = {word: i for i, word in enumerate(tiny_llava.WORDS)}
     expected = np.zeros((2, 2))
     apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
     for i, image in enumerate(images):
@@ -61,7 +38,7 @@ def test_a_folder_scores_by_vqascore(folder):
             asked = f'Does this figure show "{caption}"? Please answer yes or no. ASSISTANT:'
             before = [place[word] for word in ("<s>", "USER:")]
             behind = [place[word] for word in ("\n", *asked.split(), "Yes", "</s>")]
-            ids = [*before, *[29] * reference.num_image_tokens, *behind]
+            ids = [*before, *[tiny_llava.IMAGE_ID] * reference.num_image_tokens, *behind]
             valid = jnp.ones((1, len(ids)), bool)
             logits = apply(jnp.asarray(pixels), jnp.asarray([ids]), valid)
             log_p = jax.nn.log_softmax(logits[0])

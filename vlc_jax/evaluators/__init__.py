@@ -24,12 +24,13 @@ from vlc_jax.evaluators import (
     vqascore,
     zeroshot,
 )
-from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.scorer import Decoding, Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
 
 __all__ = [
     "EVALUATIONS",
     "PROTOCOLS",
+    "Decoding",
     "Estimate",
     "EvalResult",
     "Scorer",

@@ -73,7 +73,8 @@ def evaluate(
     unparsed = np.array([row["parsed"] is None for row in rows])
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
     details = {"decoding": how._asdict(), "left_out": len(benchmark.cases) - len(cases)}
-    details["prompt"] = {**(scorer.prompt or {}), "question": questions[0], "style": style}
+    template = (scorer.prompt or {}).get("template")
+    details["prompt"] = {"template": template, "question": questions[0], "style": style}
     return stats.EvalResult(metrics, rows, details | {"swap_seed": seed})
 
 

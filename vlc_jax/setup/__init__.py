@@ -24,6 +24,7 @@ from vlc_jax.setup import (
     model,
     validate,
     weights_compatibility,
+    weights_config,
 )
 from vlc_jax.setup.data import BenchmarkSetup, TrainingData
 from vlc_jax.setup.model import Optimization
@@ -154,6 +155,7 @@ def resolve(
     Raises UsageError when parts of the config do not fit together, DataError for training records
     that cannot be opened.
     """
+    config = weights_config.completed(config)
     validate.check(config, mode)
     if mode == "weights":
         mesh = sharding.make_mesh()

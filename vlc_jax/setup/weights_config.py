@@ -1,6 +1,7 @@
-"""The config of weights of other projects, from their arrays and the files beside them."""
+"""The config of weights, from the arrays of other projects and the files beside them, or as a run
+has it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ from input_pipeline import image as image_ops
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import variants
-from vlc_jax.setup import llava_config
+from vlc_jax.run.workdir import is_workdir, saved_config
+from vlc_jax.setup import addresses, llava_config
 
 # Family of `pretrained.FAMILIES` -> families of variants that it preprocesses for.
 VARIANT_FAMILIES = {
@@ -24,7 +26,52 @@ VARIANT_FAMILIES = {
 }
 # Format of weights -> families of variants, whose blocks have the same names.
 EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
+OF_WEIGHTS = "init_from"  # config.model.name of a model that is taken from there
+# Fields of config.input that belong to a model, and those of config.model that do not.
+OF_INPUT = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
+OF_DEVICES = ("dtype", "attention", "remat", "scan_layers")
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
+
+
+def completed(config: ConfigDict) -> ConfigDict:
+    """The config itself; with config.model.name=init_from, one whose model, texts and pixels are
+    those of the weights or the run at config.init_from, in all fields that are as in
+    configs/default.py.
+
+    Raises UsageError without config.init_from, or for a path with nothing there.
+    """
+    if config.model.name != OF_WEIGHTS:
+        return config
+    if not config.init_from:
+        raise UsageError("config.model.name=init_from takes the model of weights: set init_from")
+    path, options = addresses.copy_of("config.init_from", config.init_from), {}
+    if not path.exists():
+        raise UsageError(f"config.init_from: no weights at {path}")
+    if is_workdir(path):
+        theirs = saved_config(path)
+    else:
+        options = config.text.tokenizer_options
+        theirs = config_of_weights(path, tokenizer=options.get("path"))
+    plain = default.get_config()
+    plain.model.name = OF_WEIGHTS
+    made = config.copy_and_resolve_references()
+    with made.unlocked():
+        of_model = {k: v for k, v in theirs.model.to_dict().items() if k not in OF_DEVICES}
+        _fill(made.model, of_model, plain.model)
+        _fill(made.text, theirs.text.to_dict(), plain.text)
+        _fill(made.input, {name: theirs.input[name] for name in OF_INPUT}, plain.input)
+    return made.lock()
+
+
+def _fill(ours: ConfigDict, theirs: Mapping[str, Any], plain: ConfigDict) -> None:
+    """Sets the fields of `ours` that are as in `plain` to those of `theirs`."""
+    for name, value in theirs.items():
+        if isinstance(value, Mapping) and plain.get(name):
+            _fill(ours[name], value, plain[name])
+        elif isinstance(value, Mapping):  # of names that the user chooses
+            ours[name] = ConfigDict({**value, **ours[name].to_dict()})
+        elif ours[name] == plain[name]:
+            ours[name] = value
 
 
 def config_of_weights(

@@ -70,7 +70,7 @@ def test_a_question_to_be_answered_is_in_the_template(make):
     assert found[0][1] == "it is </s>"
     assert other.terminators == (1, 0)
     assert other.fingerprint != tokenizer.fingerprint
-    with pytest.raises(ValueError, match="a template holds {question}"):
+    with pytest.raises(ValueError, match="a template holds"):
         make(17, template="why")
 
 

@@ -1,0 +1,112 @@
+"""A LLaVA, or any run, on benchmarks by the protocols of models that answer.
+
+  python -m vlc_jax.main --mode eval --workdir runs/llava \\
+    --config configs/eval/llava.py:path=llava-1.5-7b-hf,root=DIR,sets=whatsup_a_two_way+mmvp
+
+Arguments: path (a folder of LLaVA's weights in Hugging Face's or its own layout, or the workdir of
+a run); tokenizer (its file or folder, if it is not in that folder); root and sets (joined by +) as
+in configs/eval/all.py, and sets of the scenes by their name; protocols, joined by +:
+
+  vqascore         the question "Does this figure show ...?" about every caption, all sets
+  vqascore_no_end  the same without the end token behind "Yes"
+  score            whatever the model gives a caption, such as log p(caption | image)
+  keywords         what it writes about What'sUp, COCO- and GQA-spatial
+  letters          MMVP and MMVP-VLM: the likelier of "A" and "B"
+  options          the likelier of "(a) Open" and "(b) Closed", and the relaxed pair
+  written          the letter that it writes
+  m3id             keywords and written, decoded by M3ID with t from 0 (_t0) and from 1 (_t1)
+
+By default all but score and vqascore_no_end, each on the sets that it is for. count (cases of each
+set, 0 for all); tie (strict, first_index or half). Every result names protocol, prompt and weights.
+
+LLaVA-1.5-7B in the papers, in percent; 2 points to either side are a match (seeds of swaps, sizes
+of images and kinds of GPU). ACL 2025 ("Exploring How Generative MLLMs Perceive More Than CLIP with
+the Same Vision Encoder"), vqascore: What'sUp A left/right 96.6, pairs 93.2; on/under 76.2, 52.4; B
+left/right 98.5, 97.1; front/behind 76.0, 52.9; Winoground text score 39.8, NaturalBench-Retrieval
+52.2, MMVP image score 36.0, MMVP-VLM 49.6. "On Erroneous Agreements of CLIP Image Embeddings"
+(2024): What'sUp A left/right by keywords 99.0, pairs 98.1; MMVP pairs as written 25.3 (judged by
+people, not by letters), by M3ID 31.3; relaxed pairs of options 73.3.
+"""
+
+import difflib
+from types import SimpleNamespace
+
+from ml_collections import ConfigDict
+
+from configs import default
+from configs.common import arguments, scenes
+from configs.eval import all as suite
+
+SPATIAL = (
+    *("whatsup_a", "whatsup_b", "whatsup_a_two_way", "whatsup_b_two_way"),
+    *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
+)
+QUESTIONS = ("mmvp", "mmvp_vlm")  # whose cases have questions and options
+_KEYWORDS, _ASKED = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}
+# Protocol, sets that it is for (None: all), options of an evaluation; several rows of a protocol
+# are several evaluations, each with a name of its own.
+PROTOCOLS: tuple[tuple[str, tuple[str, ...] | None, dict], ...] = (
+    ("vqascore", None, {"vqascore": {"eos": True}}),
+    ("vqascore_no_end", None, {"vqascore": {"eos": False}}),
+    ("score", None, {}),
+    ("keywords", SPATIAL, _KEYWORDS),
+    ("letters", QUESTIONS, {**_ASKED, "answer": "letters"}),
+    ("options", QUESTIONS, {**_ASKED, "answer": "options"}),
+    ("written", QUESTIONS, {**_ASKED, "decoding": "greedy"}),
+    *(
+        ("m3id", sets, {**options, "decoding": "m3id", "first_step": first})
+        for sets, options in ((SPATIAL, _KEYWORDS), (QUESTIONS, _ASKED))
+        for first in (0, 1)
+    ),
+)
+DEFAULT = ("vqascore", "keywords", "letters", "options", "written", "m3id")
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = arguments.parse(
+        argument,
+        path="",
+        tokenizer="",
+        root="",
+        sets="",
+        protocols="",
+        count=0,
+        tie="strict",
+    )
+    if not args.path or not args.sets:
+        raise ValueError("path=... says which model, sets=... on what: names joined by +")
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from, config.model.name = args.path, "init_from"
+        if args.tokenizer:
+            config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
+        config.evals = ConfigDict(_evals(args))
+    return config
+
+
+def _evals(args: SimpleNamespace) -> dict[str, dict]:
+    of_scenes, names = scenes.evaluations("test"), args.sets.split("+")
+    protocols = args.protocols.split("+") if args.protocols else DEFAULT
+    for name in names:
+        _known("set", name, (*suite.SETS, *of_scenes))
+    for protocol in protocols:
+        _known("protocol", protocol, tuple(dict.fromkeys(row[0] for row in PROTOCOLS)))
+        fitting = {name for row in PROTOCOLS if row[0] == protocol for name in row[1] or names}
+        if args.protocols and not fitting & {*names}:
+            raise ValueError(f"protocol {protocol} is for {', '.join(sorted(fitting))} only")
+    count, evals = {"count": args.count} if args.count else {}, {}
+    for protocol, sets, options in PROTOCOLS:
+        for name in names if protocol in protocols else ():
+            if sets is None or name in sets:
+                step = f"_t{options['first_step']}" if "first_step" in options else ""
+                tie = {} if options.get("protocol") == "keywords" else {"tie": args.tie}
+                shared = of_scenes.get(name, {"root": args.root}) | count | {"reader": name}
+                evals[f"{name}_{protocol}{step}"] = shared | tie | options
+    return evals
+
+
+def _known(kind: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        (close,) = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+        listed = ", ".join(names)
+        raise ValueError(f"there is no {kind} {name!r}; did you mean {close!r}? known: {listed}")

@@ -1,0 +1,185 @@
+"""A folder of LLaVA on benchmarks by every protocol, and its answers in words."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+import vlc_jax
+from configs.eval import llava as llava_config
+from tests.support import tiny_llava
+from tests.support.sets import mmvp, whatsup, winoground
+from vlc_jax import evaluate, generate
+from vlc_jax.errors import UsageError
+from vlc_jax.models import captioner, continuation
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import resolve
+
+SETS = "sets=whatsup_a_two_way+mmvp+winoground"
+PROTOCOLS = "vqascore+vqascore_no_end+keywords+letters+options+written+m3id"
+QUESTION = "Is the red on or under the blue"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder, its model and its parameters."""
+    path = tmp_path_factory.mktemp("llava")
+    return path, *tiny_llava.write(path, scale=0.6)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return vlc_jax.load(folder[0], batch_size=8)
+
+
+def pictures(count):
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def evaluated(folder, tmp_path_factory):
+    """Name of an evaluation -> its result and the rows of its cases; and the compiled prefills."""
+    root = tmp_path_factory.mktemp("sets")
+    for each in (whatsup, mmvp, winoground):
+        each.write(root)
+    argument = f"path={folder[0]},root={root},{SETS},protocols={PROTOCOLS},count=4"
+    setup = resolve(llava_config.get_config(argument), "eval")
+    assert setup.config["model"]["head"]["scores"] == "answer"  # filled in, for config.json
+    workdir = Workdir(tmp_path_factory.mktemp("run"))
+    try:
+        evaluate.evaluate_workdir(setup, workdir, StopSignal(), False)
+    finally:
+        workdir.close()
+    found = {}
+    for name in setup.evaluation.benchmarks:
+        result = json.loads((workdir.path / f"evals/{name}/0.json").read_text())
+        lines = (workdir.path / f"evals/{name}/0.scores.jsonl").read_text().splitlines()
+        found[name] = result, [json.loads(line) for line in lines]
+    report = (workdir.path / "report.md").read_text()
+    assert all(name in report for name in found)
+    return found
+
+
+def test_every_result_says_protocol_prompt_and_checkpoint(evaluated, folder):
+    kinds = {"keywords": "keywords", "letters": "multiple_choice", "vqascore": "pairs"}
+    for result, rows in evaluated.values():
+        assert rows
+        prompt = result["details"]["prompt"]
+        assert prompt["template"] == "<s> USER:<image>\n{question} ASSISTANT:"
+        assert prompt["question"]
+        assert result["checkpoint"] == {"init_from": str(folder[0]), "step": 0}
+        assert result["weights"] is not None
+        assert len(result["made_with"]["image"]["weights"]) > 8
+    for protocol, expected in kinds.items():
+        own = [result for name, (result, _) in evaluated.items() if name.endswith(protocol)]
+        assert expected in {result["protocol"] for result in own}
+    assert [evaluated[f"mmvp_m3id_t{t}"][0]["details"]["decoding"]["first_step"] for t in (0, 1)] \
+        == [0, 1]  # fmt: skip
+
+
+def test_the_end_token_and_the_protocol_change_the_scores(evaluated):
+    def scores(name):
+        return np.array([np.ravel(row["scores"]) for row in evaluated[name][1]])
+
+    assert np.abs(scores("winoground_vqascore") - scores("winoground_vqascore_no_end")).min() > 0
+    assert np.abs(scores("mmvp_letters") - scores("mmvp_options")).min() > 0
+    metrics = evaluated["mmvp_options"][0]["metrics"]
+    whole = metrics["relaxed_pair"]["value"] + metrics["relaxed_pair_literal"]["value"]
+    assert whole == pytest.approx(1)
+    rows = evaluated["whatsup_a_two_way_keywords"][1]
+    assert rows[0]["question"].startswith("Is the pillow to the left of or to the right of the")
+    assert evaluated["whatsup_a_two_way_keywords"][0]["metrics"]["unparsed"]["count"] == 4
+
+
+def naive(folder, image, question, steps):
+    """Words of greedy decoding by whole forward passes."""
+    path, reference, params = folder
+    place = {word: i for i, word in enumerate(tiny_llava.WORDS)}
+    words = ["\n", *question.split(), "ASSISTANT:"]
+    ids = [place["<s>"], place["USER:"], *[tiny_llava.IMAGE_ID] * 4]
+    ids += [place.get(word, 0) for word in words]
+    apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
+    written, setup = [], vlc_jax.load(path)._setup
+    for _ in range(steps):
+        row = jnp.zeros((1, 32), jnp.int32).at[0, : len(ids)].set(jnp.asarray(ids))
+        pixels = setup.normalise(jnp.asarray(image[None]))
+        logits = apply(pixels, row, jnp.ones(row.shape, bool))
+        ids.append(int(logits[0, len(ids) - 1].argmax()))
+        if tiny_llava.WORDS[ids[-1]] == "</s>":
+            break
+        written.append(tiny_llava.WORDS[ids[-1]])
+    return " ".join(written)
+
+
+def test_answers_are_those_of_whole_forward_passes(folder, model):
+    images = pictures(3)
+    found = model.answers(images, [QUESTION, "Does this show", QUESTION], max_tokens=6)
+    expected = naive(folder, images[0], QUESTION, 6)
+    assert found[0].split() == expected.split()
+    assert len(set(found)) > 1
+    again = model.answers(images[:1], [QUESTION], max_tokens=6)
+    assert again == found[:1]  # whatever else is asked
+    streamed = "".join(model.stream(images[0], QUESTION, max_tokens=6))
+    assert streamed.strip() == found[0]
+
+
+def test_m3id_without_decay_is_greedy_and_needs_something_to_read(model):
+    image = pictures(1)
+    greedy = model.answers(image, [QUESTION], max_tokens=6)
+    assert model.answers(image, [QUESTION], kind="m3id", decay=0.0, max_tokens=6) == greedy
+    strong = model.answers(image, [QUESTION], kind="m3id", alpha=1.0, decay=3.0, max_tokens=6)
+    assert strong != greedy
+
+
+def test_the_image_is_read_once_for_all_options(model, monkeypatch):
+    prefill, calls = continuation.prefill, []
+    monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(a[2]) or prefill(*a))
+    decoder = captioner.Captioner(30, True, tiny_llava.LM)._decoder
+    params = model._variables["params"]["head"]["lm"]
+    tokens, ids = jnp.zeros((2, 6, 16)), jnp.ones((2, 4, 9), jnp.int32)
+    score = functools.partial(captioner.mean_log_probability, decoder)
+    jax.eval_shape(score, params, tokens, ids, ids > 0)
+    (given,) = calls
+    assert given.embeds.shape == (2, 6, 16)
+
+
+def run(capsys, *words):
+    try:
+        generate.main(words)
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    return code, capsys.readouterr()
+
+
+def test_the_command_prints_the_answer_or_one_line_of_what_is_wrong(
+    folder, model, tmp_path, capsys, monkeypatch
+):
+    Image.fromarray(pictures(1)[0]).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"no image")
+    monkeypatch.setattr("vlc_jax.tools.command.inference.load", lambda path, **_: model)
+    given = ("--model", str(folder[0]), "--image", str(tmp_path / "a.png"))
+    code, printed = run(capsys, *given, "--prompt", QUESTION, "--max_tokens", "6")
+    (expected,) = model.answers([tmp_path / "a.png"], [QUESTION], max_tokens=6)
+    assert (code, printed.out) == (0, f"{expected}\n")
+    for image, name in (("b.png", "b.png"), ("c.png", "c.png")):
+        code, printed = run(capsys, *given[:3], str(tmp_path / image))
+        assert (code, printed.out) == (3, "")
+        assert name in printed.err
+        assert printed.err.count("\n") == 1
+    code, printed = run(capsys, *given, "--max_tokens", "0")
+    assert (code, printed.err) == (2, "Usage: --max_tokens is at least 1; got 0\n")
+    code, printed = run(capsys, *given[:2])
+    assert code == 2
+    assert "the following arguments are required: --image" in printed.err
+
+
+def test_a_model_that_writes_nothing_is_refused(trained):
+    with pytest.raises(UsageError, match="the model 'clip' with the tokenizer 'scenes' writes no"):
+        next(vlc_jax.load(trained).stream(pictures(1)[0]))
