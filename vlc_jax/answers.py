@@ -95,7 +95,7 @@ class Answers:
         self._check(decoding, ids)
         text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
         prompts = self._prompts(decoding.kind)(variables, image, *text)
-        of_params = nn.apply(lambda model: model.head.decoder_of_params, self._setup.model)
+        of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
         given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
         with jax.set_mesh(self._setup.mesh):
             yield from decode.stream(*given, steps=decoding.max_tokens)
@@ -109,7 +109,7 @@ class Answers:
             numbers: decode.M3ID | None,
         ) -> Int[Array, "images steps"]:
             prompts = _prompts(kind, model, image, ids, valid)
-            given = (*model.head.decoder_of_params, *prompts, jnp.asarray(self._ends))
+            given = (*model.head.decoder_and_params(), *prompts, jnp.asarray(self._ends))
             if numbers is None:
                 return decode.greedy(*given, steps=steps)
             return decode.m3id(*given, numbers, steps=steps)

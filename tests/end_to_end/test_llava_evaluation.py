@@ -1,7 +1,6 @@
 """A folder of LLaVA on benchmarks by every protocol, and its answers in words."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +9,15 @@ import pytest
 from PIL import Image
 
 import vlc_jax
-from configs.eval import llava as llava_config
+from input_pipeline.tokenizers.conversation import asked
 from tests.support import tiny_llava
-from tests.support.sets import mmvp, whatsup, winoground
-from vlc_jax import evaluate, generate
+from tests.support.tiny_llava import pictures
+from vlc_jax import generate
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, continuation
-from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import resolve
+from vlc_jax.tools import export
+from vlc_jax.weights.llava import read_sizes
 
-SETS = "sets=whatsup_a_two_way+mmvp+winoground"
 PROTOCOLS = "vqascore+vqascore_no_end+keywords+letters+options+written+m3id"
 QUESTION = "Is the red on or under the blue"
 
@@ -37,31 +34,12 @@ def model(folder):
     return vlc_jax.load(folder[0], batch_size=8)
 
 
-def pictures(count):
-    rng = np.random.default_rng(1)
-    return [rng.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(count)]
-
-
 @pytest.fixture(scope="module")
 def evaluated(folder, tmp_path_factory):
-    """Name of an evaluation -> its result and the rows of its cases; and the compiled prefills."""
-    root = tmp_path_factory.mktemp("sets")
-    for each in (whatsup, mmvp, winoground):
-        each.write(root)
-    argument = f"path={folder[0]},root={root},{SETS},protocols={PROTOCOLS},count=4"
-    setup = resolve(llava_config.get_config(argument), "eval")
+    """Name of an evaluation -> its result and the rows of its cases."""
+    where = tmp_path_factory.mktemp("run")
+    setup, found, report = tiny_llava.evaluated(folder[0], where, PROTOCOLS)
     assert setup.config["model"]["head"]["scores"] == "answer"  # filled in, for config.json
-    workdir = Workdir(tmp_path_factory.mktemp("run"))
-    try:
-        evaluate.evaluate_workdir(setup, workdir, StopSignal(), False)
-    finally:
-        workdir.close()
-    found = {}
-    for name in setup.evaluation.benchmarks:
-        result = json.loads((workdir.path / f"evals/{name}/0.json").read_text())
-        lines = (workdir.path / f"evals/{name}/0.scores.jsonl").read_text().splitlines()
-        found[name] = result, [json.loads(line) for line in lines]
-    report = (workdir.path / "report.md").read_text()
     assert all(name in report for name in found)
     return found
 
@@ -147,6 +125,21 @@ def test_the_image_is_read_once_for_all_options(model, monkeypatch):
     jax.eval_shape(score, params, tokens, ids, ids > 0)
     (given,) = calls
     assert given.embeds.shape == (2, 6, 16)
+
+
+ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/projector/.*"}
+
+
+def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model, tmp_path):
+    workdir = tiny_llava.trained(folder[0], tmp_path / "data", QUESTION, lora=ADAPTERS)
+    names, _ = export.export(workdir, "llava", tmp_path / "llava")
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(names)
+    ours, exported = vlc_jax.load(workdir), vlc_jax.load(tmp_path / "llava")
+    assert read_sizes(tmp_path / "llava")["image_id"] == tiny_llava.IMAGE_ID
+    texts = [asked(QUESTION, "on"), asked(QUESTION, "under")]
+    found = exported.score(pictures(2), texts)
+    np.testing.assert_allclose(found, ours.score(pictures(2), texts), atol=2e-5)
+    assert np.abs(found - model.score(pictures(2), texts)).max() > 1e-3  # it was trained
 
 
 def run(capsys, *words):

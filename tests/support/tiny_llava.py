@@ -1,14 +1,25 @@
-"""A LLaVA of a few thousand random numbers, as a folder of Hugging Face's, with its tokenizer."""
+"""A LLaVA of a few thousand random numbers, as a folder of Hugging Face's, with its tokenizer; what
+is done with such a folder."""
 
 import functools
+import json
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import tokenizers
+from ml_collections import ConfigDict
+from PIL import Image
 
+from configs import default
+from configs.eval import llava as llava_config
+from tests.support.sets import mmvp, whatsup, winoground
+from vlc_jax import evaluate, train
 from vlc_jax.models import llava
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import Setup, resolve
 from vlc_jax.weights import llava as weights
 
 WORDS = ("<pad>", "</s>", "<s>", "USER:", "ASSISTANT:", "Yes", "\n", "red", "blue", "Does", "this",
@@ -44,3 +55,55 @@ def write_tokenizer(folder: Path) -> None:
     split = tokenizers.Regex(r"\n|[^\s]+")
     library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
     library.save(str(folder / "tokenizer.json"))
+
+
+def pictures(count: int, side: int = 8) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 256, (side, side, 3), np.uint8) for _ in range(count)]
+
+
+def evaluated(
+    model: Path, folder: Path, protocols: str, sets: str = "whatsup_a_two_way+mmvp+winoground"
+) -> tuple[Setup, dict[str, tuple[dict, list[dict]]], str]:
+    """Evaluates a model on sets in miniature; its setup, name -> (result, rows of its cases), and
+    the report."""
+    for each in (whatsup, mmvp, winoground):
+        each.write(folder / "sets")
+    argument = f"path={model},root={folder / 'sets'},sets={sets},protocols={protocols},count=4"
+    setup = resolve(llava_config.get_config(argument), "eval")
+    workdir = Workdir(folder / "evaluated")
+    try:
+        evaluate.evaluate_workdir(setup, workdir, StopSignal(), False)
+    finally:
+        workdir.close()
+    found = {}
+    for name in setup.evaluation.benchmarks:
+        result = json.loads((workdir.path / f"evals/{name}/0.json").read_text())
+        lines = (workdir.path / f"evals/{name}/0.scores.jsonl").read_text().splitlines()
+        found[name] = result, [json.loads(line) for line in lines]
+    return setup, found, (workdir.path / "report.md").read_text()
+
+
+def trained(model: Path, folder: Path, question: str, **fields: Any) -> Path:
+    """The workdir of two steps on conversations, with further fields of the config."""
+    folder.mkdir(exist_ok=True)
+    talk = [{"from": "human", "value": f"<image>\n{question}"}, {"from": "gpt", "value": "on"}]
+    rows = [{"id": str(i), "image": f"{i}.png", "conversations": talk} for i in range(8)]
+    (folder / "talk.json").write_text(json.dumps(rows))
+    for i, picture in enumerate(pictures(8)):
+        Image.fromarray(picture).save(folder / f"{i}.png")
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from, config.model.name = str(model), "init_from"
+        config.input.source, config.input.llava.annotations = "llava", str(folder / "talk.json")
+        config.input.llava.images, config.input.llava.answers = str(folder), "conversation"
+        config.input.preview, config.text.context_length = 4, 32
+        config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
+        config.batch_size, config.steps, config.optimizer.warmup_steps = 8, 2, 1
+        config.update(fields)
+    workdir = Workdir(folder / "trained")
+    try:
+        train.train(resolve(config), workdir, StopSignal(), False)
+    finally:
+        workdir.close()
+    return workdir.path

@@ -195,8 +195,7 @@ class Captioner(heads.Head):
         read = jnp.broadcast_to(read, tokens.shape[:2])
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1))
 
-    @property
-    def decoder_of_params(self) -> tuple[lm.Decoder, Any]:
+    def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
         return self._decoder, self._params()
 

@@ -5,6 +5,7 @@
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: the
 adapter alone, for the transformers weights it was trained on; the others get an adapter merged.
+llava: transformers' LlavaForConditionalGeneration, of a captioner over CLIP's tower.
 Where the library that a folder is for is installed, it must load the folder and give the same
 scores (to 1e-4), or nothing is written.
 Exit code 0: done; 2: wrong request, or the model has no such form; 3: damaged checkpoints, or a
@@ -36,7 +37,7 @@ from vlc_jax.report import read_workdir, table
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import Setup, init_from, resolve, weights_compatibility
-from vlc_jax.tools import verify_export
+from vlc_jax.tools import llava_folder, verify_export
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
 
@@ -50,6 +51,7 @@ TARGETS = {  # --to -> kind of model -> format
     "big_vision": {"SigLIP": "big_vision"},
     "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
+    "llava": {},  # of models without a text tower: tools/llava_folder.py
 }
 EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.DATA)
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
@@ -101,14 +103,21 @@ def export(
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
     setup = resolve(saved_config(workdir), "weights")
-    kind = exported_kind(setup, workdir, target)
-    latest = init_from.load_latest(setup, workdir)
-    arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
-    facts = describe(setup, kind == "SigLIP")
+    if target == "llava":
+        sizes = llava_folder.sizes(setup, workdir)
+        latest = init_from.load_latest(setup, workdir)
+    else:
+        kind = exported_kind(setup, workdir, target)
+        latest = init_from.load_latest(setup, workdir)
+        arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
+        facts = describe(setup, kind == "SigLIP")
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        write(partial, target, arrays, facts, setup)
+        if target == "llava":
+            llava_folder.write(partial, latest.params, sizes, setup)
+        else:
+            write(partial, target, arrays, facts, setup)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = setup.tokenizer(CHECKED_ON)
