@@ -300,8 +300,26 @@ def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
     return [lengths[i] for i in np.searchsorted(lengths, needed)]
 
 
+Score = Callable[[ImageFeatures, TextFeatures], np.ndarray]
+
+
+def on_short_texts(score: Score, columns: int = 16) -> Score:
+    """`score` of a head that reads ids, of texts cut behind the last token that counts of any of
+    them, to a multiple of `columns`: each length is compiled on its own, and a decoder computes
+    all columns."""
+
+    def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+        used = np.flatnonzero(text.mask.any(axis=0))
+        length = -(-(used[-1] + 1) // columns) * columns if len(used) else columns
+        arrays = {"ids": text.ids, "mask": text.mask, "marks": text.marks}
+        cut = {name: x if x is None else x[:, :length] for name, x in arrays.items()}
+        return score(image, text._replace(**cut))
+
+    return call
+
+
 def score_in_blocks(
-    score: Callable[[ImageFeatures, TextFeatures], np.ndarray],
+    score: Score,
     image: ImageFeatures,
     text: TextFeatures,
     height: int,
@@ -324,7 +342,7 @@ def score_in_blocks(
 
 
 def score_options_in_blocks(
-    score_options: Callable[[ImageFeatures, TextFeatures], np.ndarray],
+    score_options: Score,
     image: ImageFeatures,
     text: TextFeatures,
     rows: int,

@@ -31,6 +31,7 @@ from vlc_jax.encode import (
     THREADS,
     BatchEncoder,
     EvaluationEncoder,
+    on_short_texts,
     score_in_blocks,
     score_options_in_blocks,
 )
@@ -116,6 +117,8 @@ class OnceEncoder:
         if self._has_tokens:
             # DCSM standardises over all that are scored together: `score` has no blocks here
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
+            if self._setup.model.head.requests[1].tokens == "ids":
+                score, in_blocks = on_short_texts(score), on_short_texts(in_blocks)
             more = {"prompt": answers.prompt(self._setup)}
             if self._answers:
                 more["answers"] = partial(self._answers, variables, rows=HEAD_BLOCK)

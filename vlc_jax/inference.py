@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.record import ImageLike
 from input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.answers import Answers
-from vlc_jax.encode import EvaluationEncoder, score_in_blocks
+from vlc_jax.encode import EvaluationEncoder, on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.run.workdir import is_workdir, saved_config
@@ -132,13 +132,16 @@ class Model:
         shape = [_block(count, largest) for count in scores.shape]
         of_images, of_texts = self._scorer(len(images)), self._scorer(len(texts))
         score, text = self._scorer(self._batch_size).score, None
+        in_blocks = partial(score_in_blocks, score, height=shape[0], width=shape[1])
+        if self._setup.model.head.requests[1].tokens == "ids":
+            in_blocks = on_short_texts(in_blocks)
         for top in range(0, len(images), kept):
             image = of_images.embed_images(images[top : top + kept])
             for left in range(0, len(texts), kept):
                 if text is None or len(texts) > kept:
                     text = of_texts.embed_texts(texts[left : left + kept])
                 part = scores[top : top + kept, left : left + kept]
-                part[:] = score_in_blocks(score, image, text, *shape)
+                part[:] = in_blocks(image, text)
         return scores
 
     def answers(

@@ -1,0 +1,129 @@
+"""A plain loop over transformers that computes VQAScore, for speed/mllm.py: each pair of an image
+and a caption has its own prompt."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import tokenizers
+import torch
+import transformers
+from PIL import Image
+
+IMAGE_TOKENS, VOCAB, IMAGE_ID = 256, 32_064, 32_000
+QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
+WORDS = (
+    *("<unk>", "<s>", "</s>", "\n", "USER:", "ASSISTANT:", "Yes", "Does", "this", "figure", "show"),
+    *(
+        "?",
+        '"',
+        "Please",
+        "answer",
+        "yes",
+        "or",
+        "no",
+        ".",
+        "a",
+        "the",
+        "to",
+        "left",
+        "right",
+        "of",
+    ),
+    *("behind", "in", "front", "under", "next", "red", "blue", "green", "black", "white", "yellow"),
+    *("brown", "grey", "dog", "cat", "horse", "bus", "kite", "boat", "child", "table", "lamp"),
+    "bird",
+)
+
+
+def build(folder: Path) -> torch.nn.Module:
+    """Writes the folder of a LLaVA with random weights, and its tokenizer."""
+    torch.manual_seed(0)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(
+            hidden_size=192, num_hidden_layers=6, num_attention_heads=6, intermediate_size=768,
+            image_size=224, patch_size=14, projection_dim=192, hidden_act="quick_gelu",
+        ),
+        text_config=transformers.LlamaConfig(
+            hidden_size=384, num_hidden_layers=6, num_attention_heads=6, intermediate_size=1024,
+            vocab_size=VOCAB, max_position_embeddings=1024,
+        ),
+        image_token_index=IMAGE_ID, image_seq_length=IMAGE_TOKENS,
+    )  # fmt: skip
+    model = transformers.LlavaForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, x in model.named_parameters():  # else all scores are alike
+            if x.ndim > 1:
+                x.normal_(0, 0.5 if "embed_tokens" in name else x.shape[-1] ** -0.5)
+    model.save_pretrained(folder)
+    words = {word: number for number, word in enumerate(WORDS)}
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    split = tokenizers.Regex(r"\n|</s>|<s>|\w+:?|[^\s\w]")
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
+    library.add_special_tokens(["<s>", "</s>"])
+    library.save(str(folder / "tokenizer.json"))
+    names = {"eos_token": "</s>", "pad_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    return model
+
+
+def main() -> None:
+    """Answers each line of stdin, the number of a round, with a line of JSON."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    folder, batch_size = Path(sys.argv[1]), int(sys.argv[2])
+    model = build(folder / "llava")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "llava/tokenizer.json"))
+    processor = transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224}
+    )
+    rounds = json.loads((folder / "cases.json").read_text())
+    facts = {
+        "versions": f"transformers {transformers.__version__}, torch {torch.__version__}",
+        "parameters": sum(x.numel() for x in model.parameters()),
+    }
+    print(json.dumps(facts), file=answers, flush=True)
+
+    def ids(caption: str) -> list[int]:
+        before, behind = "<s>USER: ", f"\n{QUESTION.format(caption)} ASSISTANT: Yes</s>"
+        encode = tokenizer.encode
+        return [*encode(before).ids, *[IMAGE_ID] * IMAGE_TOKENS, *encode(behind).ids]
+
+    @torch.inference_mode()
+    def score(batch: list[tuple[str, str]]) -> list[float]:
+        images = [Image.open(folder / image).convert("RGB") for image, _ in batch]
+        pixels = processor(images=images, return_tensors="pt")["pixel_values"]
+        rows = [ids(caption) for _, caption in batch]
+        length = max(map(len, rows))
+        input_ids, mask = torch.zeros(2, len(rows), length, dtype=torch.long)
+        for i, row in enumerate(rows):
+            input_ids[i, : len(row)], mask[i, : len(row)] = torch.tensor(row), 1
+        logits = model(input_ids=input_ids, attention_mask=mask, pixel_values=pixels).logits
+        log_p = logits.log_softmax(-1)
+        found = []
+        for i, row in enumerate(rows):  # of "Yes" and the end token
+            last = range(len(row) - 2, len(row))
+            found.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
+        return found
+
+    for line in sys.stdin:
+        cases = rounds[int(line)]
+        pairs = [(row["image"], caption) for row in cases for caption in row["captions"]]
+        begun, cpu = time.perf_counter(), cpu_seconds()
+        scores = []
+        for start in range(0, len(pairs), batch_size):
+            scores += score(pairs[start : start + batch_size])
+        answer = {"s": time.perf_counter() - begun, "cpu": cpu_seconds() - cpu, "scores": scores}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def cpu_seconds() -> float:
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime
+
+
+if __name__ == "__main__":
+    main()
