@@ -32,7 +32,7 @@ def prompt(setup: Setup) -> dict[str, str] | None:
     """What stands around a question, and the question that the tokenizer asks about a caption, as
     `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
     head, tokenizer = setup.model.head, setup.tokenizer
-    if not isinstance(tokenizer, ConversationTokenizer) or head.scores != "answer":
+    if not isinstance(tokenizer, ConversationTokenizer) or getattr(head, "scores", "") != "answer":
         return None
     before = tokenizer.decode(head.prefix)
     template = f"{before}<image>{tokenizer.template}"
@@ -97,8 +97,13 @@ class Answers:
         prompts = self._prompts(decoding.kind)(variables, image, *text)
         of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
         given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
-        with jax.set_mesh(self._setup.mesh):
-            yield from decode.stream(*given, steps=decoding.max_tokens)
+        tokens = decode.stream(*given, steps=decoding.max_tokens)
+        while True:
+            with jax.set_mesh(self._setup.mesh):  # not of the caller, between two tokens
+                token = next(tokens, None)
+            if token is None:
+                return
+            yield token
 
     def _compile(self, kind: str, steps: int) -> Any:
         def answer(

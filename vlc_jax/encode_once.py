@@ -35,7 +35,7 @@ from vlc_jax.encode import (
     score_in_blocks,
     score_options_in_blocks,
 )
-from vlc_jax.evaluators import Scorer
+from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.feature_cache import FeatureFiles, FeatureMemory, make_folder
 from vlc_jax.parameters import fingerprint
 from vlc_jax.setup import Setup
@@ -72,7 +72,7 @@ class OnceEncoder:
         self.transform, self.patch_maps = self._encoder.transform, self._encoder.patch_maps
         pooled = [request.tokens == "none" for request in setup.model.head.requests]
         self._has_tokens = not all(pooled)
-        self._setup = setup
+        self._setup, self._prompt = setup, answers.prompt(setup)
         self._answers = answers.Answers(setup) if answers.can_answer(setup) else None
         found = devices.hardware()
         common = {
@@ -117,12 +117,19 @@ class OnceEncoder:
         if self._has_tokens:
             # DCSM standardises over all that are scored together: `score` has no blocks here
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
-            if self._setup.model.head.requests[1].tokens == "ids":
-                score, in_blocks = on_short_texts(score), on_short_texts(in_blocks)
-            more = {"prompt": answers.prompt(self._setup)}
-            if self._answers:
-                more["answers"] = partial(self._answers, variables, rows=HEAD_BLOCK)
-            return Scorer(images, texts, score, in_blocks, *tokens, **more)
+            if self._setup.model.head.requests[1].tokens != "ids":
+                return Scorer(images, texts, score, in_blocks, *tokens)
+
+            def own_texts(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+                rows = _block(len(image.pooled))
+                return score_options_in_blocks(score_options, image, text, rows)
+
+            def written(image: ImageFeatures, questions: Sequence[str], how: Decoding) -> list[str]:
+                return self._answers(variables, image, questions, how, _block(len(questions)))
+
+            short = (on_short_texts(score), on_short_texts(own_texts))
+            more = {"answers": written if self._answers else None}
+            return Scorer(images, texts, *short, *tokens, **more, prompt=self._prompt)
 
         def options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
             # as pairs: the number of options must not change how a score is rounded
@@ -155,6 +162,12 @@ class OnceEncoder:
 
     def _on_host(self, score: Callable[..., Any], variables: Any) -> Callable[..., np.ndarray]:
         return lambda image, text: np.asarray(score(variables, image, text))
+
+
+def _block(count: int) -> int:
+    """Images that a decoder reads at a time, of `count`: a block that is filled up costs as much
+    as a full one."""
+    return min(HEAD_BLOCK, max(8, 1 << (count - 1).bit_length()))
 
 
 class _Tower:

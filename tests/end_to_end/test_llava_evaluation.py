@@ -9,12 +9,14 @@ import pytest
 from PIL import Image
 
 import vlc_jax
+from configs.scenes import captioner as scenes_captioner
 from input_pipeline.tokenizers.conversation import asked
 from tests.support import tiny_llava
 from tests.support.tiny_llava import pictures
-from vlc_jax import generate
+from vlc_jax import generate, inference
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, continuation
+from vlc_jax.setup import resolve
 from vlc_jax.tools import export
 from vlc_jax.weights.llava import read_sizes
 
@@ -118,7 +120,7 @@ def test_m3id_without_decay_is_greedy_and_needs_something_to_read(model):
 def test_the_image_is_read_once_for_all_options(model, monkeypatch):
     prefill, calls = continuation.prefill, []
     monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(a[2]) or prefill(*a))
-    decoder = captioner.Captioner(30, True, tiny_llava.LM)._decoder
+    decoder = model._setup.model.head.language_model
     params = model._variables["params"]["head"]["lm"]
     tokens, ids = jnp.zeros((2, 6, 16)), jnp.ones((2, 4, 9), jnp.int32)
     score = functools.partial(captioner.mean_log_probability, decoder)
@@ -171,6 +173,26 @@ def test_the_command_prints_the_answer_or_one_line_of_what_is_wrong(
     code, printed = run(capsys, *given[:2])
     assert code == 2
     assert "the following arguments are required: --image" in printed.err
+
+
+def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
+    config = scenes_captioner.get_config("width=16,depth=1")
+    with config.unlocked():
+        config.model.image, config.model.text = {"depth": 1}, {"depth": 1}
+    setup = resolve(config, "weights")
+    params = setup.parameters.init()
+    model = inference.Model(setup, {"params": params, "batch_stats": {}}, batch_size=8)
+    image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
+    tokens = model._scorer(1).embed_images([image]).tokens
+    decoder, valid = setup.model.head.language_model, jnp.ones(tokens.shape[:2], bool)
+    read = {"params": params["head"]["lm"]}
+    hidden, _ = decoder.apply(read, jnp.asarray(tokens), valid)
+    best = decoder.apply(read, hidden[0, -1], method="logits").argmax()
+    assert found.split()[0] == setup.tokenizer.decode([int(best)])
+    assert other != found
+    assert set(f"{found} {other}".split()) <= {*setup.tokenizer.vocabulary(), "<unk>"}
+    assert "".join(model.stream(image, max_tokens=4)) == found
 
 
 def test_a_model_that_writes_nothing_is_refused(trained):
