@@ -22,8 +22,8 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
     config = load(path, tmp_path)
     assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
     assert config.is_locked
-    for name in config.evals:
-        evaluators.protocol(name)
+    for name, options in config.evals.items():
+        evaluators.protocol(options.get("reader", name), options.get("protocol", ""))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
@@ -73,6 +73,29 @@ def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
     assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
+
+
+def test_every_protocol_of_llava_is_for_its_sets():
+    make = importlib.import_module("configs.eval.llava").get_config
+    config = make("path=x,root=r,sets=whatsup_a+mmvp_vlm+winoground+scenes_whatsup")
+    kinds = {"whatsup_a": {"keywords", "m3id_t0", "m3id_t1", "vqascore"}}
+    kinds["mmvp_vlm"] = {"letters", "options", "written", *kinds["whatsup_a"] - {"keywords"}}
+    kinds |= {name: {"vqascore"} for name in ("winoground", "scenes_whatsup")}
+    expected = {f"{name}_{kind}" for name, found in kinds.items() for kind in found}
+    assert set(config.evals) == expected
+    for options in config.evals.values():
+        known = evaluators.protocol_options(options.reader, options.get("protocol", ""))
+        assert set(options) - {"reader", "root", "texts", "split", "world", "count"} <= {*known}
+    config = make("path=x,sets=scenes_negation,protocols=score")
+    assert [*config.evals] == ["scenes_negation_score"]
+    for argument, message in (
+        ("sets=whatsup_a", "path=... says which model"),
+        ("path=x,sets=whatsup", "did you mean 'whatsup_"),
+        ("path=x,sets=mmvp,protocols=keyword", "did you mean 'keywords'"),
+        ("path=x,sets=mmvp,protocols=keywords", "protocol keywords is for coco_spatial_one"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(argument)
 
 
 def coco(name: str, argument: str | None = None) -> ConfigDict:

@@ -11,9 +11,9 @@ from PIL import Image
 import vlc_jax
 from configs.scenes import captioner as scenes_captioner
 from input_pipeline.tokenizers.conversation import asked
-from tests.support import tiny_llava
+from tests.support import tiny, tiny_llava
 from tests.support.tiny_llava import pictures
-from vlc_jax import generate, inference
+from vlc_jax import answers, generate, inference
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
@@ -180,7 +180,9 @@ def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
     with config.unlocked():
         config.model.image, config.model.text = {"depth": 1}, {"depth": 1}
     setup = resolve(config, "weights")
-    params = setup.parameters.init()
+    rng = np.random.default_rng(2)
+    shapes = setup.parameters.shapes
+    params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape).astype(np.float32), shapes)
     model = inference.Model(setup, {"params": params, "batch_stats": {}}, batch_size=8)
     image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
     found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
@@ -192,9 +194,9 @@ def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
     assert found.split()[0] == setup.tokenizer.decode([int(best)])
     assert other != found
     assert set(f"{found} {other}".split()) <= {*setup.tokenizer.vocabulary(), "<unk>"}
-    assert "".join(model.stream(image, max_tokens=4)) == found
 
 
-def test_a_model_that_writes_nothing_is_refused(trained):
+def test_a_model_that_writes_nothing_is_refused():
+    setup = resolve(tiny.get_config(), "eval")
     with pytest.raises(UsageError, match="the model 'clip' with the tokenizer 'scenes' writes no"):
-        next(vlc_jax.load(trained).stream(pictures(1)[0]))
+        answers.Answers(setup)

@@ -8,7 +8,7 @@ import tokenizers
 from ml_collections import ConfigDict
 
 from input_pipeline.tokenizers import sentence_encoder
-from tests.support import helpers
+from tests.support import helpers, tiny_llava
 from vlc_jax.tools import embed_text
 
 CONFIGS = sorted(
@@ -34,6 +34,7 @@ ARGUMENTS = {
     ),
     **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
+    "configs/eval/llava.py": ",sets=whatsup_a_two_way+mmvp+winoground,root=sets",
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
 }
 OF_VECTORS = ("configs/llava/llm2vec.py",)  # beside a tokenizer, which they do not read
@@ -51,6 +52,9 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
         return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
     if path.parent.name not in OF_VOCABULARIES:
         return get_config()
+    if identifier(path) == "configs/eval/llava.py":
+        tiny_llava.write_config(folder)
+        more += f",path={folder}"
     if identifier(path) in OF_VECTORS:
         more += f",weights=ViT.pt,vectors={write_vectors(folder / 'any.npy', ['a text'])}"
     config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")

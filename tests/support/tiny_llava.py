@@ -21,6 +21,7 @@ from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import Setup, resolve
 from vlc_jax.weights import llava as weights
+from vlc_jax.weights import lm_config
 
 WORDS = ("<pad>", "</s>", "<s>", "USER:", "ASSISTANT:", "Yes", "\n", "red", "blue", "Does", "this",
          "figure", "show", '"a', 'circle"?', "Please", "answer", "yes", "or", "no.", "left",
@@ -45,6 +46,11 @@ def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[llav
     weights.save(params, sizes, folder)
     write_tokenizer(folder)
     return model, params
+
+
+def write_config(folder: Path) -> None:
+    """config.json alone, for shapes."""
+    (folder / "config.json").write_text(json.dumps(lm_config.write(SIZES | {"select": "patch"})))
 
 
 def write_tokenizer(folder: Path) -> None:
