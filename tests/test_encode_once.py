@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from configs.scenes import captioner
 from input_pipeline.benchmarks import READERS, Benchmark, Case
 from tests.support import tiny
 from vlc_jax import encode, evaluators, feature_cache
@@ -70,6 +71,19 @@ def on_one_device(setup):
 
 def with_evaluation(setup, **changes):
     return setup._replace(evaluation=setup.evaluation._replace(**changes))
+
+
+@pytest.mark.parametrize("select", ["patch", "pooled"])
+def test_tokens_of_a_decoder_are_in_no_file(select, tmp_path):
+    """Its image is made of tokens even where it asks the tower for the pooled features alone."""
+    config = captioner.get_config(f"select={select},width=16,depth=1")
+    with config.unlocked():
+        config.eval.cache = str(tmp_path)
+    encoder = OnceEncoder(resolve(config, "eval"))
+    assert encoder._images.is_bounded
+    assert encoder._images._folder is None
+    clip = with_evaluation(resolve(tiny.get_config(), "eval"), cache=str(tmp_path))
+    assert OnceEncoder(clip)._images._folder == tmp_path
 
 
 @pytest.mark.slow
