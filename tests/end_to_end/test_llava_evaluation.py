@@ -11,8 +11,8 @@ from PIL import Image
 import vlc_jax
 from configs.scenes import captioner as scenes_captioner
 from input_pipeline.tokenizers.conversation import asked
-from tests.support import tiny, tiny_llava
-from tests.support.tiny_llava import pictures
+from tests.support import tiny, llava_folder
+from tests.support.llava_folder import pictures
 from vlc_jax import answers, generate, inference
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, continuation
@@ -28,7 +28,7 @@ QUESTION = "Is the red on or under the blue"
 def folder(tmp_path_factory):
     """A folder, its model and its parameters."""
     path = tmp_path_factory.mktemp("llava")
-    return path, *tiny_llava.write(path, scale=0.6)
+    return path, *llava_folder.write(path, scale=0.6)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def model(folder):
 def evaluated(folder, tmp_path_factory):
     """Name of an evaluation -> its result and the rows of its cases."""
     where = tmp_path_factory.mktemp("run")
-    setup, found, report = tiny_llava.evaluated(folder[0], where, PROTOCOLS)
+    setup, found, report = llava_folder.evaluated(folder[0], where, PROTOCOLS)
     assert setup.config["model"]["head"]["scores"] == "answer"  # filled in, for config.json
     assert all(name in report for name in found)
     return found
@@ -80,9 +80,9 @@ def test_the_end_token_and_the_protocol_change_the_scores(evaluated):
 def naive(folder, image, question, steps):
     """Words of greedy decoding by whole forward passes."""
     path, reference, params = folder
-    place = {word: i for i, word in enumerate(tiny_llava.WORDS)}
+    place = {word: i for i, word in enumerate(llava_folder.WORDS)}
     words = ["\n", *question.split(), "ASSISTANT:"]
-    ids = [place["<s>"], place["USER:"], *[tiny_llava.IMAGE_ID] * 4]
+    ids = [place["<s>"], place["USER:"], *[llava_folder.IMAGE_ID] * 4]
     ids += [place.get(word, 0) for word in words]
     apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
     written, setup = [], vlc_jax.load(path)._setup
@@ -91,9 +91,9 @@ def naive(folder, image, question, steps):
         pixels = setup.normalise(jnp.asarray(image[None]))
         logits = apply(pixels, row, jnp.ones(row.shape, bool))
         ids.append(int(logits[0, len(ids) - 1].argmax()))
-        if tiny_llava.WORDS[ids[-1]] == "</s>":
+        if llava_folder.WORDS[ids[-1]] == "</s>":
             break
-        written.append(tiny_llava.WORDS[ids[-1]])
+        written.append(llava_folder.WORDS[ids[-1]])
     return " ".join(written)
 
 
@@ -133,11 +133,11 @@ ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/proj
 
 
 def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model, tmp_path):
-    workdir = tiny_llava.trained(folder[0], tmp_path / "data", QUESTION, lora=ADAPTERS)
+    workdir = llava_folder.trained(folder[0], tmp_path / "data", QUESTION, lora=ADAPTERS)
     names, _ = export.export(workdir, "llava", tmp_path / "llava")
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(names)
     ours, exported = vlc_jax.load(workdir), vlc_jax.load(tmp_path / "llava")
-    assert read_sizes(tmp_path / "llava")["image_id"] == tiny_llava.IMAGE_ID
+    assert read_sizes(tmp_path / "llava")["image_id"] == llava_folder.IMAGE_ID
     texts = [asked(QUESTION, "on"), asked(QUESTION, "under")]
     found = exported.score(pictures(2), texts)
     np.testing.assert_allclose(found, ours.score(pictures(2), texts), atol=2e-5)

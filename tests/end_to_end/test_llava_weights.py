@@ -10,7 +10,7 @@ import pytest
 
 import vlc_jax
 from configs import default
-from tests.support import tiny_llava
+from tests.support import llava_folder
 from vlc_jax import errors
 from vlc_jax.setup import init_from, llava_config, resolve
 
@@ -20,7 +20,7 @@ CAPTIONS = ["a red circle", "a blue circle"]
 @pytest.fixture(params=["patch", "cls"])
 def folder(request, tmp_path):
     """A folder as `weights.save` writes it, its model, and its parameters."""
-    return tmp_path, *tiny_llava.write(tmp_path, request.param)
+    return tmp_path, *llava_folder.write(tmp_path, request.param)
 
 
 def test_a_folder_scores_by_vqascore(folder):
@@ -29,7 +29,7 @@ def test_a_folder_scores_by_vqascore(folder):
     rng = np.random.default_rng(1)
     images = [rng.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(2)]
     found = model.score(images, CAPTIONS)
-    place = {word: i for i, word in enumerate(tiny_llava.WORDS)}
+    place = {word: i for i, word in enumerate(llava_folder.WORDS)}
     expected = np.zeros((2, 2))
     apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
     for i, image in enumerate(images):
@@ -38,7 +38,7 @@ def test_a_folder_scores_by_vqascore(folder):
             asked = f'Does this figure show "{caption}"? Please answer yes or no. ASSISTANT:'
             before = [place[word] for word in ("<s>", "USER:")]
             behind = [place[word] for word in ("\n", *asked.split(), "Yes", "</s>")]
-            ids = [*before, *[tiny_llava.IMAGE_ID] * reference.num_image_tokens, *behind]
+            ids = [*before, *[llava_folder.IMAGE_ID] * reference.num_image_tokens, *behind]
             valid = jnp.ones((1, len(ids)), bool)
             logits = apply(jnp.asarray(pixels), jnp.asarray([ids]), valid)
             log_p = jax.nn.log_softmax(logits[0])

@@ -9,7 +9,7 @@ import pytest
 
 import vlc_jax
 from input_pipeline.tokenizers.conversation import asked
-from tests.support import tiny_llava
+from tests.support import llava_folder
 from vlc_jax.generative import prompts
 from vlc_jax.models import llava
 from vlc_jax.tools import export
@@ -24,21 +24,21 @@ CAPTION = "red circle on the blue"
 def test_transformers_loads_what_was_trained_from_its_folder(there, tmp_path):
     folder = tmp_path / "llava"
     there("llava_chain.py", "write", folder)
-    tiny_llava.write_tokenizer(folder)
-    _, results, _ = tiny_llava.evaluated(folder, tmp_path, PROTOCOLS, "whatsup_a_two_way+mmvp")
+    llava_folder.write_tokenizer(folder)
+    _, results, _ = llava_folder.evaluated(folder, tmp_path, PROTOCOLS, "whatsup_a_two_way+mmvp")
     assert {name.split("_two_way_")[-1] for name in results if "whatsup" in name} == {
         *("vqascore", "vqascore_no_end", "keywords", "m3id_t0", "m3id_t1")
     }
-    workdir = tiny_llava.trained(folder, tmp_path / "data", "Is the red on the blue")
+    workdir = llava_folder.trained(folder, tmp_path / "data", "Is the red on the blue")
     exported = tmp_path / "exported"
     export.export(workdir, "llava", exported)
 
-    place = {word: i for i, word in enumerate(tiny_llava.WORDS)}
+    place = {word: i for i, word in enumerate(llava_folder.WORDS)}
     image_id = weights.read_sizes(folder)["image_id"]
     question = prompts.VQASCORE.replace("{}", CAPTION)
     words = ["\n", *question.split(), "ASSISTANT:", "Yes", "</s>"]
     ids = [place["<s>"], place["USER:"], *[image_id] * 16, *(place.get(w, 0) for w in words)]
-    model, pictures = vlc_jax.load(workdir), tiny_llava.pictures(2, side=28)
+    model, pictures = vlc_jax.load(workdir), llava_folder.pictures(2, side=28)
     images = np.asarray(model._setup.normalise(jnp.asarray(np.stack(pictures))))
     np.savez(tmp_path / "io.npz", ids=np.array([ids, ids]), images=images)
     there("llava_chain.py", "logits", tmp_path / "io.npz", exported, tmp_path / "logits.npy")

@@ -8,7 +8,7 @@ import tokenizers
 from ml_collections import ConfigDict
 
 from input_pipeline.tokenizers import sentence_encoder
-from tests.support import helpers, tiny_llava
+from tests.support import helpers, llava_folder
 from vlc_jax.tools import embed_text
 
 CONFIGS = sorted(
@@ -53,7 +53,7 @@ def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
     if path.parent.name not in OF_VOCABULARIES:
         return get_config()
     if identifier(path) == "configs/eval/llava.py":
-        tiny_llava.write_config(folder)
+        llava_folder.write_config(folder)
         more += f",path={folder}"
     if identifier(path) in OF_VECTORS:
         more += f",weights=ViT.pt,vectors={write_vectors(folder / 'any.npy', ['a text'])}"
