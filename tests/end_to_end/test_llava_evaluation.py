@@ -11,7 +11,7 @@ from PIL import Image
 import vlc_jax
 from configs.scenes import captioner as scenes_captioner
 from input_pipeline.tokenizers.conversation import asked
-from tests.support import tiny, llava_folder
+from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
 from vlc_jax import answers, generate, inference
 from vlc_jax.errors import UsageError
