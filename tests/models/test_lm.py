@@ -23,6 +23,20 @@ KINDS = {
         "unit_offset": True,
         "scales_embeddings": True,
     },
+    "gemma3": {
+        "head_width": 12,
+        "is_tied": True,
+        "activation": "gelu_tanh",
+        "unit_offset": True,
+        "scales_embeddings": True,
+        "theta": 1e6,
+        "scaling": rope.Scaling("linear", 0, 8.0),
+        "window": 3,
+        "global_every": 2,
+        "qk_norm": True,
+        "post_norms": True,
+        "scale_width": 20,
+    },
     "longrope": {
         "scaling": rope.Scaling(
             "longrope", 6, 4.0, short=(1.0, 1.2, 1.5, 2.0), long=(2.0, 3.0, 5.0, 9.0)
@@ -170,6 +184,8 @@ COUNTS = {
     "llama31_8b": 8_030_261_248,
     "phi3_mini": 3_821_079_552,
     "gemma_2b": 2_506_172_416,
+    "paligemma_3b": 2_508_662_784,  # 2.92 B with the image tower
+    "gemma3_4b": 3_880_263_168,  # 4.30 B with the image tower
 }
 
 

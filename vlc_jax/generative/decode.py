@@ -39,7 +39,8 @@ def embed_prompt(
     """
     if tokens is None:
         valid = valid & (ids != model.image_id)
-    return Prompt(model.apply({"params": params}, ids, tokens, method="embed"), valid)
+    embeds = model.apply({"params": params}, ids, tokens, method="embed")
+    return Prompt(embeds, valid, model.prefix(ids))
 
 
 class M3ID(NamedTuple):

@@ -42,6 +42,10 @@ class Captioner(heads.Head):
       mark scores 0.
     prefix: token ids that the decoder reads before the image; in a config their text may stand for
       them, to which the tokenizer `conversation` adds the start token.
+    projection, side: see llava.Projector.
+    both_ways: none | image | prompt: of the decoder, what sees itself in both directions, see
+      llava.LLaVA. A prompt is the image and a text's tokens before its first mark, so that no two
+      texts share the cache of an image.
     chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
     param_dtype: of the decoder's parameters: float32 | compute, the type of its matrix products.
       A frozen decoder takes half the memory in bfloat16, with the same results.
@@ -60,6 +64,9 @@ class Captioner(heads.Head):
     positions: bool = False
     scores: Literal["all", "answer"] = "all"
     prefix: tuple[int, ...] = ()
+    projection: Literal["mlp", "linear", "pooled"] = "mlp"
+    side: int | None = None
+    both_ways: Literal["none", "image", "prompt"] = "none"
     chunk: int = 64
     param_dtype: Literal["float32", "compute"] = "float32"
     dtype: Any = jnp.float32
@@ -95,7 +102,9 @@ class Captioner(heads.Head):
 
     def setup(self) -> None:
         self.lm = self._decoder.clone(parent=self)
-        self.projector = llava.Projector(self.lm.width, self.dtype)
+        self.projector = llava.Projector(
+            self.lm.width, self.dtype, kind=self.projection, side=self.side
+        )
         if self.positions:
             shape = (self._num_image_tokens, self.lm.width)
             self.position = self.param("position", nn.initializers.normal(0.02), shape)
@@ -104,7 +113,8 @@ class Captioner(heads.Head):
     def _num_image_tokens(self) -> int:
         if self.select == "pooled":
             return 1
-        return llava.number_selected(self.patches - self.has_class_token, self.select)
+        patches = self.patches - self.has_class_token
+        return llava.number_selected(patches, self.select, self.side)
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -159,7 +169,7 @@ class Captioner(heads.Head):
         def scores(tokens: Array, params: Any, *texts: Array) -> Array:
             def part(tokens: Array) -> Array:
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                return mean_log_probability(decoder, params, tokens, *options)
+                return self._mean_log_probability(decoder, params, tokens, *options)
 
             return heads.map_chunks(part, tokens, self.chunk)
 
@@ -174,7 +184,28 @@ class Captioner(heads.Head):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        return mean_log_probability(self._decoder, self._params(), tokens, ids, mask)
+        return self._mean_log_probability(self._decoder, self._params(), tokens, ids, mask)
+
+    @nn.nowrap
+    def _mean_log_probability(
+        self,
+        decoder: lm.Decoder,
+        params: Any,
+        tokens: Float[Array, "images patches width"],
+        ids: Int[Array, "images options length"],
+        mask: Bool[Array, "images options length"],
+    ) -> Float[Array, "images options"]:
+        """The mean over the tokens of each text that `mask` marks; 0 for a text without any."""
+        valid, prefix, questions = jnp.ones(tokens.shape[:2], bool), None, None
+        if self.both_ways == "image":
+            is_image = jnp.arange(tokens.shape[1]) >= len(self.prefix)
+            prefix = jnp.broadcast_to(is_image[None], valid.shape)
+        elif self.both_ways == "prompt":
+            prefix, questions = valid, jnp.cumsum(mask, axis=-1) == 0
+        prompt = continuation.Prompt(tokens, valid, prefix)
+        found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
+        total = jnp.where(mask, found, 0.0).sum(axis=-1)
+        return total / jnp.maximum(mask.sum(axis=-1), 1)
 
     def prompt(
         self,
@@ -215,23 +246,10 @@ class Captioner(heads.Head):
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
         before = patches + len(self.prefix)
-        reads = before + sizes.texts * sizes.length
-        attends = before**2 + sizes.texts * sizes.length * (before + sizes.length)
-        projector = patches * width * (sizes.image + width)
+        prompts = sizes.texts if self.both_ways == "prompt" else 1  # how often the image is read
+        reads = prompts * before + sizes.texts * sizes.length
+        attends = prompts * before**2 + sizes.texts * sizes.length * (before + sizes.length)
+        projector = patches * width * (sizes.image + width * (self.projection == "mlp"))
         decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
         forward = 2 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
         return round((2 + sizes.trained) * forward)
-
-
-def mean_log_probability(
-    decoder: lm.Decoder,
-    params: Any,
-    tokens: Float[Array, "images patches width"],
-    ids: Int[Array, "images options length"],
-    mask: Bool[Array, "images options length"],
-) -> Float[Array, "images options"]:
-    """The mean over the tokens of each text that `mask` marks; 0 for a text without any."""
-    prompt = continuation.Prompt(tokens, jnp.ones(tokens.shape[:2], bool))
-    found = continuation.log_probabilities(decoder, params, prompt, ids)
-    total = jnp.where(mask, found, 0.0).sum(axis=-1)
-    return total / jnp.maximum(mask.sum(axis=-1), 1)

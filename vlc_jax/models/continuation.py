@@ -63,12 +63,14 @@ def log_probabilities(
     prompt: Prompt,
     ids: Int[Array, "batch options length"],
     rope_length: int | None = None,
+    questions: Bool[Array, "batch options length"] | None = None,
 ) -> Float[Array, "batch options length"]:
     """Log probability of every id of several texts of each prompt, given the prompt and the ids
     before it; padding behind a text changes nothing before it.
 
     Several texts continue one after the other from the cache of their prompt, which runs once, so
-    that memory does not grow with their number. A single one runs with its prompt, without a cache.
+    that memory does not grow with their number. A single one runs with its prompt, without a cache,
+    and so do all where the prompt sees their first tokens, `questions` (PaliGemma).
     """
     length, more = prompt.valid.shape[1], ids.shape[2] - 1  # the last id is predicted, not read
     later = prompt.with_more_slots(more)
@@ -76,12 +78,22 @@ def log_probabilities(
     def read(ids: Int[Array, "batch length"]) -> Float[Array, "batch _ embed"]:
         return apply(decoder, params, ids[:, :-1], method="embed")
 
-    if ids.shape[1] == 1:
-        embeds = jnp.concatenate([prompt.embeds, read(ids[:, 0])], axis=1)
-        hidden, _ = apply(decoder, params, embeds, rope_length=rope_length, **later)
+    def with_prompt(
+        ids: Int[Array, "batch length"], prefix: Bool[Array, "batch _"] | None
+    ) -> Float[Array, "batch length"]:
+        embeds = jnp.concatenate([prompt.embeds, read(ids)], axis=1)
+        see = {"prefix": prefix, "rope_length": rope_length}
+        hidden, _ = apply(decoder, params, embeds, later["valid"], **see)
         hidden = jnp.concatenate([layers.at(hidden, prompt.last), hidden[:, length:]], axis=1)
-        logits = apply(decoder, params, hidden, method="logits")
-        return token_log_probabilities(logits, ids[:, 0])[:, None]
+        return token_log_probabilities(apply(decoder, params, hidden, method="logits"), ids)
+
+    if questions is not None:
+        seen = jnp.broadcast_to(prompt.prefix[:, None], (*ids.shape[:2], length))
+        prefix = jnp.concatenate([seen, questions[..., :-1]], axis=2)
+        by_text = (jnp.swapaxes(x, 0, 1) for x in (ids, prefix))
+        return jnp.swapaxes(jax.lax.map(lambda text: with_prompt(*text), tuple(by_text)), 0, 1)
+    if ids.shape[1] == 1:
+        return with_prompt(ids[:, 0], later["prefix"])[:, None]
     first, cache = prefill(decoder, params, prompt, more, rope_length)
 
     def of_text(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:

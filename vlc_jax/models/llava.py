@@ -1,10 +1,15 @@
-"""LLaVA-1.5 (Liu et al. 2023, arXiv:2310.03744): a language model that reads image tokens.
+"""LLaVA-1.5 (Liu et al. 2023, arXiv:2310.03744) and its kin: a language model that reads image
+tokens.
 
 Its image tokens are those of CLIP's image tower before the last block, without the last norm,
 mapped to the width of the language model by a two-layer MLP. They replace the embeddings of
 image-token ids in the text. LLaMA-3-V and Phi-3-V (LLaVA++) have another language model.
+
+PaliGemma (Beyer et al. 2024, arXiv:2407.07726) and Gemma 3 (arXiv:2503.19786) read the tokens of
+SigLIP's tower behind its last norm, and see a part of the prompt in both directions (`KINDS`).
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -18,24 +23,59 @@ from vlc_jax import errors, types
 from vlc_jax.models import layers, lm, vit
 
 SELECTIONS = ("patch", "cls", "cls_patch")
+# Fields of LLaVA, and of models.captioner.Captioner, by the model_type of Hugging Face.
+KINDS: dict[str, dict[str, str]] = {
+    "llava": {"stage": "raw", "projection": "mlp", "both_ways": "none"},
+    "paligemma": {"stage": "normed", "projection": "linear", "both_ways": "prompt"},
+    "gemma3": {"stage": "normed", "projection": "pooled", "both_ways": "image"},
+}
 
 
 class Projector(nn.Module):
-    """Linear, exact GELU, Linear."""
+    """Image tokens in the width of the language model.
+
+    kind: mlp (LLaVA: linear, exact GELU, linear) | linear (PaliGemma) | pooled (Gemma 3: the means
+      of side x side equal squares of patches, RMSNorm, a matrix).
+    """
 
     width: int
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
+    kind: Literal["mlp", "linear", "pooled"] = "mlp"
+    side: int | None = None
 
     @nn.compact
-    def __call__(self, x: Float[Array, "*axes features"]) -> Float[Array, "*axes embed"]:
-        def dense(name: str) -> layers.Dense:
+    def __call__(
+        self, x: Float[Array, "images patches features"]
+    ) -> Float[Array, "images _ embed"]:
+        def dense(name: str, use_bias: bool = True) -> layers.Dense:
             init = nn.initializers.lecun_normal()
             return layers.Dense(
-                self.width, True, self.dtype, init, param_dtype=self.param_dtype, name=name
+                self.width, use_bias, self.dtype, init, param_dtype=self.param_dtype, name=name
             )
 
+        if self.kind == "linear":
+            return dense("linear")(x)
+        if self.kind == "pooled":
+            # 1e-6, as the layer norms of the image tower
+            norm = lm.RMSNorm(1e-6, True, self.dtype, self.param_dtype, name="norm")
+            return dense("linear", use_bias=False)(norm(square_means(x, self.side)))
         return dense("second")(layers.exact_gelu(dense("first")(x)))
+
+
+def square_means(
+    tokens: Float[Array, "images patches embed"], side: int
+) -> Float[Array, "images _ embed"]:
+    """The means of side x side equal squares of the patches of an image.
+
+    Raises UsageError for a grid of patches that `side` does not divide.
+    """
+    images, patches, width = tokens.shape
+    grid = math.isqrt(patches)
+    if grid**2 != patches or grid % side:
+        raise errors.UsageError(f"{patches} patches are no {side} x {side} equal squares")
+    squares = tokens.reshape(images, side, grid // side, side, grid // side, width)
+    return squares.mean(axis=(2, 4)).reshape(images, side**2, width)
 
 
 class LLaVA(nn.Module):
@@ -46,27 +86,36 @@ class LLaVA(nn.Module):
     image_id: the token id whose embeddings image tokens replace.
     select: patch (LLaVA) | cls (the class token alone, an ablation of "Exploring How Generative
       MLLMs Perceive More Than CLIP with the Same Vision Encoder", ACL 2025) | cls_patch.
+    stage: raw | normed, before or behind the tower's last norm.
+    projection, side: see Projector.
+    both_ways: which tokens see each other in both directions: none | image | prompt, all but those
+      of the answer.
     """
 
     image: vit.ImageTower
     lm: lm.Decoder
     image_id: int
     select: Literal["patch", "cls", "cls_patch"] = "patch"
+    stage: Literal["raw", "normed"] = "raw"
+    projection: Literal["mlp", "linear", "pooled"] = "mlp"
+    side: int | None = None
+    both_ways: Literal["none", "image", "prompt"] = "none"
 
     def setup(self) -> None:
         errors.known("selection of image tokens", self.select, SELECTIONS)
-        self.projector = Projector(self.lm.width, self.lm.dtype, self.lm.param_dtype)
+        kinds = (self.lm.dtype, self.lm.param_dtype)
+        self.projector = Projector(self.lm.width, *kinds, self.projection, self.side)
 
     @property
     def num_image_tokens(self) -> int:
         """Tokens of an image."""
-        return number_selected(self.image.grid**2, self.select)
+        return number_selected(self.image.grid**2, self.select, self.side)
 
     def image_tokens(
         self, image: Float[Array, "batch height width channels"]
     ) -> Float[Array, "batch patches embed"]:
         """Image tokens in the width of the language model, of normalised pixels."""
-        tokens = self.image(image, types.FeatureRequest("raw")).tokens
+        tokens = self.image(image, types.FeatureRequest(self.stage)).tokens
         return self.projector(selected(tokens, self.select, self.image.pooling == "cls"))
 
     def embed(
@@ -87,24 +136,37 @@ class LLaVA(nn.Module):
         placed = jnp.take_along_axis(image_tokens.astype(embeds.dtype), order[..., None], axis=1)
         return jnp.where(is_image[..., None], placed, embeds)
 
+    def prefix(
+        self, ids: Int[Array, "batch length"], is_answer: Bool[Array, "batch length"] | None = None
+    ) -> Bool[Array, "batch length"] | None:
+        """Slots whose tokens see each other in both directions, see lm.Decoder; None for a causal
+        model. is_answer: None for a prompt without an answer."""
+        if self.both_ways == "none":
+            return None
+        if self.both_ways == "image":
+            return ids == self.image_id
+        return jnp.ones(ids.shape, bool) if is_answer is None else ~is_answer
+
     def __call__(
         self,
         image: Float[Array, "batch height width channels"] | None,
         ids: Int[Array, "batch length"],
         valid: Bool[Array, "batch length"],
+        is_answer: Bool[Array, "batch length"] | None = None,
     ) -> Float[Array, "batch length embed"]:
         """Features after the last norm at every token; `lm.logits` maps them to logits."""
         tokens = None if image is None else self.image_tokens(image)
-        return self.lm(self.embed(ids, tokens), valid)[0]
+        return self.lm(self.embed(ids, tokens), valid, prefix=self.prefix(ids, is_answer))[0]
 
     def text_logits(
         self,
         image: Float[Array, "batch height width channels"] | None,
         ids: Int[Array, "batch length"],
         valid: Bool[Array, "batch length"],
+        is_answer: Bool[Array, "batch length"] | None = None,
     ) -> Float[Array, "batch length vocab"]:
         """Logits after every token, float32."""
-        return self.lm.logits(self(image, ids, valid))
+        return self.lm.logits(self(image, ids, valid, is_answer))
 
 
 def selected(
@@ -120,9 +182,10 @@ def selected(
     return {"patch": tokens[:, first:], "cls": tokens[:, :1], "cls_patch": tokens}[select]
 
 
-def number_selected(patches: int, select: str) -> int:
-    """How many tokens `select` names of a tower with so many patches and a class token."""
-    return {"patch": patches, "cls": 1, "cls_patch": patches + 1}[select]
+def number_selected(patches: int, select: str, side: int | None = None) -> int:
+    """How many tokens `select` names of a tower with so many patches and a class token; side: see
+    Projector."""
+    return side**2 if side else {"patch": patches, "cls": 1, "cls_patch": patches + 1}[select]
 
 
 def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
@@ -141,14 +204,16 @@ def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
 
 
 def build(sizes: Mapping[str, Any], **options: Any) -> LLaVA:
-    """LLaVA with the sizes that `weights.llava.read_sizes` gives; options: dtype, param_dtype and
-    remat of the language model, of which the image tower takes dtype."""
+    """The model with the sizes that `weights.llava.read_sizes` gives; options: dtype, param_dtype
+    and remat of the language model, of which the image tower takes dtype."""
     tower = {key: options[key] for key in ("dtype",) if key in options}
     return LLaVA(
         image=image_tower(**sizes["image"], layer=sizes["layer"], **tower),
         lm=lm.from_sizes(sizes["lm"], **options),
         image_id=sizes["image_id"],
         select=sizes["select"],
+        side=sizes.get("side"),
+        **KINDS[sizes.get("kind", "llava")],
     )
 
 

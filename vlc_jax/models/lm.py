@@ -1,4 +1,4 @@
-"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma, and encoders made of them.
+"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma 1 and 3, and encoders made of them.
 
 One module for all sizes (`VARIANTS`). Pre-norm blocks with RMSNorm (Zhang and Sennrich 2019), RoPE
 in the half-split layout, grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) and a
@@ -31,6 +31,14 @@ def _sizes(
     return dict(zip(names, (vocab, width, depth, heads, mlp_width), strict=True)) | more
 
 
+_GEMMA = {
+    "head_width": 256,
+    "epsilon": 1e-6,
+    "activation": "gelu_tanh",
+    "is_tied": True,
+    "unit_offset": True,
+    "scales_embeddings": True,
+}
 _LLAMA3 = _sizes(128_256, 4096, 32, 32, 14_336, kv_heads=8, theta=500_000.0)
 # Sizes of the published config.json files; tests/models/test_lm.py has the parameter counts.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,17 +47,28 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "llama3_8b": _LLAMA3,
     "llama31_8b": {**_LLAMA3, "scaling": rope.Scaling("llama3", 8192, 8.0)},
     "phi3_mini": _sizes(32_064, 3072, 32, 32, 8192, window=2047),  # of 4k tokens
-    "gemma_2b": _sizes(
-        *(256_000, 2048, 18, 8, 16_384),
-        kv_heads=1,
-        head_width=256,
-        epsilon=1e-6,
-        activation="gelu_tanh",
-        is_tied=True,
-        unit_offset=True,
-        scales_embeddings=True,
+    "gemma_2b": _sizes(256_000, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
+    # Gemma 2B with tokens for places and segments, in Hugging Face's files 64 more
+    "paligemma_3b": _sizes(257_216, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
+    "gemma3_4b": _sizes(
+        *(262_208, 2560, 34, 8, 10_240),
+        kv_heads=4,
+        theta=1e6,
+        scaling=rope.Scaling("linear", 0, 8.0),
+        window=1024,
+        global_every=6,
+        qk_norm=True,
+        post_norms=True,
+        **_GEMMA,
     ),
 }
+
+
+class View(NamedTuple):
+    """Which slots the tokens of a call see, and the rotation of their queries and keys."""
+
+    mask: Bool[Array, "batch length slots"]
+    rotation: rope.Rotation
 
 
 class Cache(NamedTuple):
@@ -75,8 +94,8 @@ def attention_mask(
 ) -> Bool[Array, "batch length slots"]:
     """Which slots the tokens of slots start .. start + length - 1 see.
 
-    Valid ones; with a causal model none that comes later, unless both are of the prefix. window:
-    only the last so many, the token itself included.
+    Valid ones; with a causal model none that comes later, unless both are of the same unbroken run
+    of the prefix. window: of the earlier ones only the last so many, the token itself included.
     """
     slots = valid.shape[1]
     mask = jnp.broadcast_to(valid[:, None], (len(valid), length, slots))
@@ -84,8 +103,10 @@ def attention_mask(
         asking = start + jnp.arange(length)
         seen = (jnp.arange(slots)[None] <= asking[:, None])[None]
         if prefix is not None:
-            asks = jax.lax.dynamic_slice_in_dim(prefix, start, length, axis=1)
-            seen = seen | (asks[:, :, None] & prefix[:, None])
+            begins = prefix & ~jnp.pad(prefix, ((0, 0), (1, 0)))[:, :-1]
+            runs = jnp.where(prefix, jnp.cumsum(begins, axis=1), 0)
+            asks = jax.lax.dynamic_slice_in_dim(runs, start, length, axis=1)
+            seen = seen | ((asks[:, :, None] == runs[:, None]) & prefix[:, None])
         mask = mask & seen
     if window is not None:
         positions = positions_of(valid)
@@ -118,7 +139,8 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x)).
+    """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x)); with post_norms, x +
+    norm(attention(norm(x))) and so on (Gemma 3).
 
     It is the body of a loop over layers, and the cache of all layers is in the loop's state, where
     XLA writes the new keys in place; given layer by layer, it would be copied at every step.
@@ -132,6 +154,10 @@ class Block(nn.Module):
     epsilon: float
     activation: str
     unit_offset: bool
+    global_every: int | None
+    qk_norm: bool
+    post_norms: bool
+    scale_width: int | None
     dtype: Any
     param_dtype: Any
 
@@ -140,17 +166,22 @@ class Block(nn.Module):
         self,
         state: tuple[Float[Array, "batch length embed"], Cache | None],
         layer: Int[Array, ""],
-        mask: Bool[Array, "batch length slots"],
-        rotation: rope.Rotation,
+        views: tuple[View, ...],
         start: Int[Array, ""],
     ) -> tuple[tuple[Float[Array, "batch length embed"], Cache | None], None]:
-        """`state` after the block: features, and the cache with keys and values of this layer."""
+        """`state` after the block: features, and the cache with keys and values of this layer.
+
+        views: of all layers, or of global and of local ones.
+        """
         x, cache = state
-        y, cache = self._attention(
-            self._norm("attention_norm")(x), cache, layer, mask, rotation, start
-        )
-        x = x + y
-        x = x + self._mlp(self._norm("mlp_norm")(x))
+        view = views[0]
+        if self.global_every is not None:
+            is_global = (layer + 1) % self.global_every == 0
+            view = jax.tree.map(lambda *both: jnp.where(is_global, *both), *views)
+        y, cache = self._attention(self._norm("attention_norm")(x), cache, layer, view, start)
+        x = x + (self._norm("attention_post_norm")(y) if self.post_norms else y)
+        y = self._mlp(self._norm("mlp_norm")(x))
+        x = x + (self._norm("mlp_post_norm")(y) if self.post_norms else y)
         return (types.shard_batch(x), cache), None
 
     def _norm(self, name: str) -> RMSNorm:
@@ -170,21 +201,18 @@ class Block(nn.Module):
         return self._dense(x.shape[-1], "down", is_residual=True)(y)
 
     def _attention(
-        self,
-        x: jax.Array,
-        cache: Cache | None,
-        layer: jax.Array,
-        mask: jax.Array,
-        rotation: rope.Rotation,
-        start: jax.Array,
+        self, x: jax.Array, cache: Cache | None, layer: jax.Array, view: View, start: jax.Array
     ) -> tuple[jax.Array, Cache | None]:
         batch, length, width = x.shape
 
         def heads(count: int, name: str) -> jax.Array:
             return self._dense(count * self.head, name)(x).reshape(batch, length, count, self.head)
 
-        query = rope.rotate(heads(self.heads, "query"), rotation)
-        key, value = rope.rotate(heads(self.groups, "key"), rotation), heads(self.groups, "value")
+        query, key = heads(self.heads, "query"), heads(self.groups, "key")
+        if self.qk_norm:
+            query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
+        query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
+        value = heads(self.groups, "value")
         if cache is not None:
             at = (layer, 0, start, 0, 0)
             cache = Cache(
@@ -197,7 +225,8 @@ class Block(nn.Module):
                 jax.lax.dynamic_index_in_dim(whole, layer, keepdims=False).astype(query.dtype)
                 for whole in cache
             )
-        mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
+        mask, scale = view.mask[:, None], (self.scale_width or self.head) ** -0.5
+        mixed = jax.nn.dot_product_attention(query, key, value, mask=mask, scale=scale)
         mixed = mixed.reshape(batch, length, self.heads * self.head)
         return self._dense(width, "out", is_residual=True)(mixed), cache
 
@@ -208,6 +237,10 @@ class Decoder(nn.Module, kw_only=True):
     kv_heads: heads of keys and values, None for as many as queries have.
     head_width: None is width / heads.   theta, scaling: of RoPE's frequencies, see models.rope.
     window: a token sees this many tokens, itself included; None for all.
+    global_every: every so manieth layer is global: its tokens see all tokens, by theta and scaling.
+      The others are local: their tokens see the window, by local_theta (Gemma 3). None: all alike.
+    qk_norm: queries and keys are normed head by head, before the rotation.   post_norms: see Block.
+    scale_width: attention logits are divided by its square root; None is the width of a head.
     is_causal: False for bidirectional encoders (LLM2Vec; BehnamGhader et al. 2024).
     is_tied: the matrix of the logits is the embedding.   activation: of the gate, see ACTIVATIONS.
     unit_offset: norms multiply by 1 + scale (Gemma).
@@ -227,6 +260,11 @@ class Decoder(nn.Module, kw_only=True):
     theta: float = 10_000.0
     scaling: rope.Scaling | None = None
     window: int | None = None
+    global_every: int | None = None
+    local_theta: float = 10_000.0
+    qk_norm: bool = False
+    post_norms: bool = False
+    scale_width: int | None = None
     is_causal: bool = True
     is_tied: bool = False
     activation: str = "silu"
@@ -260,11 +298,12 @@ class Decoder(nn.Module, kw_only=True):
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
+            in_axes=(0, nn.broadcast, nn.broadcast),
             length=self.depth,
         )(
             *(self.depth, self.heads, self.groups, self.head, self.mlp_width, self.epsilon),
-            *(self.activation, self.unit_offset, *kinds),
+            *(self.activation, self.unit_offset, self.global_every, self.qk_norm),
+            *(self.post_norms, self.scale_width, *kinds),
         )
         self.norm = RMSNorm(self.epsilon, self.unit_offset, *kinds)
         if not self.is_tied:
@@ -301,7 +340,8 @@ class Decoder(nn.Module, kw_only=True):
         cache: of `empty_cache`, or of a call before; None: the tokens see each other only.
         rope_length: tokens of the longest text, by which longrope chooses its frequencies; all
           calls that share a cache must have the same. None: the number of slots.
-        prefix: slots whose tokens see each other in both directions (PaliGemma).
+        prefix: slots whose tokens see each other in both directions, each unbroken run of them for
+          itself (PaliGemma's prompts, Gemma 3's images).
         """
         length, slots = embeds.shape[1], valid.shape[1]
         known = length if cache is None else cache.k.shape[2]
@@ -311,16 +351,21 @@ class Decoder(nn.Module, kw_only=True):
                 + ("the text" if cache is None else "the cache")
                 + f" has {known}; give one boolean per slot"
             )
-        mask = attention_mask(
-            valid, start, length, is_causal=self.is_causal, window=self.window, prefix=prefix
-        )
         positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
-        waves = rope.frequencies(self.head // 2, self.theta, self.scaling, rope_length or slots)
-        rotation = rope.of_positions(positions, *waves)
+
+        def view(theta: float, scaling: rope.Scaling | None, window: int | None) -> View:
+            see = {"is_causal": self.is_causal, "window": window, "prefix": prefix}
+            waves = rope.frequencies(self.head // 2, theta, scaling, rope_length or slots)
+            rotation = rope.of_positions(positions, *waves)
+            return View(attention_mask(valid, start, length, **see), rotation)
+
+        if self.global_every is None:
+            views = (view(self.theta, self.scaling, self.window),)
+        else:
+            local = view(self.local_theta, None, self.window)
+            views = (view(self.theta, self.scaling, None), local)
         state = (embeds.astype(self.dtype), cache)
-        (x, cache), _ = self.blocks(
-            state, jnp.arange(self.depth), mask, rotation, jnp.asarray(start)
-        )
+        (x, cache), _ = self.blocks(state, jnp.arange(self.depth), views, jnp.asarray(start))
         return self.norm(x), cache
 
     def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:

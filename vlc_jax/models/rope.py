@@ -37,7 +37,9 @@ class Rotation:
 class Scaling:
     """A change of a language model's frequencies for texts longer than those it was trained on.
 
-    kind: llama3 | longrope.   original_length: tokens of the texts before the extension.
+    kind: linear | llama3 | longrope.   original_length: tokens of the texts before the extension,
+      which linear does not read.
+    linear (Chen et al. 2023, arXiv:2306.15595): all frequencies are divided by `factor`.
     llama3 (Llama 3.1; arXiv:2407.21783): frequencies whose wave is longer than original_length /
       low_factor are divided by `factor`, those with a wave shorter than original_length /
       high_factor are kept, and those between are interpolated.
@@ -66,13 +68,15 @@ def frequencies(
     plain = base ** (-np.arange(pairs) / pairs)
     if scaling is None:
         return plain, 1.0
+    if scaling.kind == "linear":
+        return plain / scaling.factor, 1.0
     if scaling.kind == "llama3":
         waves = scaling.original_length * plain / (2 * np.pi)  # in a text of the original length
         kept = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
         kept = np.clip(kept, 0, 1)
         return plain * (kept + (1 - kept) / scaling.factor), 1.0
     if scaling.kind != "longrope":
-        raise ValueError(f"a rope scaling is llama3 or longrope, got {scaling.kind!r}")
+        raise ValueError(f"a rope scaling is linear, llama3 or longrope, got {scaling.kind!r}")
     divisors = scaling.long if length > scaling.original_length else scaling.short
     if len(divisors) != pairs:
         raise ValueError(f"longrope needs {pairs} divisors, one per pair; got {len(divisors)}")
