@@ -1,8 +1,9 @@
-"""SigLIP against big_vision's own model: names, outputs, loss and gradients, scanned and not.
+"""SigLIP and PaliGemma against big_vision's own models: names, outputs, loss and gradients.
 
 VLC_BIG_VISION is the folder of its checkout; it is on no package index.
 """
 
+import functools
 import importlib
 import os
 import sys
@@ -13,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from vlc_jax import losses, models, weights
 from vlc_jax.errors import WeightsError
+from vlc_jax.models import llava
 from vlc_jax.setup.init_from import architecture
 
 TOWER = {"width": 24, "depth": 3, "heads": 4, "mlp_width": 40}
@@ -28,8 +31,8 @@ SHAPES = jax.eval_shape(lambda key: models.init(MODEL, key), jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
-def two_towers():
-    """Its module of two towers; the utilities, which import TensorFlow, are left out."""
+def big_vision():
+    """Imports its modules by name; the utilities, which import TensorFlow, are left out."""
     folder = os.environ.get("VLC_BIG_VISION")
     if not folder:
         pytest.skip("VLC_BIG_VISION is not set: the folder of a checkout of big_vision")
@@ -38,10 +41,15 @@ def two_towers():
     package.utils = sys.modules["big_vision.utils"] = types.ModuleType("big_vision.utils")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        yield importlib.import_module("big_vision.models.proj.image_text.two_towers")
+        yield lambda name: importlib.import_module(f"big_vision.models.{name}")
     sys.path.remove(folder)
     for name in [name for name in sys.modules if name.split(".")[0] == "big_vision"]:
         del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def two_towers(big_vision):
+    return big_vision("proj.image_text.two_towers")
 
 
 def theirs(two_towers, is_scan):
@@ -126,3 +134,63 @@ def test_positions_of_naflex_are_refused(tmp_path):
     np.savez(tmp_path / "naflex.npz", **arrays)
     with pytest.raises(WeightsError, match=r"pos_embedding has shape \(16, 16, 24\)"):
         weights.load(tmp_path / "naflex.npz", SHAPES, architecture(MODEL))
+
+
+IMAGE_TOKENS, TOLERANCE = 9, 5e-5  # of logits up to 6
+GEMMA = {"width": 32, "depth": 3, "mlp_dim": 48, "num_heads": 4, "num_kv_heads": 1, "head_dim": 8,
+         "norm_eps": 1e-6, "vocab_size": 60, "scan": True,
+         "remat_policy": "nothing_saveable"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def paligemma(big_vision, tmp_path_factory):
+    """The file of a tiny PaliGemma, its inputs, and big_vision's logits of the texts."""
+    gemma, module = big_vision("ppp.gemma"), big_vision("proj.paligemma.paligemma")
+    rng = np.random.default_rng(2)
+    image, _ = batch()
+    text = jnp.asarray(rng.integers(0, 60, (4, 11)), jnp.int32)
+    is_answer = jnp.arange(11)[None] >= jnp.asarray([3, 5, 7, 8])[:, None]
+    with pytest.MonkeyPatch.context() as patch, jax.numpy_rank_promotion("allow"):
+        patch.setattr(gemma, "get_config", lambda variant: ConfigDict({"variant": variant} | GEMMA))
+        tower = {"width": 24, "depth": 3, "num_heads": 4, "mlp_dim": 40, "patch_size": (8, 8)}
+        model = module.Model(
+            img={**tower, "pool_type": "none", "scan": True}, llm={"vocab_size": 60}
+        )
+        arguments = (image, text, is_answer.astype(jnp.int32))
+        shapes = jax.eval_shape(model.init, jax.random.key(0), *arguments)["params"]
+        params = jax.tree.map(lambda x: 0.2 * rng.standard_normal(x.shape, np.float32), shapes)
+        logits = jax.jit(lambda params: model.apply({"params": params}, *arguments)[0])(params)
+    path = tmp_path_factory.mktemp("paligemma") / "tiny.npz"
+    np.savez(path, **{f"params/{name}": x for name, x in weights.flatten(params).items()})
+    return path, (image, text, is_answer), np.asarray(logits)
+
+
+def logits_of(path, inputs, **changes):
+    sizes = weights.llava.read_sizes(path)
+    model = llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    params = weights.llava.load(path, sizes, shapes)
+    image, text, is_answer = inputs
+    ids = jnp.pad(text, ((0, 0), (IMAGE_TOKENS, 0)), constant_values=model.image_id)
+    is_answer = jnp.pad(is_answer, ((0, 0), (IMAGE_TOKENS, 0)))
+    apply = jax.jit(functools.partial(model.clone(**changes).apply, method="text_logits"))
+    logits = apply({"params": params}, image, ids, jnp.ones(ids.shape, bool), is_answer)
+    return np.asarray(logits)[:, IMAGE_TOKENS:]
+
+
+def test_logits_of_paligemma_are_those_of_big_vision(paligemma):
+    path, inputs, expected = paligemma
+    assert np.abs(expected).max() > 4
+    np.testing.assert_allclose(logits_of(path, inputs), expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mistake", ["causal", "scale", "stage"])
+def test_mistakes_in_paligemma_are_found(paligemma, monkeypatch, mistake):
+    path, inputs, expected = paligemma
+    changes = {"causal": {"both_ways": "none"}, "stage": {"stage": "raw"}}
+    if mistake == "scale":  # image tokens, too, times sqrt(width)
+        plain = llava.Projector.__call__
+        scaled = lambda projector, x: projector.width**0.5 * plain(projector, x)  # noqa: E731
+        monkeypatch.setattr(llava.Projector, "__call__", scaled)
+    found = logits_of(path, inputs, **changes.get(mistake, {}))
+    assert np.abs(found - expected).max() > 1000 * TOLERANCE

@@ -18,17 +18,8 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
     """Rules of SigLIP; heads: attention heads of each tower, {"image": ..., "text": ...}."""
     image, text = "params/img", "params/txt"
     pool = f"{image}/MAPHead_0"
-    # A flax convolution is (row, column, channel, width), our matrix without a transpose.
-    kernel = Codec(
-        lambda x: (x.reshape(-1, x.shape[-1]),),
-        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
-    )
     return [
-        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", kernel),
-        rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
-        rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
-        *_blocks(f"{image}/Transformer", "image/block_{i}", heads["image"]),
-        *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
+        *tower_rules(image, heads["image"], patch_size),
         # MAP head: attention pooling with a learned query (the probe), then a residual MLP.
         rule(f"{pool}/probe", "image/pooling/probe", rename.LEADING_ONE),
         *_attention(pool, "image/pooling/attention", heads["image"]),
@@ -38,10 +29,26 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
         rule(f"{text}/pos_embedding", "text/position_embedding", rename.LEADING_ONE),
         *_blocks(f"{text}/Encoder_0", "text/block_{i}", heads["text"]),
         *_norm(f"{text}/Encoder_0/encoder_norm", "text/norm"),
-        *_dense(f"{text}/head", "text/projection"),
+        *dense(f"{text}/head", "text/projection"),
         # A log, as OpenAI's, but of shape (1,).
         rule("params/t", "logit_scale", rename.SCALAR_OF_ONE),
         rule("params/b", "logit_bias", rename.SCALAR_OF_ONE),
+    ]
+
+
+def tower_rules(image: str, heads: int, patch_size: int) -> list[Rule]:
+    """Rules of the image tower `image` without its pooling."""
+    # A flax convolution is (row, column, channel, width), our matrix without a transpose.
+    kernel = Codec(
+        lambda x: (x.reshape(-1, x.shape[-1]),),
+        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
+    )
+    return [
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", kernel),
+        rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
+        rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
+        *_blocks(f"{image}/Transformer", "image/block_{i}", heads),
+        *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
     ]
 
 
@@ -82,14 +89,15 @@ def _norm(theirs: str, ours: str) -> list[Rule]:
     return [rule(f"{theirs}/{part}", f"{ours}/{part}") for part in ("scale", "bias")]
 
 
-def _dense(theirs: str, ours: str) -> list[Rule]:
+def dense(theirs: str, ours: str) -> list[Rule]:
+    """Rules of a flax Dense with bias."""
     return [rule(f"{theirs}/{part}", f"{ours}/{part}") for part in ("kernel", "bias")]
 
 
 def _mlp(theirs: str, ours: str) -> list[Rule]:
     return [
-        *_dense(f"{theirs}/Dense_0", f"{ours}/up"),
-        *_dense(f"{theirs}/Dense_1", f"{ours}/down"),
+        *dense(f"{theirs}/Dense_0", f"{ours}/up"),
+        *dense(f"{theirs}/Dense_1", f"{ours}/down"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Weights of LLaVA and of its language models (Llama, Vicuna, Mistral, Phi-3, Gemma).
+"""Weights of LLaVA, PaliGemma, Gemma 3, and of language models (Llama, Mistral, Phi-3, Gemma).
 
 Names of all layouts of folders (Hugging Face's before and since transformers 5, LLaVA's own, those
 of language models alone) are first made one; a table of rules maps these to our tree {image,
@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, huggingface, lm_config, rename
+from vlc_jax.weights import files, huggingface, lm_config, paligemma, rename
 from vlc_jax.weights.openai import dense
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -31,7 +31,8 @@ _NAMES = (  # regular expressions of prefixes -> one name; the first that matche
     (r"(model\.)?language_model\.(model\.)?", "lm."),
     (r"(model\.)?(?=(embed_tokens|layers|norm)\.)", "lm."),
 )
-_IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq")
+# buffers, and SigLIP's pooling, which no language model reads
+_IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq", r"vision_model\.head\..*")
 # Of a whole CLIP, from which an image tower may be taken.
 _OTHER_TOWER = r"text_model\..*|text_projection\..*|visual_projection\..*|logit_scale"
 
@@ -43,20 +44,46 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
     """
     image: list[Rule] = []
     if "image" in sizes:
-        clip = huggingface.clip_rules(sizes["image"]["patch_size"])
-        image = [r for r in clip if r.is_of("image") and r.ours != ("image/projection/kernel",)]
+        make = huggingface.siglip_rules if "kind" in sizes else huggingface.clip_rules
+        tower = make(sizes["image"]["patch_size"])
+        image = [r for r in tower if r.is_of("image") and r.ours != ("image/projection/kernel",)]
     return [
         *image,
-        *dense("projector.linear_1", "projector/first"),
-        *dense("projector.linear_2", "projector/second"),
+        *_PROJECTORS[sizes.get("kind", "llava")],
         rule("lm.embed_tokens.weight", "lm/token_embedding/embedding"),
-        *_blocks("lm.layers.{i}", "lm/blocks", sizes["lm"], is_fused),
+        *_blocks("lm.layers.{i}", "lm/blocks", sizes, is_fused),
         rule("lm.norm.weight", "lm/norm/scale"),
         rule("lm.lm_head.weight", "lm/head", rename.TRANSPOSED),
     ]
 
 
-def _blocks(theirs: str, ours: str, lm: Mapping[str, Any], is_fused: bool) -> list[Rule]:
+_PROJECTORS = {
+    "llava": [
+        *dense("projector.linear_1", "projector/first"),
+        *dense("projector.linear_2", "projector/second"),
+    ],
+    "paligemma": dense("projector.linear", "projector/linear"),
+    "gemma3": [
+        rule("projector.mm_soft_emb_norm.weight", "projector/norm/scale"),
+        # a bare parameter (inputs, outputs), no Linear: not transposed
+        rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
+    ],
+}
+# Norms of a block, by the family of the language model: theirs -> ours
+_NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
+_GEMMA3_NORMS = {
+    "input_layernorm": "attention_norm",
+    "self_attn.q_norm": "query_norm",
+    "self_attn.k_norm": "key_norm",
+    "post_attention_layernorm": "attention_post_norm",
+    "pre_feedforward_layernorm": "mlp_norm",
+    "post_feedforward_layernorm": "mlp_post_norm",
+}
+
+
+def _blocks(theirs: str, ours: str, sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
+    lm, norms = sizes["lm"], _GEMMA3_NORMS if sizes["family"] == "gemma3_text" else _NORMS
+
     def matrix(name: str, path: str) -> Rule:
         return rule(f"{theirs}.{name}.weight", f"{ours}/{path}/kernel", rename.TRANSPOSED)
 
@@ -75,8 +102,7 @@ def _blocks(theirs: str, ours: str, lm: Mapping[str, Any], is_fused: bool) -> li
         inner = [matrix(f"self_attn.{x}_proj", path) for path, x in projections.items()]
         inner += [matrix(f"mlp.{x}_proj", x) for x in ("gate", "up")]
     return [
-        rule(f"{theirs}.input_layernorm.weight", f"{ours}/attention_norm/scale"),
-        rule(f"{theirs}.post_attention_layernorm.weight", f"{ours}/mlp_norm/scale"),
+        *(rule(f"{theirs}.{x}.weight", f"{ours}/{path}/scale") for x, path in norms.items()),
         *inner,
         matrix("self_attn.o_proj", "out"),
         matrix("mlp.down_proj", "down"),
@@ -96,7 +122,10 @@ def _rows(counts: Sequence[int]) -> Codec:
 
 
 def read_sizes(folder: str | Path) -> dict[str, Any]:
-    """Architecture of a folder's model by its config.json, see `lm_config.read`."""
+    """Architecture of a folder's model by its config.json, see `lm_config.read`; of a file of
+    big_vision's by its arrays."""
+    if Path(folder).suffix == ".npz":
+        return paligemma.read_sizes(folder)
     path = Path(folder) / "config.json"
     try:
         return lm_config.read(files.read_json(path))
@@ -115,7 +144,8 @@ def load(
     dtype: Any = None,
     image_folder: str | Path | None = None,
 ) -> dict[str, Any]:
-    """The parameters in a folder, a tree like `shapes`, in the file's dtypes.
+    """The parameters in a folder, or in PaliGemma's `.npz`, a tree like `shapes`, in the file's
+    dtypes.
 
     sizes: of `read_sizes`.   shapes: {"image", "projector", "lm"} of LLaVA, {"lm"} of a language
     model, of arrays or jax.ShapeDtypeStruct.
@@ -126,6 +156,8 @@ def load(
     Strict: raises WeightsError for names left over or missing, a missing layer, other shapes, NaN
     and infinity.
     """
+    if Path(folder).suffix == ".npz":
+        return paligemma.load(folder, sizes, shapes, put=put, dtype=dtype)
     arrays = files.open_arrays(folder)
     try:
         named = _named(arrays, sizes)

@@ -3,6 +3,7 @@
 The fields are plain values: a rope scaling is a dict of the fields of models.rope.Scaling.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,25 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "head_dim": 256,
     },
+    "gemma3_text": {
+        **_LLAMA,
+        "vocab_size": 262_208,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "hidden_act": "gelu_pytorch_tanh",
+        "max_position_embeddings": 131_072,
+        "tie_word_embeddings": True,
+        "head_dim": 256,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "layer_types": None,
+    },
 }
 _CLIP_L14 = {
     "hidden_size": 1024,
@@ -66,12 +86,26 @@ TOWERS = {
     "openai/clip-vit-large-patch14": _CLIP_L14,
     "openai/clip-vit-large-patch14-336": {**_CLIP_L14, "image_size": 336},
 }
+_SIGLIP = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "patch_size": 16,
+    "image_size": 224,
+    "hidden_act": "gelu_pytorch_tanh",
+    "layer_norm_eps": 1e-6,
+}
+# What models.llava.image_tower does otherwise than for CLIP; the pooling is not used.
+_SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh"}  # whose names are others here
 SELECT = {"default": "patch", "full": "cls_patch", "cls": "cls"}  # "cls" is ours, and LLaVA forks'
 SENTINEL = -200  # of LLaVA's own code: the id of an image in a tokenised prompt
 
 
 def read(config: Mapping[str, Any]) -> dict[str, Any]:
-    """{"family", "lm"} of a language model; of LLaVA also {"image", "layer", "image_id", "select"}.
+    """{"family", "lm"} of a language model; of LLaVA also {"image", "layer", "image_id", "select"},
+    and of PaliGemma and Gemma 3 `kind`, of models.llava.KINDS, and `side` of Gemma 3.
 
     lm, image: fields of models.lm.Decoder and of models.llava.image_tower, whose `depth` is that of
     the file and `layer` the hidden state that is used.
@@ -79,10 +113,15 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "mm_projector_type" in config or "mm_vision_tower" in config:
         return _original(config)
-    text = config.get("text_config", config)
+    text, kind = config.get("text_config", config), config.get("model_type")
+    if kind == "paligemma":  # of which Hugging Face says so, and means the prompt
+        _require(text, "use_bidirectional_attention", True)
+        text = {**text, "use_bidirectional_attention": None}
     family, fields = _language_model(text, text.get("model_type", "llama"))
     found = {"family": family, "lm": fields}
-    if config.get("model_type") != "llava":
+    if kind in IMAGE_IDS:
+        return found | _over_siglip(config, fields)
+    if kind != "llava":
         return found
     _require(config, "projector_hidden_act", "gelu")
     _require(config, "multimodal_projector_bias", True)
@@ -101,13 +140,33 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# PaliGemma's and Gemma 3's image token where config.json leaves it out, by model_type.
+IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
+
+
+def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    kind, vision = config["model_type"], {**_SIGLIP, **config.get("vision_config", {})}
+    _require(vision, "model_type", "siglip_vision_model")
+    fields["is_tied"] = config.get("tie_word_embeddings", True)
+    image = {ours: vision[theirs] for ours, theirs in _IMAGE.items()}
+    image["activation"] = _ACTIVATIONS.get(image["activation"], image["activation"])
+    token = config.get("image_token_index", config.get("image_token_id", IMAGE_IDS[kind]))
+    found = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
+    found |= {"image_id": token, "select": "patch"}
+    if kind == "gemma3":
+        found["side"] = math.isqrt(config.get("mm_tokens_per_image", 256))
+    return found
+
+
 def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a config.json for Hugging Face, of what `read` gives."""
     text = _write_language_model(sizes["family"], sizes["lm"])
     if "image" not in sizes:
-        names = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "gemma": "Gemma"}
-        return text | {"architectures": [f"{names[sizes['family']]}ForCausalLM"]}
+        name = sizes["family"].removesuffix("_text").capitalize()
+        return text | {"architectures": [f"{name}ForCausalLM"]}
     image = sizes["image"]
+    if "kind" in sizes:
+        return _write_over_siglip(sizes, text)
     side = image["image_size"] // image["patch_size"]
     strategy = next(theirs for theirs, ours in SELECT.items() if ours == sizes["select"])
     return {
@@ -124,6 +183,23 @@ def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
         "image_seq_length": side**2 + (strategy == "full"),
         "projector_hidden_act": "gelu",
         "tie_word_embeddings": sizes["lm"]["is_tied"],
+    }
+
+
+def _write_over_siglip(sizes: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    names = {theirs: sizes["image"][ours] for ours, theirs in _IMAGE.items()}
+    theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
+    names["hidden_act"] = theirs.get(names["hidden_act"], names["hidden_act"])
+    width, is_paligemma = sizes["lm"]["width"], sizes["kind"] == "paligemma"
+    more = {"projection_dim": width, "hidden_size": width}
+    return {
+        "architectures": [f"{'PaliGemma' if is_paligemma else 'Gemma3'}ForConditionalGeneration"],
+        "model_type": sizes["kind"],
+        "text_config": text,
+        "vision_config": {"model_type": "siglip_vision_model", **names, "vision_use_head": False},
+        "image_token_index": sizes["image_id"],
+        "tie_word_embeddings": sizes["lm"]["is_tied"],
+        **(more if is_paligemma else {"mm_tokens_per_image": sizes["side"] ** 2}),
     }
 
 
@@ -176,13 +252,19 @@ def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str
     c = FAMILIES[family] | {k: v for k, v in text.items() if v is not None or k == "sliding_window"}
     for name in ("attention_bias", "mlp_bias", "use_bidirectional_attention"):
         _require(c, name, False)
-    activation = "gelu_pytorch_tanh" if family == "gemma" else "silu"
-    if family != "gemma":  # whose older files say "gelu", and mean its approximation
+    for name in ("attn_logit_softcapping", "final_logit_softcapping"):
+        _require(c, name, None)
+    is_gemma = family in ("gemma", "gemma3_text")
+    activation = "gelu_pytorch_tanh" if is_gemma else "silu"
+    if family == "gemma3_text":
+        _require(c, "hidden_activation", activation)
+    elif family != "gemma":  # whose older files say "gelu", and mean its approximation
         _require(c, "hidden_act", activation)
-    rope = (c.get("rope_scaling") or {}) | (c.get("rope_parameters") or {})
+    given = c.get("rope_parameters") or {}
+    rope = (c.get("rope_scaling") or {}) | given.get("full_attention", given)
     _require(c | rope, "partial_rotary_factor", 1.0)
     head = c["head_dim"]
-    return family, {
+    fields = {
         "vocab": c["vocab_size"],
         "width": c["hidden_size"],
         "depth": c["num_hidden_layers"],
@@ -195,10 +277,45 @@ def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str
         "scaling": _scaling(c, rope),
         "window": c["sliding_window"] if family in ("mistral", "phi3") else None,
         "is_tied": c["tie_word_embeddings"],
-        "activation": {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}[activation],
-        "unit_offset": family == "gemma",
-        "scales_embeddings": family == "gemma",
+        "activation": _ACTIVATIONS.get(activation, activation),
+        "unit_offset": is_gemma,
+        "scales_embeddings": is_gemma,
     }
+    return family, fields | (_gemma3(c) if family == "gemma3_text" else {})
+
+
+def _gemma3(c: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that Gemma 3's language model has besides."""
+    local = {"rope_theta": c["rope_local_base_freq"]}
+    local |= (c.get("rope_parameters") or {}).get("sliding_attention", {})
+    _require(local, "rope_type", "default")
+    scale = c["query_pre_attn_scalar"]
+    return {
+        "window": c["sliding_window"],
+        "global_every": _global_every(c),
+        "local_theta": float(local["rope_theta"]),
+        "qk_norm": True,
+        "post_norms": True,
+        "scale_width": None if scale == c["head_dim"] else scale,
+    }
+
+
+def _global_every(c: Mapping[str, Any]) -> int:
+    kinds, depth = c["layer_types"], c["num_hidden_layers"]
+    if kinds is None:
+        return c["sliding_window_pattern"]
+    every = kinds.index("full_attention") + 1 if "full_attention" in kinds else depth + 1
+    if kinds != _layer_types(every, depth):
+        raise WeightsError(
+            f"layer_types {kinds} are unknown; known is every so manieth of full_attention, and "
+            "all others of sliding_attention"
+        )
+    return every
+
+
+def _layer_types(every: int, depth: int) -> list[str]:
+    names = ("sliding_attention", "full_attention")
+    return [names[(layer + 1) % every == 0] for layer in range(depth)]
 
 
 def _scaling(c: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -206,6 +323,8 @@ def _scaling(c: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any] | 
     if kind == "default":
         return None
     _require(rope, "attention_factor", None)
+    if kind == "linear":
+        return {"kind": kind, "original_length": 0, "factor": float(rope["factor"])}
     original = rope.get("original_max_position_embeddings")
     original = original or c.get("original_max_position_embeddings")
     if kind == "llama3":
@@ -217,7 +336,7 @@ def _scaling(c: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any] | 
             "high_factor": float(rope["high_freq_factor"]),
         }
     if kind not in ("longrope", "su"):  # its older name
-        raise WeightsError(f"rope scaling {kind!r} is unknown; known are llama3, longrope")
+        raise WeightsError(f"rope scaling {kind!r} is unknown; known are linear, llama3, longrope")
     return {
         "kind": "longrope",
         "original_length": original,
@@ -229,18 +348,21 @@ def _scaling(c: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any] | 
 
 def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
     scaling, rope = lm["scaling"], {"rope_theta": lm["theta"], "rope_type": "default"}
+    head = lm["head_width"] or lm["width"] // lm["heads"]
     positions: dict[str, Any] = {}
     if scaling is not None:
         original, factor = scaling["original_length"], scaling["factor"]
-        rope |= {"rope_type": scaling["kind"], "original_max_position_embeddings": original}
-        positions["max_position_embeddings"] = round(original * factor)
+        rope["rope_type"] = scaling["kind"]
+        if scaling["kind"] != "linear":
+            rope["original_max_position_embeddings"] = original
+            positions["max_position_embeddings"] = round(original * factor)
+        if scaling["kind"] != "longrope":
+            rope["factor"] = factor
         if scaling["kind"] == "llama3":
-            rope |= {"factor": factor}
             rope |= {f"{side}_freq_factor": scaling[f"{side}_factor"] for side in ("low", "high")}
-        else:
+        elif scaling["kind"] == "longrope":
             positions["original_max_position_embeddings"] = original
             rope |= {f"{kind}_factor": list(scaling[kind]) for kind in ("short", "long")}
-    optional = {"head_dim": lm["head_width"]} if lm["head_width"] else {}
     return {
         "model_type": family,
         "vocab_size": lm["vocab"],
@@ -248,6 +370,7 @@ def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
         "num_hidden_layers": lm["depth"],
         "num_attention_heads": lm["heads"],
         "num_key_value_heads": lm["kv_heads"] or lm["heads"],
+        "head_dim": head,
         "intermediate_size": lm["mlp_width"],
         "hidden_act": FAMILIES[family]["hidden_act"],
         "rms_norm_eps": lm["epsilon"],
@@ -256,7 +379,22 @@ def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
         "sliding_window": lm["window"],
         "tie_word_embeddings": lm["is_tied"],
         **positions,
-        **optional,
+        **(_write_gemma3(lm, rope, head) if family == "gemma3_text" else {}),
+    }
+
+
+def _write_gemma3(lm: Mapping[str, Any], rope: Mapping[str, Any], head: int) -> dict[str, Any]:
+    """As transformers 5 reads it, and by the names of before."""
+    local = {"rope_theta": lm["local_theta"], "rope_type": "default"}
+    scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    return {
+        "hidden_activation": FAMILIES["gemma3_text"]["hidden_act"],
+        "layer_types": _layer_types(lm["global_every"], lm["depth"]),
+        "sliding_window_pattern": lm["global_every"],
+        "query_pre_attn_scalar": lm["scale_width"] or head,
+        "rope_parameters": {"full_attention": dict(rope), "sliding_attention": local},
+        "rope_local_base_freq": lm["local_theta"],
+        "rope_scaling": scaling if lm["scaling"] else None,
     }
 
 

@@ -30,6 +30,16 @@ def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
     return arrays
 
 
+def read_one(path: Path, name: str) -> np.ndarray:
+    """One array of the file. Raises WeightsError as `read` does."""
+    try:
+        with zip_file.open_zip(path) as archive:
+            data = zip_file.read(archive, f"{name}.npy")
+        return _array(data, len(data), False)
+    except zip_file.DAMAGE as error:
+        raise WeightsError(f"{name} cannot be read: {error}") from error
+
+
 def _array(data: bytes, size: int, only_shapes: bool) -> np.ndarray:
     """The array of an .npy file of `size` bytes; not by numpy's reader, which sets aside what the
     header names. only_shapes: `data` need hold only the header."""
