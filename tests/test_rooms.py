@@ -80,6 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.setup.llava_config": (
         "vlc_jax.errors",
         "vlc_jax.generative.prompts",
+        "vlc_jax.models.llava",
         "vlc_jax.weights",
         "input_pipeline",
         "configs",

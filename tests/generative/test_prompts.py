@@ -1,4 +1,4 @@
-"""Prompts: golden strings of four templates and of all questions; the swap is a matter of seed."""
+"""Prompts: golden strings of all templates and of all questions; the swap is a matter of seed."""
 
 import dataclasses
 
@@ -24,6 +24,11 @@ PROMPTS = {
     "phi_3_v": (
         "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n<image>\nQ?<|end|>\n"
         "<|assistant|>\n"
+    ),
+    "paligemma": "<image><bos>Q?\n",
+    "gemma_3": (
+        "<bos><start_of_turn>user\n\n\n<start_of_image><image><end_of_image>\n\nQ?<end_of_turn>\n"
+        "<start_of_turn>model\n"
     ),
 }
 # (correct caption, subset) -> question to generate an answer to, question of VLM2Vec

@@ -62,6 +62,9 @@ def make(name: str) -> torch.nn.Module:
     return redrawn(transformers.Gemma3ForCausalLM(config))
 
 
+NAMES = {"ids": "input_ids", "types": "token_type_ids", "mask": "attention_mask"}
+
+
 def texts(name: str, padding: str, has_answer: bool) -> dict[str, torch.Tensor]:
     """Three rows of different lengths, of which the second has no image; with answers of 4 to 6."""
     generator = torch.Generator().manual_seed(5)
@@ -77,11 +80,10 @@ def texts(name: str, padding: str, has_answer: bool) -> dict[str, torch.Tensor]:
             types = (torch.arange(len(row)) >= len(image) + question).long()
         rows.append((row, types))
     longest = max(len(row) for row, _ in rows)
-    names = ("input_ids", "token_type_ids", "attention_mask")
-    found = {key: torch.zeros(3, longest, dtype=torch.long) for key in names}
+    found = {key: torch.zeros(3, longest, dtype=torch.long) for key in NAMES}
     for i, (row, types) in enumerate(rows):
         where = slice(len(row)) if padding == "right" else slice(longest - len(row), None)
-        for key, values in zip(names, (row, types, torch.ones_like(row)), strict=True):
+        for key, values in zip(NAMES, (row, types, torch.ones_like(row)), strict=True):
             found[key][i, where] = values
     return found
 
@@ -96,11 +98,13 @@ def outputs(name: str, model: torch.nn.Module, io: dict) -> None:
     for padding in ("left", "right"):
         rows = texts(name, padding, has_answer=True)
         io |= {f"{name}/{padding}/{key}": x.numpy() for key, x in rows.items()}
-        io[f"{name}/{padding}/logits"] = model(**rows, pixel_values=pixels).logits.numpy()
+        given = {NAMES[key]: x for key, x in rows.items()}
+        io[f"{name}/{padding}/logits"] = model(**given, pixel_values=pixels).logits.numpy()
     rows = texts(name, "left", has_answer=False)
-    ids = model.generate(**rows, pixel_values=pixels, max_new_tokens=10, do_sample=False,
+    given = {NAMES[key]: x for key, x in rows.items()}
+    ids = model.generate(**given, pixel_values=pixels, max_new_tokens=10, do_sample=False,
                          eos_token_id=127, pad_token_id=127)  # fmt: skip
-    length = rows["input_ids"].shape[1]
+    length = rows["ids"].shape[1]
     io |= {f"{name}/prompt/{key}": x.numpy() for key, x in rows.items()}
     io[f"{name}/generated"] = ids[:, length:].numpy()
 

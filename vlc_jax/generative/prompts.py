@@ -64,6 +64,15 @@ TEMPLATES: dict[str, Template] = {
         "You are a helpful AI assistant.",
         ("<|end|>",),
     ),
+    "paligemma": Template(
+        f"{IMAGE}<bos>{{question}}\n", "", ("<eos>",), "one question; the image comes before BOS"
+    ),
+    "gemma_3": Template(
+        f"<bos><start_of_turn>user\n\n\n<start_of_image>{IMAGE}<end_of_image>\n\n{{question}}"
+        "<end_of_turn>\n<start_of_turn>model\n",
+        "",
+        ("<end_of_turn>", "<eos>"),
+    ),
 }
 
 # Subset of a benchmark -> its two prepositions, in the order in which a question has them.

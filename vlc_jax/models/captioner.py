@@ -196,13 +196,10 @@ class Captioner(heads.Head):
         mask: Bool[Array, "images options length"],
     ) -> Float[Array, "images options"]:
         """The mean over the tokens of each text that `mask` marks; 0 for a text without any."""
-        valid, prefix, questions = jnp.ones(tokens.shape[:2], bool), None, None
-        if self.both_ways == "image":
-            is_image = jnp.arange(tokens.shape[1]) >= len(self.prefix)
-            prefix = jnp.broadcast_to(is_image[None], valid.shape)
-        elif self.both_ways == "prompt":
-            prefix, questions = valid, jnp.cumsum(mask, axis=-1) == 0
-        prompt = continuation.Prompt(tokens, valid, prefix)
+        valid, questions = jnp.ones(tokens.shape[:2], bool), None
+        if self.both_ways == "prompt":
+            questions = jnp.cumsum(mask, axis=-1) == 0
+        prompt = continuation.Prompt(tokens, valid, self._prefix(*valid.shape))
         found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
         total = jnp.where(mask, found, 0.0).sum(axis=-1)
         return total / jnp.maximum(mask.sum(axis=-1), 1)
@@ -224,11 +221,24 @@ class Captioner(heads.Head):
         embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         read = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if has_image else len(self.prefix))
         read = jnp.broadcast_to(read, tokens.shape[:2])
-        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1))
+        prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
+        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
         return self._decoder, self._params()
+
+    def _prefix(
+        self, images: int, before: int, behind: int = 0
+    ) -> Bool[Array, "images slots"] | None:
+        """Slots that see each other in both directions, of tokens up to the image's last and of
+        those of a question behind it."""
+        slot = jnp.arange(before + behind)
+        if self.both_ways == "none":
+            return None
+        is_image = (slot >= len(self.prefix)) & (slot < before)
+        seen = is_image if self.both_ways == "image" else jnp.ones_like(is_image)
+        return jnp.broadcast_to(seen[None], (images, len(slot)))
 
     def _params(self) -> Any:
         """Of the decoder, which is called as a function of them: lax.map cannot call a module that

@@ -111,12 +111,14 @@ def _has_adapter(model: nn.Module, path: Path) -> bool:
 def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if setup.origin.model_name != "captioner" or weights_compatibility.has_text_tower(setup.model):
         raise UsageError(
-            f"{path} is a LLaVA, whose language model is a head without a text tower: set "
+            f"{path} has a language model, which is a head without a text tower: set "
             "config.model.name='captioner' and config.model.text_tower=False"
         )
     found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
     head = {name: found[name] for name in ("projector", "lm")}
-    return {"image": found["image"], "head": head, "logit_scale": np.zeros((), np.float32)}
+    zero = np.zeros((), np.float32)
+    scales = {name: zero for name in ("logit_scale", "logit_bias") if name in shapes}
+    return {"image": found["image"], "head": head, **scales}
 
 
 def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:

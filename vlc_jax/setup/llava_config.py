@@ -1,4 +1,4 @@
-"""The config of LLaVA's weights: a captioner that scores by VQAScore."""
+"""The config of weights of LLaVA, PaliGemma and Gemma 3: a captioner that scores by VQAScore."""
 
 import json
 from collections.abc import Mapping
@@ -11,13 +11,19 @@ from configs import default
 from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.errors import UsageError
 from vlc_jax.generative import prompts
-from vlc_jax.weights import llava
+from vlc_jax.models import llava as models
+from vlc_jax.weights import llava, metadata, paligemma
 
 START_TOKENS = ("<s>", "<|begin_of_text|>")
+# Of images, by `kind` of the sizes, where no preprocessor_config.json says so.
+INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
 
 def is_llava(path: str | Path) -> bool:
-    """Whether a folder's config.json is of LLaVA, in Hugging Face's or in its own form."""
+    """Whether a folder's config.json is of LLaVA (also in its own form), PaliGemma or Gemma 3, or a
+    file is of PaliGemma as big_vision writes it."""
+    if paligemma.is_paligemma(path):
+        return True
     file = Path(path) / "config.json"
     if not file.is_file():
         return False
@@ -26,28 +32,30 @@ def is_llava(path: str | Path) -> bool:
     except ValueError:
         return False
     return isinstance(config, dict) and (
-        config.get("model_type") == "llava" or "mm_vision_tower" in config
+        config.get("model_type") in models.KINDS or "mm_vision_tower" in config
     )
 
 
 def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDict:
-    """The config with which LLaVA's weights in a folder are evaluated.
+    """The config with which the weights of LLaVA, PaliGemma or Gemma 3 are evaluated.
 
     tokenizer: its file or folder; by default that of the weights.
     Raises WeightsError for a config.json of another architecture.
     """
-    sizes = llava.read_sizes(path)
-    files = _tokenizer_files(Path(tokenizer or path))
-    words, theirs = DecoderTokenizer(files), json.loads((Path(path) / "config.json").read_text())
-    template = prompts.TEMPLATES[_template(theirs, sizes["family"], words)]
+    sizes, path = llava.read_sizes(path), Path(path)
+    folder = path if path.is_dir() else path.parent
+    kind, files = sizes.get("kind", "llava"), _tokenizer_files(Path(tokenizer or folder))
+    words = DecoderTokenizer(files)
+    template = prompts.TEMPLATES[_template(path, sizes, words)]
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)
         config.input.image_size = sizes["image"]["image_size"]
-        config.input.crop = "pad" if theirs.get("image_aspect_ratio") == "pad" else "centre"
+        config.input.update(_pixels(path, kind))
         config.text.tokenizer, config.text.context_length = "conversation", 128
         config.text.tokenizer_options = ConfigDict(_tokenizer(files, words, template))
-        config.model.update({"name": "captioner", "variant": "L/14", "text_tower": False})
+        variant = "L/14" if kind == "llava" else "SigLIP-SO400M/14-224"
+        config.model.update({"name": "captioner", "variant": variant, "text_tower": False})
         config.model.vocab_size, config.model.logit_scale_init = sizes["lm"]["vocab"], 1.0
         config.model.image = ConfigDict(_image(sizes))
         config.model.head = ConfigDict(
@@ -55,9 +63,12 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 "decoder": sizes["lm"],
                 "param_dtype": "compute",
                 "select": sizes["select"],
-                "stage": "raw",
+                "side": sizes.get("side"),
+                **models.KINDS[kind],
                 "scores": "answer",
                 "prefix": _prefix(words, template),
+                # logits of 128 tokens: 1 GB, of Gemma's vocabulary, too
+                "chunk": 64 if kind == "llava" else 8,
             }
         )
     return config
@@ -81,12 +92,31 @@ def _tokenizer_files(path: Path) -> Path:
     return path
 
 
-def _template(config: Mapping[str, Any], family: str, words: DecoderTokenizer) -> str:
+def _pixels(path: Path, kind: str) -> dict[str, str]:
+    """Fields of config.input: padded to a square (LLaVA's own image_aspect_ratio), the centre, or
+    squashed (SigLIP's). Raises UsageError for a normalisation that is not SigLIP's."""
+    if kind == "llava":
+        config = json.loads((path / "config.json").read_text())
+        return {"crop": "pad" if config.get("image_aspect_ratio") == "pad" else "centre"}
+    pixels = {"crop": "none", "normalisation": "siglip"}
+    if path.is_file():  # of big_vision, whose resize is bilinear
+        return pixels | {"interpolation": "bilinear"}
+    found = metadata.read(path, ("preprocessor_config.json",))
+    for name in ("mean", "std"):
+        if found.get(name, (0.5, 0.5, 0.5)) != (0.5, 0.5, 0.5):
+            raise UsageError(f"{path}: images have {name} .5 here; the files say {found[name]}")
+    return pixels | {"interpolation": found.get("interpolation", INTERPOLATIONS[kind])}
+
+
+def _template(path: Path, sizes: Mapping[str, Any], words: DecoderTokenizer) -> str:
     """The name of the prompt format of a checkpoint."""
-    if family == "phi3":
+    if "kind" in sizes:
+        return {"paligemma": "paligemma", "gemma3": "gemma_3"}[sizes["kind"]]
+    if sizes["family"] == "phi3":
         return "phi_3_v"
     if "<|eot_id|>" in words:
         return "llama_3_v"
+    config = json.loads((path / "config.json").read_text())
     return "llava_v1" if "mm_vision_tower" in config else "llava_hf"
 
 
@@ -103,6 +133,9 @@ def _tokenizer(files: Path, words: DecoderTokenizer, template: prompts.Template)
 
 def _prefix(words: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
     """Ids of the start token, if the vocabulary has one, and of the text before the image, which
-    LLaVA's own code tokenizes apart from that behind it."""
+    LLaVA's own code tokenizes apart from that behind it. Gemma's templates hold the start token,
+    and <s> is a tag of HTML in its vocabulary."""
+    if "<bos>" in template.text:
+        return tuple(words.encode(template.text.partition(prompts.IMAGE)[0]))
     start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
     return (*start, *words.encode(template.text.partition(prompts.IMAGE)[0]))

@@ -6,7 +6,7 @@ before anything runs.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ _CLEANING: dict[str, dict[str, Any]] = {
 }
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """Metadata in the files beside the weights at `path`; {} if there are none.
+def read(path: str | Path, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Metadata in the files beside the weights at `path`, of these names; {} if there are none.
 
     Keys are those of FIELDS that the files have; tokens are strings. Raises WeightsError for
     damaged files.
@@ -68,7 +68,8 @@ def read(path: str | Path) -> dict[str, Any]:
     directory = folder(path)
     metadata: dict[str, Any] = {}
     for name, reader in _READERS.items():
-        if directory is not None and (file := directory / name).exists():
+        is_wanted = directory is not None and (names is None or name in names)
+        if is_wanted and (file := directory / name).exists():
             content = files.read_json(file)
             try:
                 metadata |= _checked(reader(content))

@@ -1,0 +1,139 @@
+"""PaliGemma and Gemma 3 give the numbers of transformers, from folders of both layouts."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax.generative import decode
+from vlc_jax.models import llava, lm
+from vlc_jax.weights import llava as weights
+
+pytestmark = pytest.mark.slow
+
+TOLERANCE = 5e-5  # float32, of logits up to 6
+NAMES = ("paligemma", "gemma3")
+
+
+@pytest.fixture(scope="module")
+def folder(there, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gemma")
+    there("gemma_reference.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def io(folder):
+    with np.load(folder / "io.npz") as file:
+        return dict(file)
+
+
+@functools.cache
+def load(folder):
+    sizes = weights.read_sizes(folder)
+    model = llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    return model, weights.load(folder, sizes, shapes)
+
+
+def error(name, model, params, io, padding):
+    """Largest difference of the logits at valid slots; the second row has no image."""
+    given = {key: io[f"{name}/{padding}/{key}"] for key in ("ids", "mask", "types")}
+    ids, valid = jnp.asarray(given["ids"], jnp.int32), given["mask"].astype(bool)
+    # of PaliGemma answers, of Gemma 3 images
+    is_answer = jnp.asarray(given["types"] == 1) if name == "paligemma" else None
+    apply = jax.jit(functools.partial(model.apply, method="text_logits"))
+    images = jnp.asarray(io[f"{name}/images"])
+    logits = apply({"params": params}, images, ids, jnp.asarray(valid), is_answer)
+    return np.abs(logits - io[f"{name}/{padding}/logits"])[valid].max()
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_of_rows_with_and_without_image(folder, io, name, padding):
+    assert np.abs(io[f"{name}/{padding}/logits"]).max() > 5
+    assert error(name, *load(folder / name), io, padding) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_image_tokens(folder, io, name):
+    model, params = load(folder / name)
+    images = jnp.asarray(io[f"{name}/images"][[0, 2]])
+    tokens = decode.image_tokens(model, params, images)
+    np.testing.assert_allclose(tokens, io[f"{name}/projected"], atol=3e-5)
+    assert model.num_image_tokens == tokens.shape[1] == 16
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_ids(folder, io, name):
+    model, params = load(folder / name)
+    ids, valid = (jnp.asarray(io[f"{name}/prompt/{key}"], jnp.int32) for key in ("ids", "mask"))
+    tokens = decode.image_tokens(model, params, jnp.asarray(io[f"{name}/images"]))
+    prompt = decode.embed_prompt(model, params, ids, valid > 0, tokens)
+    found = decode.greedy(model.lm, params["lm"], prompt, jnp.array([127]), steps=10)
+    np.testing.assert_array_equal(found, io[f"{name}/generated"])
+    assert len(np.unique(found)) > 3
+
+
+def test_logits_of_the_language_model_of_gemma_3(folder, io):
+    sizes = weights.read_sizes(folder / "gemma3_text")
+    model = lm.from_sizes(sizes["lm"])
+    shapes = {"lm": jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))}
+    params = weights.load(folder / "gemma3_text", sizes, shapes)["lm"]
+    ids = jnp.asarray(io["gemma3_text/ids"], jnp.int32)
+    assert ids.shape[1] > 3 * model.window
+    apply = jax.jit(functools.partial(model.apply, method="text_logits"))
+    logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
+    np.testing.assert_allclose(logits, io["gemma3_text/logits"], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_layouts_are_the_same_tree(folder, name):
+    model, params = load(folder / name)
+    older, older_params = load(folder / f"{name}_old")
+    assert older == model
+    jax.tree.map(np.testing.assert_array_equal, older_params, params)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_transformers_loads_the_export_and_gives_its_numbers(folder, io, there, tmp_path, name):
+    model, params = load(folder / name)
+    weights.save(params, weights.read_sizes(folder / name), tmp_path / name)
+    again, read = load(tmp_path / name)
+    assert again == model
+    jax.tree.map(np.testing.assert_array_equal, read, params)
+    out = tmp_path / "logits.npy"
+    there("llava_export.py", folder / "io.npz", tmp_path / name, out, f"{name}/")
+    mask = io[f"{name}/right/mask"].astype(bool)
+    np.testing.assert_allclose(np.load(out)[mask], io[f"{name}/right/logits"][mask], atol=TOLERANCE)
+
+
+MISTAKES = {
+    ("paligemma", "causal"): {"both_ways": "none"},
+    ("paligemma", "causal question"): {"both_ways": "image"},
+    ("paligemma", "before the last norm"): {"stage": "raw"},
+    ("gemma3", "causal"): {"both_ways": "none"},
+    ("gemma3", "no window"): {"lm": {"window": 64}},
+    ("gemma3", "window in all layers"): {"lm": {"global_every": 9}},
+    ("gemma3", "one theta"): {"lm": {"local_theta": 1e6}},
+    ("gemma3", "no scaling"): {"lm": {"scaling": None}},
+    ("gemma3", "width of a head"): {"lm": {"scale_width": None}},
+}
+
+
+@pytest.mark.parametrize(("name", "mistake"), MISTAKES)
+def test_mistakes_are_found(folder, io, name, mistake):
+    model, params = load(folder / name)
+    changes = dict(MISTAKES[name, mistake])
+    if "lm" in changes:
+        changes["lm"] = model.lm.clone(**changes["lm"])
+    assert error(name, model.clone(**changes), params, io, "left") > 2 * TOLERANCE
+
+
+def test_scaled_image_tokens_of_paligemma_are_found(folder, io, monkeypatch):
+    """By sqrt(width), as the embeddings of text are."""
+    plain = llava.Projector.__call__
+    monkeypatch.setattr(llava.Projector, "__call__", lambda m, x: m.width**0.5 * plain(m, x))
+    assert error("paligemma", *load(folder / "paligemma"), io, "left") > 2 * TOLERANCE
