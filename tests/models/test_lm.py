@@ -138,6 +138,14 @@ def test_a_prefix_sees_itself_in_both_directions_and_the_rest_does_not():
     np.testing.assert_array_equal(later, expected[4:])
 
 
+def test_two_images_see_themselves_and_not_each_other():
+    runs = jnp.asarray([[1, 1, 0, 1, 1, 0]], bool)
+    mask = lm.attention_mask(jnp.ones((1, 6), bool), 0, 6, prefix=runs)[0]
+    expected = np.tril(np.ones((6, 6), bool))
+    expected[:2, :2] = expected[3:5, 3:5] = True
+    np.testing.assert_array_equal(mask, expected)
+
+
 def test_rows_without_a_token_are_finite():
     decoder, params = make()
     valid = jnp.zeros((2, LENGTH), bool).at[1].set(True)

@@ -51,6 +51,19 @@ LLAVA = {
 }
 
 
+SIGLIP = {"activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False, "patch_bias": True,
+          "pooling": "mean"}  # fmt: skip
+GEMMA = {"is_tied": True, "head_width": 6, "activation": "gelu_tanh", "unit_offset": True,
+         "scales_embeddings": True}  # fmt: skip
+LOCAL = {"global_every": 2, "local_theta": 2e4, "qk_norm": True, "post_norms": True,
+          "scale_width": 5, "window": 7,
+          "scaling": {"kind": "linear", "original_length": 0, "factor": 8.0}}  # fmt: skip
+OVER_SIGLIP = {"image": IMAGE | SIGLIP, "layer": -1, "image_id": 60, "select": "patch"}
+PALIGEMMA = {"family": "gemma", "lm": LM | GEMMA, "kind": "paligemma", **OVER_SIGLIP}
+GEMMA3 = {"family": "gemma3_text", "lm": LM | GEMMA | LOCAL, "kind": "gemma3", "side": 1,
+          **OVER_SIGLIP}  # fmt: skip
+
+
 def shapes_of(sizes):
     if "image" in sizes:
         return jax.eval_shape(functools.partial(llava.init, llava.build(sizes)), jax.random.key(0))
@@ -76,21 +89,22 @@ def assert_same(found, expected):
         LLAVA,
         LLAVA | {"family": "phi3", "select": "cls_patch"},
         LLAVA | {"select": "cls"},
-        {"family": "gemma", "lm": LM | {"is_tied": True, "head_width": 6}},
+        {"family": "gemma", "lm": LM | GEMMA},
+        {"family": "gemma", "lm": LM | GEMMA | {"head_width": None}},
+        {"family": "gemma3_text", "lm": GEMMA3["lm"] | {"scaling": None, "scale_width": None}},
+        PALIGEMMA,
+        GEMMA3,
     ],
-    ids=["llava", "fused", "cls", "gemma"],
+    ids=["llava", "fused", "cls", "gemma", "gemma_plain", "gemma3_text", "paligemma", "gemma3"],
 )
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_what_is_written_is_read(tmp_path, sizes, dtype):
-    if sizes["family"] == "gemma":
-        gemma = {"activation": "gelu_tanh", "unit_offset": True, "scales_embeddings": True}
-        sizes = sizes | {"lm": sizes["lm"] | gemma}
     shapes = shapes_of(sizes)
     params = drawn(shapes, dtype)
     weights.save(params, sizes, tmp_path, max_shard_bytes=5_000)
     assert len(list(tmp_path.glob("model-*-of-*.safetensors"))) > 1
     read = weights.read_sizes(tmp_path)
-    if "image" in sizes:  # the last block of the tower is not written
+    if sizes.get("layer") == -2:  # the last block of the tower is not written
         assert read == sizes | {"image": IMAGE | {"depth": 2}, "layer": -1}
     else:
         assert read == sizes
@@ -206,6 +220,80 @@ def test_published_configs_with_what_they_leave_out():
     assert count(sizes) - count(original) == 2 * 64 * 4096
     assert (original["select"], original["image_id"]) == ("cls", -200)
     assert original["image"] == sizes["image"]
+
+
+# As google/paligemma-3b-pt-224 and google/gemma-3-4b-it write them.
+_SO400M = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16,
+           "num_hidden_layers": 27, "patch_size": 14,
+           "model_type": "siglip_vision_model"}  # fmt: skip
+PUBLISHED = {
+    "paligemma": {
+        "model_type": "paligemma",
+        "image_token_index": 257_152,
+        "projection_dim": 2048,
+        "text_config": {
+            "model_type": "gemma",
+            "hidden_size": 2048,
+            "intermediate_size": 16_384,
+            "num_attention_heads": 8,
+            "num_hidden_layers": 18,
+            "num_key_value_heads": 1,
+            "vocab_size": 257_216,
+        },
+        "vision_config": _SO400M | {"vision_use_head": False, "projection_dim": 2048},
+    },
+    "gemma3": {
+        "model_type": "gemma3",
+        "boi_token_index": 255_999,
+        "eoi_token_index": 256_000,
+        "image_token_index": 262_144,
+        "mm_tokens_per_image": 256,
+        "text_config": {
+            "model_type": "gemma3_text",
+            "hidden_size": 2560,
+            "intermediate_size": 10_240,
+            "num_hidden_layers": 34,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+            "sliding_window": 1024,
+        },
+        "vision_config": _SO400M | {"image_size": 896, "vision_use_head": False},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "variant", "tokens"),
+    [
+        ("paligemma", 2_923_466_480, "paligemma_3b", 256),  # 2.92 B
+        ("gemma3", 4_300_079_472, "gemma3_4b", 256),  # 4.30 B
+    ],
+)
+def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
+    sizes = lm_config.read(PUBLISHED[name])
+    assert count(sizes) == total
+    model = llava.build(sizes)
+    assert model.lm == lm.build(variant)
+    assert model.num_image_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("paligemma", {"text_config": {"model_type": "gemma2"}}),
+        ("paligemma", {"text_config": {"use_bidirectional_attention": False}}),
+        ("paligemma", {"vision_config": {"model_type": "clip_vision_model"}}),
+        ("gemma3", {"text_config": {"final_logit_softcapping": 30.0}}),
+        ("gemma3", {"text_config": {"use_bidirectional_attention": True}}),
+        ("gemma3", {"text_config": {"layer_types": ["full_attention", "sliding_attention"]}}),
+    ],
+    ids=str,
+)
+def test_other_relatives_are_refused(name, change):
+    config = {
+        k: {**v, **change.get(k, {})} if k in change else v for k, v in PUBLISHED[name].items()
+    }
+    with pytest.raises(WeightsError, match="known"):
+        lm_config.read(config)
 
 
 def test_an_adapter_of_llava_comes_with_its_projector(tmp_path):

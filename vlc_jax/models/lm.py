@@ -32,7 +32,6 @@ def _sizes(
 
 
 _GEMMA = {
-    "head_width": 256,
     "epsilon": 1e-6,
     "activation": "gelu_tanh",
     "is_tied": True,
@@ -53,6 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gemma3_4b": _sizes(
         *(262_208, 2560, 34, 8, 10_240),
         kv_heads=4,
+        head_width=256,
         theta=1e6,
         scaling=rope.Scaling("linear", 0, 8.0),
         window=1024,

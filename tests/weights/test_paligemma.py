@@ -1,0 +1,120 @@
+"""big_vision's files of PaliGemma: sizes, dtypes, memory, what is refused."""
+
+import functools
+import tracemalloc
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.support import paligemma as theirs
+from vlc_jax.errors import WeightsError
+from vlc_jax.models import llava
+from vlc_jax.weights import llava as weights
+from vlc_jax.weights import paligemma
+
+SIZES = {
+    "family": "gemma",
+    "lm": {"vocab": 60, "width": 16, "depth": 3, "heads": 4, "mlp_width": 24, "kv_heads": 1,
+           "head_width": 6, "epsilon": 1e-6, "theta": 1e4, "scaling": None, "window": None,
+           "is_tied": True, "activation": "gelu_tanh", "unit_offset": True,
+           "scales_embeddings": True},
+    "kind": "paligemma",
+    "image": {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8,
+              "patch_size": 4, "activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False,
+              "patch_bias": True, "pooling": "mean"},
+    "layer": -1,
+    "image_id": 60,
+    "select": "patch",
+}  # fmt: skip
+
+
+def drawn(sizes=SIZES, dtype=np.float32):
+    init = functools.partial(llava.init, llava.build(sizes))
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    return shapes, jax.tree.map(lambda x: rng.normal(size=x.shape).astype(dtype), shapes)
+
+
+def write(path, arrays, prefix="params/"):
+    np.savez(path, **{prefix + name: x for name, x in arrays.items()})
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["params/", ""])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_a_file_is_read_in_its_dtype(tmp_path, dtype, prefix):
+    shapes, params = drawn(dtype=dtype)
+    path = write(tmp_path / "tiny.npz", theirs.arrays(params, SIZES), prefix)
+    assert paligemma.is_paligemma(path)
+    assert weights.read_sizes(path) == SIZES
+    loaded = weights.load(path, SIZES, shapes)
+    assert {x.dtype for x in jax.tree.leaves(loaded)} == {np.dtype(dtype)}
+    jax.tree.map(np.testing.assert_array_equal, loaded, params)
+    whole = weights.load(path, SIZES, shapes, dtype=np.float32)
+    assert {x.dtype for x in jax.tree.leaves(whole)} == {np.dtype(np.float32)}
+
+
+def test_it_is_written_for_transformers(tmp_path):
+    shapes, params = drawn()
+    path = write(tmp_path / "tiny.npz", theirs.arrays(params, SIZES))
+    weights.save(weights.load(path, SIZES, shapes), SIZES, tmp_path / "folder")
+    assert weights.read_sizes(tmp_path / "folder") == SIZES
+    loaded = weights.load(tmp_path / "folder", SIZES, shapes)
+    jax.tree.map(np.testing.assert_array_equal, loaded, params)
+
+
+def test_host_memory_is_that_of_one_array_and_its_parameters(tmp_path):
+    sizes = SIZES | {
+        "lm": SIZES["lm"] | {"width": 128, "mlp_width": 512, "depth": 8, "vocab": 8192}
+    }
+    shapes, params = drawn(sizes)
+    path = write(tmp_path / "large.npz", theirs.arrays(params, sizes))
+    total = sum(x.nbytes for x in jax.tree.leaves(params))
+    largest = 2 * params["lm"]["blocks"]["gate"]["kernel"].nbytes  # gate and up are one there
+    del params
+    tracemalloc.start()
+    try:
+        weights.load(path, sizes, shapes, put=lambda path, array: path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.2 * largest < total
+
+
+NAME = "llm/layers/attn/q_einsum/w"
+BLOCK = "img/Transformer/encoderblock/LayerNorm_0/scale"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.update(other=a[NAME]), "1 in the file, but no parameter.*: other"),
+        (lambda a: a.pop(NAME), f"1 not in the file: {NAME}"),
+        (lambda a: a.update({NAME: a[NAME][1:]}), r"q_einsum/w gives lm/blocks/query.*\(2, 16, 24"),
+        (lambda a: a.update({NAME: a[NAME][0]}), r"q_einsum/w has shape \(4, 16, 6\)"),
+        (lambda a: a.update({NAME: a[NAME] / 0}), "q_einsum/w is not finite"),
+        (lambda a: a.update({BLOCK: a[BLOCK][1:]}), "1 parameters without an array: image/block_2"),
+        (lambda a: a.update({BLOCK: a[BLOCK][[0, 1, 2, 2]]}), r"image/block_3.*instead of None"),
+        (lambda a: a.update({NAME: a[NAME].astype(np.int32)}), "there are some of dtype int32"),
+        (lambda a: a.update({f"params/{NAME}": a[NAME]}), "holds a parameter twice"),
+    ],
+    ids=["leftover", "missing", "layer", "axis", "infinite", "block", "block_3", "int", "twice"],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
+    shapes, params = drawn()
+    arrays = theirs.arrays(params, SIZES)
+    change(arrays)
+    with pytest.raises(WeightsError, match=message):
+        weights.load(write(tmp_path / "tiny.npz", arrays, ""), SIZES, shapes)
+
+
+def test_another_file_is_no_paligemma(tmp_path):
+    path = write(tmp_path / "other.npz", {"img/embedding/kernel": np.zeros((4, 4, 3, 8))})
+    assert not paligemma.is_paligemma(path)
+    assert not paligemma.is_paligemma(tmp_path)
+    with pytest.raises(WeightsError, match="is no PaliGemma of big_vision"):
+        weights.read_sizes(path)
