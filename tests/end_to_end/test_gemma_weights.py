@@ -1,0 +1,121 @@
+"""PaliGemma and Gemma 3 as models that score: `vlc_jax.load` and VQAScore."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tokenizers
+
+import vlc_jax
+from tests.support import paligemma
+from vlc_jax import errors
+from vlc_jax.models import llava
+from vlc_jax.setup import llava_config
+from vlc_jax.weights import llava as weights
+
+SPECIAL = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>",
+           "<end_of_image>")  # fmt: skip
+WORDS = (*SPECIAL, "user", "model", "Yes", "\n", "\n\n", "\n\n\n", "<s>", "Does", "this", "figure",
+         "show", '"a', "red", "blue", 'circle"?', "Please", "answer", "yes", "or",
+         "no.")  # fmt: skip
+LM = {"vocab": 30, "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 1,
+      "head_width": 6, "epsilon": 1e-6, "theta": 1e4, "scaling": None, "window": None,
+      "is_tied": True, "activation": "gelu_tanh", "unit_offset": True,
+      "scales_embeddings": True}  # fmt: skip
+LOCAL = {"window": 3, "global_every": 2, "local_theta": 1e4, "qk_norm": True, "post_norms": True,
+         "scale_width": None,
+         "scaling": {"kind": "linear", "original_length": 0, "factor": 8.0}}  # fmt: skip
+IMAGE = {"width": 16, "depth": 2, "heads": 2, "mlp_width": 24, "image_size": 16, "patch_size": 4,
+         "activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False, "patch_bias": True,
+         "pooling": "mean"}  # fmt: skip
+TOWER = {"image": IMAGE, "layer": -1, "image_id": 30, "select": "patch"}
+SIZES = {
+    "paligemma": {"family": "gemma", "lm": LM, "kind": "paligemma", **TOWER},
+    "gemma3": {"family": "gemma3_text", "lm": LM | LOCAL, "kind": "gemma3", "side": 2, **TOWER},
+}
+TURN = "<end_of_turn> \n <start_of_turn> model \n"
+# What stands before and behind the image, up to the answer, and the token that ends the answer.
+PROMPTS = {
+    "paligemma": ("", "<bos> {} \n", "<eos>"),
+    "gemma3": (
+        "<bos> <start_of_turn> user \n\n\n <start_of_image>",
+        f"<end_of_image> \n\n {{}} {TURN}",
+        "<end_of_turn>",
+    ),
+}
+CAPTIONS = ["a red circle", "a blue circle"]
+
+
+def write_tokenizer(folder):
+    library = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
+    )
+    split = tokenizers.Regex(r"\n+|[^\s]+")
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
+    library.add_special_tokens([tokenizers.AddedToken(x, special=True) for x in SPECIAL])
+    library.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def folder(request, tmp_path_factory):
+    """The kind of a model, its folder as `weights.save` writes it, and a function of its logits."""
+    kind, path = request.param, tmp_path_factory.mktemp(request.param)
+    model = llava.build(SIZES[kind])
+    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+    weights.save(params, SIZES[kind], path)
+    if kind == "paligemma":
+        np.savez(path / "pt.npz", **paligemma.arrays(params, SIZES[kind]))
+    write_tokenizer(path)
+    apply = functools.partial(model.apply, {"params": params}, method="text_logits")
+    return kind, path, jax.jit(apply), model.num_image_tokens
+
+
+def images():
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 256, (16, 16, 3), np.uint8) for _ in range(2)]
+
+
+def ids_of(words):
+    return [WORDS.index(word) for word in words.split(" ") if word]
+
+
+def test_a_folder_scores_by_vqascore(folder):
+    kind, path, logits_of, count = folder
+    before, behind, end = PROMPTS[kind]
+    found = vlc_jax.load(path).score(images(), CAPTIONS)
+    expected = np.zeros((2, 2))
+    for i, image in enumerate(images()):
+        pixels = jnp.asarray(image[None] / 127.5 - 1, jnp.float32)
+        for j, caption in enumerate(CAPTIONS):
+            asked = behind.format(f'Does this figure show "{caption}"? Please answer yes or no.')
+            ids = [*ids_of(before), *[30] * count, *ids_of(asked), *ids_of(f"Yes {end}")]
+            is_answer = jnp.arange(len(ids))[None] >= len(ids) - 2
+            valid = jnp.ones((1, len(ids)), bool)
+            log_p = jax.nn.log_softmax(logits_of(pixels, jnp.asarray([ids]), valid, is_answer)[0])
+            expected[i, j] = (log_p[-3, ids[-2]] + log_p[-2, ids[-1]]) / 2
+    assert np.ptp(expected) > 0.003
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    if kind == "paligemma":
+        same = vlc_jax.load(path / "pt.npz").score(images(), CAPTIONS)
+        np.testing.assert_allclose(same, found, atol=1e-6)
+
+
+def test_images_are_squashed_as_the_files_say(folder, tmp_path):
+    kind, path, _, _ = folder
+    config = llava_config.config_of_llava(path)
+    assert (config.input.crop, config.input.normalisation) == ("none", "siglip")
+    usual = {"paligemma": "bicubic", "gemma3": "bilinear"}[kind]
+    assert config.input.interpolation == usual
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((path / name).read_bytes())
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(json.dumps({"resample": {"bicubic": 2, "bilinear": 3}[usual]}))
+    assert llava_config.config_of_llava(tmp_path).input.interpolation != usual
+    file.write_text(json.dumps({"image_mean": [0.48, 0.45, 0.4]}))
+    with pytest.raises(errors.UsageError, match=r"have mean \.5 here; the files say \(0\.48"):
+        llava_config.config_of_llava(tmp_path)
