@@ -21,7 +21,7 @@ SPECIAL = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<star
 WORDS = (*SPECIAL, "user", "model", "Yes", "\n", "\n\n", "\n\n\n", "<s>", "Does", "this", "figure",
          "show", '"a', "red", "blue", 'circle"?', "Please", "answer", "yes", "or",
          "no.")  # fmt: skip
-LM = {"vocab": 30, "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 1,
+LM = {"vocab": len(WORDS), "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 1,
       "head_width": 6, "epsilon": 1e-6, "theta": 1e4, "scaling": None, "window": None,
       "is_tied": True, "activation": "gelu_tanh", "unit_offset": True,
       "scales_embeddings": True}  # fmt: skip
@@ -31,7 +31,7 @@ LOCAL = {"window": 3, "global_every": 2, "local_theta": 1e4, "qk_norm": True, "p
 IMAGE = {"width": 16, "depth": 2, "heads": 2, "mlp_width": 24, "image_size": 16, "patch_size": 4,
          "activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False, "patch_bias": True,
          "pooling": "mean"}  # fmt: skip
-TOWER = {"image": IMAGE, "layer": -1, "image_id": 30, "select": "patch"}
+TOWER = {"image": IMAGE, "layer": -1, "image_id": len(WORDS), "select": "patch"}
 SIZES = {
     "paligemma": {"family": "gemma", "lm": LM, "kind": "paligemma", **TOWER},
     "gemma3": {"family": "gemma3_text", "lm": LM | LOCAL, "kind": "gemma3", "side": 2, **TOWER},
@@ -65,8 +65,10 @@ def folder(request, tmp_path_factory):
     kind, path = request.param, tmp_path_factory.mktemp(request.param)
     model = llava.build(SIZES[kind])
     shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(4)
     params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+    # small, or tied embeddings make every token likeliest behind itself
+    params["lm"]["token_embedding"]["embedding"] *= 0.2
     weights.save(params, SIZES[kind], path)
     if kind == "paligemma":
         np.savez(path / "pt.npz", **paligemma.arrays(params, SIZES[kind]))
@@ -93,7 +95,7 @@ def test_a_folder_scores_by_vqascore(folder):
         pixels = jnp.asarray(image[None] / 127.5 - 1, jnp.float32)
         for j, caption in enumerate(CAPTIONS):
             asked = behind.format(f'Does this figure show "{caption}"? Please answer yes or no.')
-            ids = [*ids_of(before), *[30] * count, *ids_of(asked), *ids_of(f"Yes {end}")]
+            ids = [*ids_of(before), *[len(WORDS)] * count, *ids_of(asked), *ids_of(f"Yes {end}")]
             is_answer = jnp.arange(len(ids))[None] >= len(ids) - 2
             valid = jnp.ones((1, len(ids)), bool)
             log_p = jax.nn.log_softmax(logits_of(pixels, jnp.asarray([ids]), valid, is_answer)[0])
@@ -103,6 +105,27 @@ def test_a_folder_scores_by_vqascore(folder):
     if kind == "paligemma":
         same = vlc_jax.load(path / "pt.npz").score(images(), CAPTIONS)
         np.testing.assert_allclose(same, found, atol=1e-6)
+
+
+def test_answers_are_the_likeliest_tokens(folder):
+    """Against the whole text at every step: no cache, and no padding behind the question."""
+    kind, path, logits_of, count = folder
+    before, behind, end = PROMPTS[kind]
+    question, steps = "Please answer red or blue", 4
+    found = vlc_jax.load(path).answers(images(), [question] * 2, max_tokens=steps)
+    prompt = [*ids_of(before), *[len(WORDS)] * count, *ids_of(behind.format(question))]
+    slot = jnp.arange(len(prompt) + steps)[None]
+    for image, answer in zip(images(), found, strict=True):
+        pixels, ids = jnp.asarray(image[None] / 127.5 - 1, jnp.float32), list(prompt)
+        for _ in range(steps):
+            row = jnp.asarray([ids + [0] * (slot.shape[1] - len(ids))])
+            logits = logits_of(pixels, row, slot < len(ids), slot >= len(prompt))
+            ids.append(int(logits[0, len(ids) - 1].argmax()))
+            if ids[-1] == WORDS.index(end):
+                break
+        words = [WORDS[i] for i in ids[len(prompt) :] if WORDS[i] not in SPECIAL]
+        assert answer.split() == " ".join(words).split()
+    assert found[0] != found[1]
 
 
 def test_images_are_squashed_as_the_files_say(folder, tmp_path):
