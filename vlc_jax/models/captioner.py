@@ -169,7 +169,7 @@ class Captioner(heads.Head):
         def scores(tokens: Array, params: Any, *texts: Array) -> Array:
             def part(tokens: Array) -> Array:
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                return self._mean_log_probability(decoder, params, tokens, *options)
+                return mean_log_probability(decoder, params, tokens, *options, **self._seen(tokens))
 
             return heads.map_chunks(part, tokens, self.chunk)
 
@@ -184,25 +184,8 @@ class Captioner(heads.Head):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        return self._mean_log_probability(self._decoder, self._params(), tokens, ids, mask)
-
-    @nn.nowrap
-    def _mean_log_probability(
-        self,
-        decoder: lm.Decoder,
-        params: Any,
-        tokens: Float[Array, "images patches width"],
-        ids: Int[Array, "images options length"],
-        mask: Bool[Array, "images options length"],
-    ) -> Float[Array, "images options"]:
-        """The mean over the tokens of each text that `mask` marks; 0 for a text without any."""
-        valid, questions = jnp.ones(tokens.shape[:2], bool), None
-        if self.both_ways == "prompt":
-            questions = jnp.cumsum(mask, axis=-1) == 0
-        prompt = continuation.Prompt(tokens, valid, self._prefix(*valid.shape))
-        found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
-        total = jnp.where(mask, found, 0.0).sum(axis=-1)
-        return total / jnp.maximum(mask.sum(axis=-1), 1)
+        given = (self._decoder, self._params(), tokens, ids, mask)
+        return mean_log_probability(*given, **self._seen(tokens))
 
     def prompt(
         self,
@@ -227,6 +210,11 @@ class Captioner(heads.Head):
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
         return self._decoder, self._params()
+
+    def _seen(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
+        """Further arguments of `mean_log_probability`."""
+        prefix = self._prefix(*tokens.shape[:2])
+        return {"prefix": prefix, "sees_questions": self.both_ways == "prompt"}
 
     def _prefix(
         self, images: int, before: int, behind: int = 0
@@ -263,3 +251,24 @@ class Captioner(heads.Head):
         decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
         forward = 2 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
         return round((2 + sizes.trained) * forward)
+
+
+def mean_log_probability(
+    decoder: lm.Decoder,
+    params: Any,
+    tokens: Float[Array, "images patches width"],
+    ids: Int[Array, "images options length"],
+    mask: Bool[Array, "images options length"],
+    prefix: Bool[Array, "images patches"] | None = None,
+    sees_questions: bool = False,
+) -> Float[Array, "images options"]:
+    """The mean over the tokens of each text that `mask` marks; 0 for a text without any.
+
+    prefix, sees_questions: tokens of the image that see each other in both directions, and whether
+    those of a text before its first mark are among them.
+    """
+    prompt = continuation.Prompt(tokens, jnp.ones(tokens.shape[:2], bool), prefix)
+    questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
+    found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
+    total = jnp.where(mask, found, 0.0).sum(axis=-1)
+    return total / jnp.maximum(mask.sum(axis=-1), 1)
