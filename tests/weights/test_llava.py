@@ -282,6 +282,7 @@ def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
         ("paligemma", {"text_config": {"model_type": "gemma2"}}),
         ("paligemma", {"text_config": {"use_bidirectional_attention": False}}),
         ("paligemma", {"vision_config": {"model_type": "clip_vision_model"}}),
+        ("gemma3", {"mm_tokens_per_image": 200}),
         ("gemma3", {"text_config": {"final_logit_softcapping": 30.0}}),
         ("gemma3", {"text_config": {"use_bidirectional_attention": True}}),
         ("gemma3", {"text_config": {"layer_types": ["full_attention", "sliding_attention"]}}),
@@ -289,9 +290,9 @@ def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
     ids=str,
 )
 def test_other_relatives_are_refused(name, change):
-    config = {
-        k: {**v, **change.get(k, {})} if k in change else v for k, v in PUBLISHED[name].items()
-    }
+    config = dict(PUBLISHED[name])
+    for key, value in change.items():
+        config[key] = {**config[key], **value} if isinstance(value, dict) else value
     with pytest.raises(WeightsError, match="known"):
         lm_config.read(config)
 

@@ -119,7 +119,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         text = {**text, "use_bidirectional_attention": None}
     family, fields = _language_model(text, text.get("model_type", "llama"))
     found = {"family": family, "lm": fields}
-    if kind in IMAGE_IDS:
+    if kind in _IMAGE_IDS:
         return found | _over_siglip(config, fields)
     if kind != "llava":
         return found
@@ -141,7 +141,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # PaliGemma's and Gemma 3's image token where config.json leaves it out, by model_type.
-IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
+_IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
 
 
 def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
@@ -150,11 +150,13 @@ def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str,
     fields["is_tied"] = config.get("tie_word_embeddings", True)
     image = {ours: vision[theirs] for ours, theirs in _IMAGE.items()}
     image["activation"] = _ACTIVATIONS.get(image["activation"], image["activation"])
-    token = config.get("image_token_index", config.get("image_token_id", IMAGE_IDS[kind]))
+    token = config.get("image_token_index", config.get("image_token_id", _IMAGE_IDS[kind]))
     found = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
     found |= {"image_id": token, "select": "patch"}
     if kind == "gemma3":
-        found["side"] = math.isqrt(config.get("mm_tokens_per_image", 256))
+        count = config.get("mm_tokens_per_image", 256)
+        found["side"] = math.isqrt(count)
+        _require({"mm_tokens_per_image": count}, "mm_tokens_per_image", found["side"] ** 2)
     return found
 
 
