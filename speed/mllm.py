@@ -1,7 +1,7 @@
 """Time of VQAScore by a LLaVA: ours against a plain loop over transformers.
 
   python speed/mllm.py --torch-python .venv-parity/bin/python
-  python speed/mllm.py --torch-python .venv-parity/bin/python --pairs 256 --rounds 1
+  python speed/mllm.py --torch-python .venv-parity/bin/python --pairs 256 --rounds 2
 
 A LLaVA with random weights that transformers writes: 256 tokens of an image of 224 pixels, a
 language model of 6 layers of 384, 32,000 tokens; four captions of about 10 words an image. Ours is
