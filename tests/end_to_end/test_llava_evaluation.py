@@ -14,10 +14,12 @@ from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
 from vlc_jax import answers, generate, inference
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
+from vlc_jax.setup.llava_config import config_of_llava
 from vlc_jax.tools import export
+from vlc_jax.tools import llava_folder as to_folder
 from vlc_jax.weights.llava import read_sizes
 
 PROTOCOLS = "vqascore+vqascore_no_end+keywords+letters+options+written+m3id"
@@ -142,6 +144,20 @@ def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model
     found = exported.score(pictures(2), texts)
     np.testing.assert_allclose(found, ours.score(pictures(2), texts), atol=2e-5)
     assert np.abs(found - model.score(pictures(2), texts)).max() > 1e-3  # it was trained
+
+
+@pytest.mark.parametrize(("window", "family"), [(None, "llama"), (7, "mistral")])
+def test_a_captioner_that_no_llava_began_has_a_family_too(folder, window, family):
+    config = config_of_llava(folder[0])
+    with config.unlocked():
+        config.init_from, config.model.head.decoder.window = None, window
+    found = to_folder.sizes(resolve(config, "weights"), folder[0])
+    assert (found["family"], found["image_id"]) == (family, 30)
+    assert found["image"] == llava_folder.IMAGE | {"depth": 2}
+    with config.unlocked():
+        config.model.head.stage = "normed"
+    with pytest.raises(WeightsError, match="reads tokens of CLIP's tower before its last norm"):
+        to_folder.sizes(resolve(config, "weights"), folder[0])
 
 
 def run(capsys, *words):

@@ -25,7 +25,8 @@ _IMAGE = ("width", "depth", "heads", "image_size", "patch_size", "activation", "
 def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
     """The architecture, as `weights.llava.read_sizes` gives it. What the parameters do not say, the
     family of the language model and the image token, is that of the folder of LLaVA from which the
-    run started, over any number of runs; without one Llama's, and the first id behind its tokens.
+    run started, over any number of runs; without one Llama's, with a window Mistral's, which has
+    the arithmetic of Phi-3, and the first id behind its tokens.
 
     Raises UsageError for another head, WeightsError for a captioner that is no LLaVA.
     """
@@ -38,7 +39,10 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
             f"select={head.select!r}, stage={head.stage!r}; it is used from its workdir"
         )
     decoder, image = head.language_model, model.image
-    base = _base(setup.origin.path) or {"family": "llama", "image_id": decoder.vocab}
+    if decoder.unit_offset:
+        raise WeightsError(f"no LLaVA has the language model of {workdir}, Gemma")
+    family = "mistral" if decoder.window else "llama"
+    base = _base(setup.origin.path) or {"family": family, "image_id": decoder.vocab}
     names = (field.name for field in dataclasses.fields(decoder) if field.name not in _COMPUTED)
     lm = {name: getattr(decoder, name) for name in names}
     lm["scaling"] = lm["scaling"] and dataclasses.asdict(lm["scaling"])
