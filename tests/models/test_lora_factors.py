@@ -23,8 +23,8 @@ def trained_tree(params, targets, dora=False, **options):
     return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
 
 
-def decoder(remat="none"):
-    model = lm.build("tiny", depth=2, remat=remat)
+def decoder():
+    model = lm.build("tiny", depth=2, remat="block")
     shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
@@ -55,7 +55,7 @@ def assert_same(found, expected, tolerance):
 
 @pytest.mark.parametrize(
     ("part", "dora"),
-    [("decoder", False), ("decoder", True), ("towers", True), ("packed", False), ("scanned", True)],
+    [("decoder", False), ("decoder", True), ("packed", False), ("scanned", True)],
 )
 def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, dora):
     full = "norm/scale"
@@ -121,20 +121,17 @@ def test_the_mean_over_masks_is_the_adapter_without_dropout():
     assert (found.std(axis=0) > 0.01).all()
 
 
-def test_every_layer_draws_its_own_masks_and_rematerialisation_the_same_again():
+def test_every_layer_draws_its_own_masks():
     params, compute = decoder()
     trained = trained_tree(params, DECODER)
-
-    def place(trained, key=0):
-        attached = lora.attach(params, trained, ALPHA)
-        return lora.with_dropout(attached, RATE, jax.random.key(key))
-
-    keys = [x for path, x in flatten_dict(jax.jit(place)(trained)).items() if path[-1] == "key"]
+    attached = jax.jit(lora.attach, static_argnums=2)(params, trained, ALPHA)
+    draw = jax.jit(lora.with_dropout, static_argnums=1)
+    one, other = (draw(attached, RATE, jax.random.key(seed)) for seed in (0, 1))
+    keys = [x for path, x in flatten_dict(one).items() if path[-1] == "key"]
     assert len(np.unique(np.concatenate(keys), axis=0)) == 7 * 2
-    found = value_and_gradient(compute, place, trained)
-    assert_same(value_and_gradient(decoder("block")[1], place, trained), found, 1e-4)
-    other = jax.jit(lambda trained: jnp.sin(compute(place(trained, key=1))).sum())
-    assert abs(other(trained) - found[0]) > 1e-3
+    compute = jax.jit(compute)
+    assert np.abs(compute(one) - compute(other)).max() > 1e-2
+    np.testing.assert_array_equal(compute(one), compute(one))
 
 
 def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
