@@ -9,11 +9,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tokenizers
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.support import helpers
+from tests.support import helpers, tiny_llava_stages
 from vlc_jax import models, weights
+from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
+from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import llava, lm_config
 
@@ -96,6 +98,23 @@ def test_the_first_stage_trains_the_projector_alone(first):
                for part in ("kernel", "bias")}  # fmt: skip
     assert saved(workdir, 2).keys() == kernels
     assert all(np.isfinite(row["train/loss"]) for row in rows)
+
+
+def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refused(root):
+    config = tiny_llava_stages.get_config(f"root={root}")
+    setup = resolve(config, "weights")
+    params = init_from.load(setup, setup.parameters.shapes)
+    assert sorted(name for name in params["image"] if "block" in name) == ["block_0", "block_1"]
+    theirs = load_file(root / "clip/model.safetensors")
+    name = "vision_model.encoder.layers.1.mlp.fc1.weight"
+    np.testing.assert_array_equal(params["image"]["block_1"]["mlp"]["up"]["kernel"], theirs[name].T)
+    assert {x.dtype.name for x in jax.tree.leaves(params["head"]["lm"])} == {"bfloat16"}
+    with config.unlocked():
+        config.model.head.decoder = ""
+        config.model.head.depth = 2
+    setup = resolve(config, "weights")
+    with pytest.raises(UsageError, match=r"another one .* width 48, here 16, depth 3, here 2"):
+        init_from.load(setup, setup.parameters.shapes)
 
 
 def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(first, second):
