@@ -85,11 +85,12 @@ def test_logits_with_adapters_of_peft(folder, io, name, kind):
     sizes = weights.read_sizes(folder / name)
     trained, alpha = lm_adapter.load(folder / f"{name}_{kind}", sizes)
     params, trained = jax.tree.map(jnp.asarray, ({"lm": params}, trained))
-    params = lora.merge(params, trained, alpha)["lm"]
     ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
     apply = jax.jit(functools.partial(model.apply, method=lm.Decoder.text_logits))
-    logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
-    np.testing.assert_allclose(logits, io[f"{name}_{kind}/logits"], atol=TOLERANCE)
+    for place in (lora.merge, lora.attach):  # added to the matrices, and beside them
+        placed = place(params, trained, alpha)["lm"]
+        logits = apply({"params": placed}, ids, jnp.ones(ids.shape, bool))
+        np.testing.assert_allclose(logits, io[f"{name}_{kind}/logits"], atol=TOLERANCE)
     assert np.abs(logits - io[f"{name}/logits"]).max() > 1
 
 

@@ -65,6 +65,15 @@ def test_speed_counts_waits_and_leaves_pauses_out():
     assert clock.eta(10) == 10 * clock.elapsed
 
 
+def test_steps_of_shorter_texts_count_with_their_own_flops():
+    clock = metrics.StepClock(batch_size=10, devices=1, train_flops=4.0, peak_flops=8.0)
+    clock.tick(1.0)
+    clock.tick()
+    values = clock.read()
+    expected = values["perf/examples_per_s"] * (1 + 4) / 2 / 8
+    assert values["perf/mfu"] == pytest.approx(expected)
+
+
 def test_reads_are_counted_since_the_last_row():
     clock = metrics.StepClock(batch_size=1, devices=1, train_flops=1.0, peak_flops=1.0)
     names = ("perf/read_mb", "perf/staged_mb", "perf/stage_hit_fraction")
