@@ -238,6 +238,9 @@ def _input() -> ConfigDict:
             # Share of captions that are replaced, at each reading, by one of their noun phrases in
             # a template ("a picture of {}."); tagger: input_pipeline/hard_texts/taggers.py.
             "noun_phrases": {"share": 0.0, "tagger": "spacy:en_core_web_sm"},
+            # Question about every image, for a head that reads one (vlm2vec): a text with {} in
+            # place of the record's or the case's own, or without, the same of all. "": none.
+            "question": "",
             # Hard images per record, each a further row of the batch.
             "hard_images": 0,
             # Hard negatives per caption; of_positives: hard negatives of each hard positive, behind
@@ -341,7 +344,7 @@ def _model() -> ConfigDict:
             "image": {},
             "text": {},
             "head": {},
-            # False: texts have no tower, the head reads their token ids (captioner).
+            # False: texts have no tower, the head reads their token ids (captioner, vlm2vec).
             "text_tower": True,
         }
     )

@@ -7,6 +7,8 @@
 Absent method, absent key:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
+Where config.input.question asks something of every image, token ids:
+  question       int32   (batch, length)
 Where config.text.functional_words lists words: 1 + the index of the word in that list at its token,
 0 elsewhere (tokenizers/functional_words.py); of the tokenizer `conversation`, 1 on answers:
   text_marks     int8    (batch, length)
@@ -38,6 +40,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "text_marks": (("int8",), 2),
     "text_pooled": (FLOATS, 2),
     "text_tokens": (FLOATS, 3),
+    "question": (("int32",), 2),
     "id": (("uint64",), 1),
     "mask": (("bool",), 1),
     "negative_text": (TEXT, 3),
@@ -52,7 +55,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "positive_text_tokens": (FLOATS, 4),
 }
 REQUIRED = ("text", "id", "mask")
-KINDS = ("", "negative_", "positive_")  # of texts
+TEXTS = ("text", "negative_text", "positive_text", "question")
 
 
 def hash_id(record_id: str) -> np.uint64:
@@ -72,7 +75,7 @@ def longest_text(batch: Batch, pad_id: int, eos_id: int) -> int:
     # a text may hold several end tokens, such as a conversation: all but padding counts
     ends = [
         np.flatnonzero((batch[key] != pad_id).reshape(-1, batch[key].shape[-1]).any(axis=0))
-        for key in (f"{kind}text" for kind in KINDS)
+        for key in TEXTS
         if key in batch
     ]
     longest = max((int(end[-1]) + 1 for end in ends if len(end)), default=0)
@@ -81,7 +84,7 @@ def longest_text(batch: Batch, pad_id: int, eos_id: int) -> int:
 
 def with_text_length(batch: Batch, length: int) -> Batch:
     """The batch with the first `length` columns of texts and their marks."""
-    names = [f"{kind}text{more}" for kind in KINDS for more in ("", "_marks")]
+    names = [f"{text}{more}" for text in TEXTS for more in ("", "_marks")]
     return {key: x[..., :length] if key in names else x for key, x in batch.items()}
 
 

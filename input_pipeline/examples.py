@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from input_pipeline import order, record_validation
+from input_pipeline import order, questions, record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
@@ -39,6 +39,7 @@ class Example(NamedTuple):
     pixels: np.ndarray  # uint8 (height, width, 3)
     negatives: list[str]
     positives: list[str]
+    question: str  # of the image, "" where nothing is asked
     is_stand_in: bool = False  # for a hard image that is missing
 
 
@@ -60,6 +61,7 @@ class Examples:
         negatives: HardTexts,
         positives: HardTexts,
         noun_phrases: NounPhrases | None,
+        question: str,
         limit: float,
         known_bad: Mapping[str, str],
     ) -> None:
@@ -71,6 +73,7 @@ class Examples:
         self._negatives_of_positive = dataclasses.replace(negatives, count=negatives.of_positives)
         self.positives = positives
         self.noun_phrases = noun_phrases
+        self.question = question
         self.limit = limit
         self.known_bad = known_bad
         self.cancelled = False
@@ -171,7 +174,10 @@ class Examples:
                     self._negatives_of_positive, positive, (), (), rng["negatives"], scene
                 )
                 negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
-        return Example(record, text, pixels, negatives, positives)
+        asked = questions.fill(
+            self.question, record.questions[caption] if record.questions else None
+        )
+        return Example(record, text, pixels, negatives, positives, asked)
 
     @functools.cached_property
     def _order(self) -> order.Order:

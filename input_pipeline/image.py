@@ -19,7 +19,14 @@ import numpy as np
 from PIL import Image, ImageEnhance
 
 from input_pipeline.packed_images import read_packed
-from input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
+from input_pipeline.record import (
+    AskedImage,
+    Crop,
+    DataError,
+    ImageLike,
+    PackedImage,
+    ShuffledImage,
+)
 
 NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]] = {
     # name -> (mean, standard deviation) per RGB channel, for pixels scaled to [0, 1]
@@ -103,6 +110,8 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         return _upright(image, _to_rgb(image, "a picture"))
     if isinstance(image, Crop):
         return open_rgb(image.image).crop(image.box)
+    if isinstance(image, AskedImage):
+        return open_rgb(image.image)
     if isinstance(image, ShuffledImage):
         return Image.fromarray(shuffle(decode(image.image), image))
     if isinstance(image, PackedImage):
@@ -317,6 +326,8 @@ class ImageTransform:
 
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
+        if isinstance(image, AskedImage):
+            return self(image.image, rng)
         if isinstance(image, ShuffledImage):  # parts of what the model would see
             return shuffle(self(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from input_pipeline import batch as batches_contract
-from input_pipeline import record_validation, stored_features
+from input_pipeline import questions, record_validation, stored_features
 from input_pipeline.batch import Batch
 from input_pipeline.examples import Example, Examples, check_hard_images
 from input_pipeline.hard_texts import sampling
@@ -81,6 +81,8 @@ class Batches:
             "mask": np.ones(self.rows, np.bool_),  # a training batch is always full
         }
         examples = self.examples
+        if examples.question:
+            result["question"] = self.tokenizer([row.question for row in rows])
         slots = sampling.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
@@ -296,6 +298,7 @@ def make_train(
     negatives: HardTexts = _NONE,
     positives: HardTexts = _NONE,
     noun_phrases: NounPhrases | None = None,
+    question: str = "",
 ) -> Loader:
     """Makes the loader of a training run, which begins to work at once.
 
@@ -311,6 +314,7 @@ def make_train(
     negatives, positives: hard negative / positive captions of every row; where a row has fewer,
       the mask is False. A count of 0 leaves their keys out of the batch.
     noun_phrases: what becomes of captions before hard texts are made of them; None: nothing.
+    question: template of what is asked of every image (questions.py); "": nothing.
     Raises ValueError for numbers that do not fit, for a source without hard images and for texts
     that were prepared with another version of a generator.
     """
@@ -336,6 +340,8 @@ def make_train(
         known_bad = dict.fromkeys(known_bad, _KNOWN)
     if hard_images:
         check_hard_images(source)
+    if noun_phrases and questions.SLOT in question:
+        raise ValueError("noun_phrases: a part of a caption does not answer the record's question")
     examples = Examples(
         source,
         image_transform,
@@ -344,6 +350,7 @@ def make_train(
         negatives=negatives,
         positives=positives,
         noun_phrases=noun_phrases,
+        question=question,
         limit=max_bad_share * len(source),
         known_bad=known_bad,
     )

@@ -39,7 +39,16 @@ class ShuffledImage:
     order: tuple[int, ...]
 
 
-ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage
+@dataclass(frozen=True)
+class AskedImage:
+    """An image with the question that is asked of it, which a model may read behind the image
+    (VLM2Vec)."""
+
+    image: "bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage"
+    question: str
+
+
+ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage | AskedImage
 """Encoded image bytes, the path of an image file, uint8 pixels (height, width, 3), or how to get
 there from one of these."""
 
@@ -69,6 +78,7 @@ class Record:
     image, hard positives that are right for it); empty means: made on the fly or not used.
     `negative_kinds` and `positive_kinds` say, in lists of the same shape, what each of them is
     ("negclip", "replace", ...: the generator); empty means: not known.
+    `questions` holds for each caption the question that it answers; empty means: there are none.
     `hard_images` are ids of records whose images are easily confused with this one. `group` is
     any JSON value to split results by; `meta` anything else a reader of the source may want.
     """
@@ -80,6 +90,7 @@ class Record:
     positives: Sequence[Sequence[str]] = ()
     negative_kinds: Sequence[Sequence[str]] = ()
     positive_kinds: Sequence[Sequence[str]] = ()
+    questions: Sequence[str] = ()
     hard_images: Sequence[str] = ()
     group: Any = None
     meta: dict[str, Any] = field(default_factory=dict)

@@ -24,6 +24,11 @@ CASES = {
     "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {}),
     "labclip": ({}, ["sigmoid", "svlc_negative"], {"sub_batches": 2}),
     "captioner": ({"width": 8, "depth": 1}, ["caption"], {}),
+    "vlm2vec": (
+        {"width": 8, "depth": 2},
+        ["infonce", "negclip"],
+        {"lora.targets": "head/lm/blocks/(query|down)/kernel", "lora.dora": True, "lora.rank": 2},
+    ),
 }
 slow = pytest.mark.slow
 
@@ -59,6 +64,8 @@ def make_batch(names, size=8):
         "stop": np.zeros(BATCH, bool),
     }
     batch["text"][9] = batch["text"][2]
+    batch["question"] = rng.integers(3, 30, (BATCH, 7)).astype(np.int32)
+    batch["question"][::3, 4], batch["question"][1::3, 0] = 2, 2  # their ends
     for kind in sorted({kind for name in names for kind in losses.LOSSES[name].needs}):
         batch[f"{kind}_text"] = rng.integers(3, 30, (BATCH, 2, 7)).astype(np.int32)
         batch[f"{kind}_mask"] = rng.random((BATCH, 2)) < 0.6
@@ -123,9 +130,10 @@ def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, device
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-def temporaries(batch_size, microbatch):
+def temporaries(batch_size, microbatch, case="clip"):
     """Bytes that a step needs besides its state and its batch."""
-    model = build("clip", {}, size=32, width=32)
+    head = {"width": 32, "depth": 1} if case == "vlm2vec" else {}
+    model = build(case, head, size=32, width=32)
     config = configured(["infonce"], batch_size, microbatch)
     config.losses.infonce.update({"implementation": "chunked", "chunk": ROWS})
     run = on_devices(setup.of_model(config, model, 10), 1)
@@ -140,8 +148,9 @@ def temporaries(batch_size, microbatch):
 
 
 @slow
-def test_memory_is_that_of_a_microbatch_whatever_their_number():
-    one, eight = temporaries(32, 32), temporaries(256, 32)
+@pytest.mark.parametrize("case", ["clip", "vlm2vec"])
+def test_memory_is_that_of_a_microbatch_whatever_their_number(case):
+    one, eight = temporaries(32, 32, case), temporaries(256, 32, case)
     assert eight < 1.2 * one
 
 

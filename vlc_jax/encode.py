@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from input_pipeline import TextVectors, tokenize
+from input_pipeline import TextVectors, questions, tokenize
 from input_pipeline.record import ImageLike
 from vlc_jax import sharding
 from vlc_jax.evaluators import Scorer
@@ -44,10 +44,10 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
     """Scores of image i of a batch with text i, (batch, 1), as a function of parameters and rows
-    `image`, `text` and, if the tokenizer marks tokens, `text_marks`."""
+    `image`, `text` and, where there are any, `question` and `text_marks`."""
 
     def score(model: nn.Module, rows: Mapping[str, jax.Array]) -> jax.Array:
-        image = model.encode_image(setup.normalise(rows["image"]))
+        image = model.encode_image(setup.normalise(rows["image"]), rows.get("question"))
         text = model.encode_text(rows["text"], rows.get("text_marks"))
         return model.score_options(image, text)
 
@@ -186,7 +186,8 @@ class EvaluationEncoder:
         cuts_texts: leave out padding where no feature depends on it (`takes_shorter_texts`).
         """
         self.transform = setup.evaluation.transform
-        is_pooled = setup.model.head.requests[1].tokens == "none"
+        self._asked = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
+        is_pooled = setup.model.head.reads_pooled[1]
 
         def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
             features = model.encode_text(rows["text"], rows.get("text_marks"))
@@ -199,7 +200,9 @@ class EvaluationEncoder:
             length = partial(short_lengths, eos_id=end, lengths=text_lengths(limit))
         self.images = BatchEncoder(
             setup,
-            lambda model, rows: model.encode_image(setup.normalise(rows["image"])),
+            lambda model, rows: model.encode_image(
+                setup.normalise(rows["image"]), rows.get("question")
+            ),
             self._pixels,
             before_batch,
             call,
@@ -269,7 +272,7 @@ class EvaluationEncoder:
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             pixels = pool.map(lambda image: self.transform(image, None), images)
-            return {"image": np.stack(list(pixels))}
+            return {"image": np.stack(list(pixels))} | self._asked(images)
 
 
 def takes_shorter_texts(setup: Setup) -> bool:

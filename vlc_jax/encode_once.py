@@ -70,10 +70,7 @@ class OnceEncoder:
         rows = ROWS_ON_CPU * groups if devices.is_cpu() else setup.evaluation.batch_size
         self._encoder = EvaluationEncoder(setup, before_batch, call, rows, cuts_texts=True)
         self.transform, self.patch_maps = self._encoder.transform, self._encoder.patch_maps
-        requests = setup.model.head.requests
-        pooled = [request.tokens == "none" for request in requests]
-        if requests[1].tokens == "ids":  # a decoder's image is always tokens, if only one
-            pooled = [False, False]
+        pooled = setup.model.head.reads_pooled
         self._has_tokens = not all(pooled)
         self._setup, self._prompt = setup, answers.prompt(setup)
         self._answers = answers.Answers(setup) if answers.can_answer(setup) else None

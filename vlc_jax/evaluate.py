@@ -15,12 +15,14 @@ from PIL import Image
 
 from input_pipeline import TextVectors
 from input_pipeline import image as image_ops
+from input_pipeline import questions as asked
 from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from input_pipeline.record import DataError
 from vlc_jax import devices, evaluators, models, sharding, workdir_files
 from vlc_jax.encode_once import OnceEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
+from vlc_jax.generative import questions
 from vlc_jax.parameters import fingerprint
 from vlc_jax.run import results
 from vlc_jax.run.preemption import StopSignal
@@ -154,7 +156,9 @@ class Evaluation:
 
     def _read(self, name: str) -> Benchmark:
         if name not in self._benchmarks:
-            self._benchmarks[name] = self._options.benchmarks[name].read()
+            read = self._options.benchmarks[name].read()
+            is_asked = asked.SLOT in self._options.question
+            self._benchmarks[name] = questions.ask(read) if is_asked else read
         return self._benchmarks[name]
 
     def _is_finished(self, name: str, step: int) -> bool:

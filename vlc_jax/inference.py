@@ -16,7 +16,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from input_pipeline import image as image_ops
-from input_pipeline.record import ImageLike
+from input_pipeline.record import AskedImage, ImageLike
 from input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.answers import Answers
 from vlc_jax.encode import EvaluationEncoder, on_short_texts, score_in_blocks
@@ -31,8 +31,9 @@ _POOLED_BLOCK = 1024
 # Batches of images, and of texts, whose tokens a head scores while they are kept in memory.
 _KEPT_BATCHES = 8
 
-# A path, encoded bytes, a uint8 array (height, width, 3), or a picture of Pillow.
-AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image
+# A path, encoded bytes, a uint8 array (height, width, 3), or a picture of Pillow; one of them with
+# a question, for a model that reads it.
+AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image | AskedImage
 
 
 def load(
@@ -179,7 +180,9 @@ class Model:
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
         """Pooled features alone: those of a head's tokens are a hundred times as large."""
-        scorer, parts = self._scorer(len(items)), [np.zeros((0, self._embed), np.float32)]
+        if not items:
+            return np.zeros((0, self._embed), np.float32)
+        scorer, parts = self._scorer(len(items)), []
         for start in range(0, len(items), self._batch_size):
             part = items[start : start + self._batch_size]
             parts.append(np.asarray(embed(scorer, part).pooled, np.float32))
@@ -188,8 +191,7 @@ class Model:
     @property
     def scores_are_cosines(self) -> bool:
         """Whether a score is the dot product of the two embeddings; else it is of their tokens."""
-        requests = self._setup.model.head.requests
-        return all(request.tokens == "none" for request in requests)
+        return all(self._setup.model.head.reads_pooled)
 
     @property
     def fingerprint(self) -> str:
@@ -205,7 +207,7 @@ class Model:
 
     @property
     def _embed(self) -> int:
-        return self._setup.model.image.embed
+        return self._setup.model.embed
 
     def _scorer(self, count: int) -> Scorer:
         """For batches of the next power of two, so that one image does not cost a whole batch and
@@ -234,6 +236,8 @@ def _images(images: Sequence[AnyImage]) -> list[ImageLike]:
 
 
 def _image(image: AnyImage) -> ImageLike:
+    if isinstance(image, AskedImage):
+        return AskedImage(_image(image.image), image.question)
     if isinstance(image, Image.Image):
         return np.asarray(image_ops.open_rgb(image))  # upright, 16 bits kept, as from a file
     return Path(image) if isinstance(image, str | os.PathLike) else image

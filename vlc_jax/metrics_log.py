@@ -59,7 +59,8 @@ class MetricsLog:
         if not values.pop("is_finite"):
             self._raise_diverged(step, values)
         length = int(values.get("text_length", 0))
-        self.clock.tick(self._flops_of_length.get(length))
+        flops = self._flops_of_length.get(length)
+        self.clock.tick(None if flops is None else float(flops))
         row = {f"train/{name}": value for name, value in values.items()}
         # 1 is the loss of guessing, whatever the batch size: ln B for InfoNCE
         row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self._rows_contrasted, 2))

@@ -93,7 +93,7 @@ def kept_bytes(planned: Planned) -> int:
         def features(trained: Any) -> Any:
             variables = {"params": setup.parameters.for_step(frozen, trained)}
             inputs = train_step.normalised(setup, batch)
-            return setup.model.apply(variables, inputs, method="tower_features")
+            return setup.model.apply(variables, inputs, method="micro_features")
 
         return jax.vjp(features, trained)[1]
 

@@ -84,13 +84,14 @@ def normalised(setup: Setup, batch: Batch) -> Batch:
 
 
 def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: jax.Array) -> Batch:
-    """The batch with what the towers give of it, computed `rows` rows at a time, and no images.
+    """The batch with what the model makes of each row (`CLIP.micro_features`), computed `rows` rows
+    at a time, and no images.
 
     Value and gradient of a loss of it are those of the whole batch, with the activations of `rows`
     rows in memory, since the backward pass encodes each micro-batch again (GradCache; Gao et al.
     2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics is in the
-    head and the loss, which see the whole batch; the dropout of adapters in towers is drawn from
-    `key` for each micro-batch, the same in both passes.
+    head (unless it is row-wise) and the loss, which see the whole batch; the dropout of adapters is
+    drawn from `key` for each micro-batch, the same in both passes.
     """
     count = len(batch["mask"]) // rows
 
@@ -105,7 +106,7 @@ def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: ja
         inputs = normalised(setup, jax.tree.map(part, batch))
         own_key = jax.random.fold_in(key, index)
         params = setup.parameters.with_dropout(variables["params"], own_key)
-        return setup.model.apply({**variables, "params": params}, inputs, method="tower_features")
+        return setup.model.apply({**variables, "params": params}, inputs, method="micro_features")
 
     # over an index and not over parts of the batch, which would be a copy of all pixels
     found = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))

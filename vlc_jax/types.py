@@ -45,11 +45,19 @@ class FeatureRequest(NamedTuple):
 POOLED_ONLY = FeatureRequest()
 
 
+NOT_ASKED = -1  # in place of a token id behind the end of a question
+
+
 class ImageFeatures(NamedTuple):
-    """Features of images; `pooled` has unit length for CLIP and SigLIP."""
+    """Features of images; `pooled` has unit length for CLIP and SigLIP.
+
+    question: token ids of what is asked of each image, NOT_ASKED behind the last one; only for
+      heads that read it.
+    """
 
     pooled: Float[Array, "images embed"]
     tokens: Float[Array, "images patches embed"] | None = None
+    question: Int[Array, "images length"] | None = None
 
 
 class TextFeatures(NamedTuple):

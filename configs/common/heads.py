@@ -46,6 +46,8 @@ CHOICES = {  # of arguments
     "phrases": ("plain", "varied"),
     "functional": ("rows", "none"),
     "select": ("patch", "cls", "cls_patch", "pooled"),
+    "train": ("full", "dora"),
+    "question": (0, 1),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}
@@ -56,6 +58,7 @@ PACL = PATCHES | {
     "connector": "none",
 }
 TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
+TEMPERATURE_OF_VLM2VEC = 0.02  # there, too
 PAIRS = 8  # of a block of DCSM, without their opposites
 PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}  # caption_options of phrases=plain
 # Functional words of DCSM, its authors' eleven.
@@ -66,7 +69,9 @@ def check(args: SimpleNamespace) -> SimpleNamespace:
     """Returns the arguments. Raises ValueError for a value that is not among its choices."""
     for name, known in CHOICES.items():
         if hasattr(args, name) and getattr(args, name) not in known:
-            raise ValueError(f"{name} is one of {', '.join(known)}; got {getattr(args, name)!r}")
+            raise ValueError(
+                f"{name} is one of {', '.join(map(str, known))}; got {getattr(args, name)!r}"
+            )
     if getattr(args, "rope", "").startswith("qk") and args.image_tower == "locked":
         raise ValueError(
             f"rope={args.rope} turns queries and keys inside the image tower, which was not made "
@@ -94,6 +99,22 @@ def use(
     elif rope != "none":
         head["rope"] = rope
     config.model.head = ConfigDict(head)
+
+
+def use_dora(config: ConfigDict, dropout: float = 0.0) -> None:
+    """Adapters of VLM2Vec in the ACL 2025 code (where dropout is .1), on a decoder whose other
+    parameters are frozen."""
+    config.frozen = ()
+    config.lora.update(
+        {
+            "targets": "head/lm/blocks/(query|key|value|out|down)/kernel",
+            "rank": 8,
+            "alpha": 64.0,
+            "dropout": dropout,
+            "dora": True,
+            "initialisation": "gaussian",
+        }
+    )
 
 
 def towers(args: SimpleNamespace) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ Unless a docstring says otherwise a caption names both objects with colour and s
 order and base words, without a prefix: "a red circle and a blue square" (list), or with relation,
 "a red circle left of a blue square". A wrong caption never mentions a shape-colour pair that is
 held out, unless the picture shows one: an unheard-of pair would give the answer away.
+
+`meta["question"]` is the question that all options of a case answer, for models that are asked one
+(scenes/questions.py).
 """
 
 import dataclasses
@@ -19,7 +22,7 @@ import numpy as np
 
 from input_pipeline.benchmarks.case import Benchmark, Case
 from input_pipeline.benchmarks.shuffled import with_shuffles
-from input_pipeline.scenes import contrast, draw, grammar, sample, words
+from input_pipeline.scenes import contrast, draw, grammar, questions, sample, words
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.grammar import Caption, Phrase
 from input_pipeline.scenes.stream import Stream
@@ -108,7 +111,7 @@ def _build(
         question = ask(scene, stream, len(cases))
         if question is None:
             continue
-        meta = {"scene": scene.to_json(), **question.meta}
+        meta = {"scene": scene.to_json(), "question": questions.ANY, **question.meta}
         case_id = f"{series}-{index:05d}"
         images = (image, *meta.pop("images", ()))
         cases.append(Case(case_id, images, question.captions, question.group, meta))
@@ -139,7 +142,10 @@ def _against(
     caption: Caption, wrong: Caption | None, group: str | None = None, **meta: Any
 ) -> _Question | None:
     """The true caption against a wrong one; nothing where there is no wrong one."""
-    return None if wrong is None else _Question((caption.text, wrong.text), group, meta)
+    if wrong is None:
+        return None
+    meta["question"] = questions.shared(caption, wrong)
+    return _Question((caption.text, wrong.text), group, meta)
 
 
 def _ask_objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
@@ -207,6 +213,7 @@ def _ask_whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
     if other is None or grammar.is_true(opposite, scene):  # both hold if the objects are copies
         return None
     meta = {"images": (draw.draw(other),), "other_scene": other.to_json()}
+    meta["question"] = questions.shared(caption, opposite)
     return _Question((caption.text, opposite.text), _AXIS[caption.link], meta)
 
 

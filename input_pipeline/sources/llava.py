@@ -1,11 +1,12 @@
 """LLaVA's files: images and conversations about them, whose answers are the captions."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from input_pipeline.hard_texts import edit
-from input_pipeline.record import DataError
+from input_pipeline.record import DataError, Record
 from input_pipeline.sources import json_annotations, tables
 from input_pipeline.sources.published import PublishedSource
 
@@ -23,6 +24,7 @@ class LlavaSource(PublishedSource):
     answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
       reading; joined, one caption of all of them; conversation, all turns with the questions, as
       the text [[question, answer], ...] in JSON without the first "<image>".
+    Of first and each, the turn before an answer is its question, without "<image>".
     `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
     number in the lists.
     """
@@ -59,6 +61,19 @@ class LlavaSource(PublishedSource):
             meta_columns=("id", "conversations"),
             exclude=exclude,
         )
+
+    def __getitem__(self, index: int) -> Record:
+        """Raises DataError, naming the row, for a row that does not make a record."""
+        record = super().__getitem__(index)
+        if self._answers not in ("first", "each"):
+            return record
+        turns = record.meta["conversations"]
+        asked = [
+            _question(turns[number - 1] if number else {})
+            for number, turn in enumerate(turns)
+            if turn.get("from") == "gpt"
+        ]
+        return dataclasses.replace(record, questions=asked[: len(record.captions)])
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         parts = [self._conversations(path)]
@@ -102,6 +117,13 @@ class LlavaSource(PublishedSource):
         if self._answers == "joined":
             return [" ".join(answer.strip() for answer in answers)]
         return answers[:1] if self._answers == "first" else answers
+
+
+def _question(turn: dict[str, Any]) -> str:
+    """What a turn asks, without the place of the image; "" where it is no question."""
+    value = turn.get("value")
+    is_asked = turn.get("from") == "human" and isinstance(value, str)
+    return value.replace("<image>", "").strip() if is_asked else ""
 
 
 def _dialogue(turns: list[dict[str, Any]], name: str) -> str:

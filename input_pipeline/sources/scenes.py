@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from input_pipeline.record import DataError, Record
-from input_pipeline.scenes import draw, grammar, hard_image, sample
+from input_pipeline.scenes import draw, grammar, hard_image, questions, sample
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.grammar import Caption
 from input_pipeline.scenes.hard_image import Pair
@@ -14,7 +14,8 @@ from input_pipeline.scenes.world import Scene
 
 
 class ScenesSource:
-    """`count` pictures of a split, each with `captions` true captions and its scene graph.
+    """`count` pictures of a split, each with `captions` true captions, the questions that these
+    answer (scenes/questions.py) and its scene graph.
 
     Record i depends on the world, the split and i alone, not on `count`. `world_options` changes
     fields of `scenes.world.World`, `caption_options` fields of `scenes.grammar.Style`; pictures do
@@ -107,6 +108,7 @@ def _record(record_id: str, scene: Scene, captions: Sequence[Caption], *confused
         record_id,
         draw.draw(scene),
         [caption.text for caption in captions],
+        questions=[questions.question(caption) for caption in captions],
         hard_images=list(confused),
         meta={"scene": scene.to_json()},
     )

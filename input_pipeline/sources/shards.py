@@ -42,6 +42,8 @@ def encode(record: Record, image: bytes) -> bytes:
         "group": record.group,
         "meta": record.meta,
     }
+    if record.questions:
+        header["questions"] = list(record.questions)
     text = json.dumps(header).encode()
     return _LENGTH.pack(len(text)) + text + image
 

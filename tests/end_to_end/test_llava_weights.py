@@ -1,17 +1,24 @@
 """A folder of LLaVA as a model that scores: `vlc_jax.load` and VQAScore."""
 
 import functools
+import importlib
 import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
+from PIL import Image
 
 import vlc_jax
 from configs import default
-from tests.support import llava_folder
-from vlc_jax import errors
+from input_pipeline.record import AskedImage
+from tests.support import helpers, llava_folder
+from tests.support.llava_folder import IMAGE, LM, WORDS
+from vlc_jax import errors, inference, train
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, llava_config, resolve
 
 CAPTIONS = ["a red circle", "a blue circle"]
@@ -45,6 +52,62 @@ def test_a_folder_scores_by_vqascore(folder):
             expected[i, j] = (log_p[-3, ids[-2]] + log_p[-2, ids[-1]]) / 2
     assert np.ptp(expected) > 0.003
     np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def as_embedder(folder, talks):
+    """The shipped recipe, with the sizes of the fixture and two steps."""
+    arguments = f"weights={folder},vocab={LM['vocab']},batch=8,microbatch=8"
+    get_config = importlib.import_module("configs.llava.vlm2vec").get_config
+    config = get_config(f"{arguments},path={talks},image_folder={talks.parent}")
+    with config.unlocked():
+        sizes = {key: value for key, value in IMAGE.items() if key != "image_size"}
+        config.model.image = ConfigDict(sizes | {"depth": 2, "projection": None})
+        config.model.head = ConfigDict(config.model.head.to_dict() | {"decoder": LM})
+        config.input.image_size = 8
+        config.text.context_length, config.text.lengths = 12, (8,)
+        config.text.hf.pad_token = "<pad>"
+        config.input.question = "show this figure {}"
+        config.steps, config.log_every, config.optimizer.warmup_steps = 2, 1, 0
+        config.lora.rank = 2
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["patch"], indirect=True)
+def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, tmp_path):
+    path, reference, params = folder
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(0, 256, (4, 8, 8, 3), np.uint8)
+    rows = []
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+        turns = [("human", "<image>\nred or blue"), ("gpt", f"a {('red', 'blue')[i % 2]}")]
+        talk = [{"from": who, "value": text} for who, text in turns]
+        rows.append({"id": i, "image": f"{i}.png", "conversations": talk})
+    (tmp_path / "talks.json").write_text(json.dumps(rows))
+    config = as_embedder(path, tmp_path / "talks.json")
+    setup = resolve(config, "weights")
+    loaded = {"params": init_from.load_complete(setup), "batch_stats": {}}
+    model = inference.Model(setup, loaded)
+    assert model.logit_scale == pytest.approx(50)
+
+    place = {word: i for i, word in enumerate(WORDS)}
+    apply = jax.jit(functools.partial(reference.apply, {"params": params}))
+    asked = [place[word] for word in ("show", "this", "figure", "red", "or", "blue")]
+    ids = jnp.asarray([[1, *[29] * reference.num_image_tokens, *asked]])
+    hidden = apply(setup.normalise(jnp.asarray(pixels[:1])), ids, jnp.ones(ids.shape, bool))
+    expected = hidden[0, -1] / np.linalg.norm(hidden[0, -1])
+    found = model.embed_images([AskedImage(pixels[0], "red or blue")])[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    workdir = Workdir(tmp_path / "run")
+    try:
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    steps = helpers.rows(workdir.path / "metrics.jsonl")
+    assert len(steps) == 2
+    assert all(row["train/infonce"] > 0 and row["train/grad_norm"] > 0 for row in steps)
 
 
 def test_llava_is_refused_where_a_model_of_two_towers_is_wanted(folder):

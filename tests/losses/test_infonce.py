@@ -12,15 +12,15 @@ from vlc_jax import errors
 from vlc_jax.losses import infonce, masks
 
 
-def oracle(scores, scale, mask):
-    """Numpy, float64, one example at a time."""
+def oracle(scores, scale, mask, weights=(0.5, 0.5)):
+    """Numpy, float64, one example at a time; weights: of the term over texts, and over images."""
     values = np.zeros(len(scores))
     real = np.flatnonzero(mask)
     logits = scale * np.asarray(scores, np.float64)
     for i in real:
         row, column = logits[i, real], logits[real, i]
-        values[i] += 0.5 * (special.logsumexp(row) - logits[i, i])
-        values[i] += 0.5 * (special.logsumexp(column) - logits[i, i])
+        values[i] += weights[0] * (special.logsumexp(row) - logits[i, i])
+        values[i] += weights[1] * (special.logsumexp(column) - logits[i, i])
     return values
 
 
@@ -28,8 +28,8 @@ def pair_masks(mask):
     return masks.pair_masks({"mask": mask})
 
 
-def dense(image, text, logit_scale, mask):
-    return infonce.dense(image @ text.T, logit_scale, pair_masks(mask))
+def dense(image, text, logit_scale, mask, **options):
+    return infonce.dense(image @ text.T, logit_scale, pair_masks(mask), **options)
 
 
 def chunked(image, text, logit_scale, mask, **options):
@@ -50,6 +50,22 @@ def test_dense_equals_numpy(arrays):
     expected = oracle(scores, 7.0, arrays["mask"])
     np.testing.assert_allclose(dense(**arrays), expected, rtol=1e-5, atol=1e-6)
     assert np.all(expected[:19] > 0)
+
+
+def test_one_direction_is_the_cross_entropy_of_each_image_over_the_texts(
+    arrays, value_and_gradient, make_mesh
+):
+    one_way = {"direction": "image_to_text"}
+    scores = np.asarray(arrays["image"]) @ np.asarray(arrays["text"]).T
+    expected = oracle(scores, 7.0, arrays["mask"], weights=(1.0, 0.0))
+    np.testing.assert_allclose(dense(**arrays, **one_way), expected, rtol=1e-5, atol=1e-6)
+    on_mesh = {"mesh": make_mesh(4, 2), "axes": ("data", "fsdp")}
+    expected = value_and_gradient(functools.partial(dense, **one_way))(arrays)
+    for implementation, options in ((chunked, {"chunk": 5}), (ring, on_mesh)):
+        part = functools.partial(implementation, **options, **one_way)
+        assert_close(value_and_gradient(part)(arrays), expected)
+    with pytest.raises(errors.UsageError, match="direction of a contrastive loss"):
+        dense(**arrays, direction="texts")
 
 
 def test_equal_scores_give_log_of_the_batch():

@@ -33,6 +33,7 @@ ARGUMENTS = {
         ",negatives=rule,weights=ViT.pt",
     ),
     **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),
+    "configs/llava/vlm2vec.py": ",weights=llava",
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
     "configs/eval/llava.py": ",sets=whatsup_a_two_way+mmvp+winoground,root=sets",
     "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none

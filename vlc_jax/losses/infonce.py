@@ -10,6 +10,9 @@ hard negatives of all examples: with them the first logsumexp runs over j and ov
 second one, over images, is that of CLIP. Their training on several devices pairs images with the
 wrong captions; here it is the loss of the global batch on any number of them.
 
+direction=image_to_text: the first term alone, and whole, as embedders of queries are trained
+(VLM2Vec): loss_i = logsumexp_j(s_ij) - s_ii.
+
 Three implementations with the same values and gradients: `dense` takes the whole score matrix,
 `chunked` makes a few rows of it at a time, `ring` keeps a tile of it per device and passes texts
 around. Examples whose mask is False are padding: no row, no column, value 0.
@@ -20,8 +23,11 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
+from vlc_jax import errors
 from vlc_jax.losses import masks, tiles
 from vlc_jax.losses.masks import MASKED_LOGIT
+
+DIRECTIONS = ("both", "image_to_text")
 
 
 def dense(
@@ -29,6 +35,8 @@ def dense(
     logit_scale: Float[Array, ""],
     pair_masks: masks.PairMasks,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
+    *,
+    direction: str = "both",
 ) -> Float[Array, "batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
     # float32: logits reach 100, where bfloat16 has steps of 0.5
@@ -38,7 +46,8 @@ def dense(
         negative_logits = logit_scale * negative_scores.astype(jnp.float32)
         is_negative = masks.negatives(pair_masks, pair_masks)
         rows = jnp.logaddexp(rows, _negative_logsumexp(negative_logits, is_negative))
-    return jnp.where(pair_masks.mask, (rows + columns) / 2 - jnp.diag(logits), 0.0)
+    sums = _directed(rows, columns, direction)
+    return jnp.where(pair_masks.mask, sums - jnp.diag(logits), 0.0)
 
 
 def chunked(
@@ -49,6 +58,7 @@ def chunked(
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
+    direction: str = "both",
 ) -> Float[Array, "batch"]:
     """InfoNCE per example from unit-length embeddings, `chunk` images at a time.
 
@@ -57,7 +67,7 @@ def chunked(
     texts = tiles.Texts(text, negative_text, pair_masks)
     rows, columns = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
     own = _own_logits(image, text, logit_scale)
-    return jnp.where(pair_masks.mask, (rows + columns) / 2 - own, 0.0)
+    return jnp.where(pair_masks.mask, _directed(rows, columns, direction) - own, 0.0)
 
 
 def ring(
@@ -69,6 +79,7 @@ def ring(
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
+    direction: str = "both",
 ) -> Float[Array, "batch"]:
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.
 
@@ -82,7 +93,8 @@ def ring(
     ) -> jax.Array:
         rows, columns = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
         own = _own_logits(image, texts.text, scale)
-        return jnp.where(texts.pair_masks.mask, (rows + columns) / 2 - own, 0.0)
+        sums = _directed(rows, columns, direction)
+        return jnp.where(texts.pair_masks.mask, sums - own, 0.0)
 
     texts = tiles.Texts(text, negative_text, pair_masks)
     return tiles.on_ring(local, mesh, axes, image, texts, logit_scale)
@@ -111,6 +123,11 @@ def _logsumexps(logits: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Arra
 
 def _negative_logsumexp(logits: jax.Array, mask: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(jnp.where(mask, logits, MASKED_LOGIT), axis=(1, 2))
+
+
+def _directed(rows: jax.Array, columns: jax.Array, direction: str) -> jax.Array:
+    errors.known("direction of a contrastive loss", direction, DIRECTIONS)
+    return rows if direction == "image_to_text" else (rows + columns) / 2
 
 
 def _own_logits(

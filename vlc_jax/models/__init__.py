@@ -25,6 +25,7 @@ from vlc_jax.models import (
     text_vectors,
     variants,
     vit,
+    vlm2vec,
 )
 
 TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
@@ -36,6 +37,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "labclip": labclip.LABCLIP,
     "pacl": pacl.PACL,
     "sparc": sparc.SPARC,
+    "vlm2vec": vlm2vec.VLM2Vec,
 }
 
 # Short names of overrides -> the parts of the model that have this field.
@@ -74,7 +76,7 @@ def build(
     head: fields of that head.
     vector_width: texts are precomputed vectors of this width, and `text` has the fields of
       models.text_vectors.VectorTower; None: texts are token ids.
-    text_tower: False for a model whose head reads the token ids itself (captioner).
+    text_tower: False for a model whose head reads the token ids itself (captioner, vlm2vec).
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are always float32.

@@ -23,9 +23,9 @@ from vlc_jax import errors, types
 from vlc_jax.models import continuation, heads, llava, lm
 
 
-class Captioner(heads.Head):
+class DecoderHead(heads.Head):
     """Projector and decoder over the tokens of the image tower, and over token ids of texts, which
-    no text tower reads.
+    no text tower reads. All such heads have the same parameters.
 
     vocab_size, patches, has_class_token, dtype, remat: of the text and of the image tower; patches
       with the class token.
@@ -37,16 +37,12 @@ class Captioner(heads.Head):
     stage: raw | normed, before or behind the tower's last norm.
     positions: adds a trained vector to each image token, as not in LLaVA: what the tokens of a
       frozen tower have kept of where they are may be little.
-    scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
-      others, such as a question, are read and neither scored nor trained on. A text without any
-      mark scores 0.
     prefix: token ids that the decoder reads before the image; in a config their text may stand for
       them, to which the tokenizer `conversation` adds the start token.
     projection, side: see llava.Projector.
     both_ways: none | image | prompt: of the decoder, what sees itself in both directions, see
       llava.LLaVA. A prompt is the image and a text's tokens before its first mark, so that no two
       texts share the cache of an image.
-    chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
     param_dtype: of the decoder's parameters: float32 | compute, the type of its matrix products.
       A frozen decoder takes half the memory in bfloat16, with the same results.
     """
@@ -62,12 +58,10 @@ class Captioner(heads.Head):
     select: Literal["patch", "cls", "cls_patch", "pooled"] = "patch"
     stage: Literal["raw", "normed"] = "normed"
     positions: bool = False
-    scores: Literal["all", "answer"] = "all"
     prefix: tuple[int, ...] = ()
     projection: Literal["mlp", "linear", "pooled"] = "mlp"
     side: int | None = None
     both_ways: Literal["none", "image", "prompt"] = "none"
-    chunk: int = 64
     param_dtype: Literal["float32", "compute"] = "float32"
     dtype: Any = jnp.float32
     remat: str = "none"
@@ -143,6 +137,24 @@ class Captioner(heads.Head):
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
             tokens = jnp.concatenate([before, tokens], axis=1)
         return features._replace(tokens=tokens)
+
+
+class Captioner(DecoderHead):
+    """A head with a decoder (the fields of DecoderHead) that scores texts by their probability.
+
+    scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
+      others, such as a question, are read and neither scored nor trained on. A text without any
+      mark scores 0.
+    chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
+    """
+
+    scores: Literal["all", "answer"] = "all"
+    chunk: int = 64
+
+    @property
+    def reads_pooled(self) -> tuple[bool, bool]:
+        """What a decoder reads of an image is always tokens, if only one."""
+        return False, False
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
 from vlc_jax.models import heads
-from vlc_jax.models.text import real_tokens
+from vlc_jax.models.text import end_of_text, real_tokens
 from vlc_jax.models.text_vectors import is_vectors
 
 
@@ -34,6 +34,11 @@ class CLIP(nn.Module):
         return type(self.head) is not heads.Head
 
     @property
+    def embed(self) -> int:
+        """Width of the pooled features that are scored."""
+        return self.head.embed or self.image.embed
+
+    @property
     def with_tokens(self) -> "CLIP":
         """The towers alone, whose features have all projected tokens, with this model's
         parameters."""
@@ -44,14 +49,20 @@ class CLIP(nn.Module):
         """Features and scores of a training batch (input_pipeline/batch.py), as losses read them.
 
         Of `batch["image"]` (normalised, float), `batch["text"]` and, if present,
-        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length);
-        texts are token ids or vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
+        `batch["question"]` (of each image), and `batch["negative_text"]` and
+        `batch["positive_text"]` (batch, texts of one example, length); texts are token ids or
+        vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
         replace pixels, and accompany texts; those towers are not run then and their parameters not
-        needed.
+        needed. Neither is the head's part where the batch has what `micro_features` gives.
 
         `scores` are always computed; XLA drops them when no loss reads them.
         """
-        image, texts = self._training_image(batch), self._training_texts(batch)
+        if "image_embedding" in batch:
+            keys, _ = _all_texts(batch)
+            image = types.ImageFeatures(batch["image_embedding"])
+            texts = {key: types.TextFeatures(batch[f"{key}_embedding"]) for key in keys}
+        else:
+            image, texts = self._training_image(batch), self._training_texts(batch)
         constant = nn.initializers.constant
         log_scale = self.param("logit_scale", constant(math.log(self.logit_scale_init)), ())
         bias = None
@@ -78,11 +89,17 @@ class CLIP(nn.Module):
         )
 
     def encode_image(
-        self, image: Float[Array, "batch height width channels"]
+        self,
+        image: Float[Array, "batch height width channels"],
+        question: Int[Array, "batch length"] | None = None,
     ) -> types.ImageFeatures:
         """Features of normalised pixels, as the head scores them; needs only the parameters of the
-        image tower and of the head."""
-        return self.head.image(self.image(image, self.head.requests[0]))
+        image tower and of the head.
+
+        question: token ids of what is asked of each image, for a head that reads them.
+        """
+        features = self.image(image, self.head.requests[0])
+        return self.head.image(features._replace(question=self._question(question)))
 
     def encode_text(
         self, text: types.Text, marks: Int[Array, "batch length"] | None = None
@@ -116,13 +133,23 @@ class CLIP(nn.Module):
             if array is not None
         }
 
+    def micro_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        """What is computed of a training batch by micro-batches, with which `__call__` gives the
+        same: `tower_features`, or what the head makes of them, if it does that row by row."""
+        if not self.head.is_row_wise:
+            return self.tower_features(batch)
+        texts = self._training_texts(batch)
+        pooled = {f"{key}_embedding": features.pooled for key, features in texts.items()}
+        return {"image_embedding": self._training_image(batch).pooled, **pooled}
+
     def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
         if "image" in batch:
             features = self.image(batch["image"], self.head.requests[0])
         else:
             stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
             features = jax.tree.map(_float, types.ImageFeatures(*stored))
-        return self.head.image(features, is_training=True)
+        question = self._question(batch.get("question"))
+        return self.head.image(features._replace(question=question), is_training=True)
 
     def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower."""
@@ -136,6 +163,15 @@ class CLIP(nn.Module):
             features = features._replace(marks=_flat(marks))
         features = features._replace(ids=self._ids(_flat(text)))
         return _by_kind(batch, keys, self.head.text(features, is_training=True))
+
+    def _question(
+        self, ids: Int[Array, "batch length"] | None
+    ) -> Int[Array, "batch length"] | None:
+        """The ids, NOT_ASKED in place of the end token and of padding."""
+        if ids is None:
+            return None
+        is_asked = jnp.arange(ids.shape[1])[None] < end_of_text(ids, self.text.eos_id)[:, None]
+        return jnp.where(is_asked, ids, types.NOT_ASKED)
 
     def _ids(self, text: types.Text) -> Int[Array, "batch length"] | None:
         return text if self.head.requests[1].tokens == "ids" else None

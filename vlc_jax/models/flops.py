@@ -84,11 +84,12 @@ def head(
     texts: int = 1,
     frozen: Collection[str] = (),
     trained: float = 1.0,
+    question: int = 0,
 ) -> int:
     """FLOPs of the head for one image with its `texts` texts in training, scored with `pairs` texts
     (the batch, or its sub-batch); rematerialised work is not counted twice.
 
-    frozen: as in `train_step`.   trained: as in heads.FlopInputs.
+    frozen: as in `train_step`.   trained, question: as in heads.FlopInputs.
     """
     image, text_ = model.image, model.text
     widths = [
@@ -104,6 +105,7 @@ def head(
         pairs=pairs,
         frozen=("image" in frozen, "text" in frozen),
         trained=trained,
+        question=question,
     )
     return model.head.flops(sizes)
 

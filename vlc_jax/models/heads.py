@@ -25,6 +25,7 @@ class FlopInputs(NamedTuple):
 
     patches, length: tokens of an image and of a text.   image, text: widths of their features.
     texts: texts of the image itself, its caption included.   pairs: texts it is scored with.
+    question: tokens of what is asked of the image.
     frozen: whether the image tower and the text tower are frozen (no gradient goes into them).
     trained: share of the head's own parameters that are trained; those of an adapter, which add to
       them, count three times, once for each pass.
@@ -38,6 +39,7 @@ class FlopInputs(NamedTuple):
     pairs: int
     frozen: tuple[bool, bool]
     trained: float = 1.0
+    question: int = 0
 
 
 class Head(nn.Module):
@@ -50,6 +52,27 @@ class Head(nn.Module):
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
         """The features it needs from the image tower and from the text tower."""
         return types.POOLED_ONLY, types.POOLED_ONLY
+
+    @property
+    def embed(self) -> int | None:
+        """Width of its pooled features; None for that of the towers'."""
+        return None
+
+    @property
+    def reads_pooled(self) -> tuple[bool, bool]:
+        """Whether scores are of the pooled features alone, of images and of texts."""
+        return tuple(request.tokens == "none" for request in self.requests)
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether `image` and `text` give pooled features of each row by itself, without random
+        numbers: with config.microbatch they are then computed a few rows at a time, too."""
+        return False
+
+    @property
+    def reads_question(self) -> bool:
+        """Whether it reads what is asked of an image (`ImageFeatures.question`)."""
+        return False
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False

@@ -31,6 +31,6 @@ class TokenIds(nn.Module, kw_only=True):
         if request.tokens != "ids":
             raise errors.UsageError(
                 "this model has no text tower, and its head wants features of texts: take "
-                "config.model.name='captioner', or config.model.text_tower=True"
+                "config.model.name='captioner' or 'vlm2vec', or config.model.text_tower=True"
             )
         return types.TextFeatures(jnp.zeros((len(text), 1)), mask=real_tokens(text, self.eos_id))

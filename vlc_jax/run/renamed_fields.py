@@ -23,6 +23,7 @@ RENAMED_VALUES = {  # field -> former value, also as a word of the command line 
 
 # Added field -> the value that runs without it had.
 IMPLIED_FIELDS = {
+    "input.question": "",
     "input.shards.shuffle": "global",
     "lora.dropout": 0.0,
     "model.text_tower": True,

@@ -52,12 +52,14 @@ class EvaluationSetup(NamedTuple):
     cache: folder of pooled features for later runs; None: none are kept.
     examples: cases per benchmark whose images are kept for the report.
     preview: cases per benchmark that are decoded before training.
+    question: template of what is asked of every image; "": nothing.
     inputs: "image" and "text" -> what decides the model's input beside transform and tokenizer, for
       what is kept of features.
     """
 
     benchmarks: Mapping[str, BenchmarkSetup]
     transform: data.Transform
+    question: str
     every: int | None
     seconds: float | None
     batch_size: int
@@ -263,10 +265,13 @@ def _of_length(parameters: Parameters, length: int) -> Parameters:
 
 
 def _evaluation(config: ConfigDict) -> EvaluationSetup:
-    other = config.interpolate.get("other")
+    other, question = config.interpolate.get("other"), data.question(config)
+    text = {"text": config.text.to_dict()}
+    asked = {"question": question, **text} if question else {}
     return EvaluationSetup(
         benchmarks=data.benchmarks(config),
         transform=data.image_transform(config, is_training=False),
+        question=question,
         every=config.eval.every,
         seconds=config.eval.get("seconds"),  # of a config.json that is older, None
         cache=config.eval.get("cache"),
@@ -274,8 +279,8 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
         examples=config.eval.examples,
         preview=config.input.preview,
         inputs={
-            "image": {"normalisation": config.input.normalisation},
-            "text": {"text": config.text.to_dict()},
+            "image": {"normalisation": config.input.normalisation, **asked},
+            "text": text,
         },
         interpolation=Interpolation(other, validate.interpolation_shares(config)),
     )

@@ -40,6 +40,7 @@ class TrainingData(NamedTuple):
     preview: records that are read and checked before anything is compiled.
     max_bad_share: share of unusable records that ends the run.
     loader: further keyword arguments of `input_pipeline.make_train`.
+    question: template of what is asked of every image; "": nothing.
     has_features: whether the records hold features of frozen towers instead of images.
     feature_cache_key: of those features.
     text_lengths: columns that the texts of a batch may have, ascending, up to all of them.
@@ -56,6 +57,7 @@ class TrainingData(NamedTuple):
     preview: int
     max_bad_share: float
     loader: Mapping[str, Any]
+    question: str
     has_features: bool
     feature_cache_key: Mapping[str, Any]
     text_lengths: tuple[int, ...]
@@ -112,6 +114,7 @@ class TrainingData(NamedTuple):
                 known_bad=known_bad,
                 hard_images=self.hard_images,
                 noun_phrases=self.noun_phrases,
+                question=self.question,
                 **self.hard_texts,
                 **self.loader,
             )
@@ -146,6 +149,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         preview=config.input.preview,
         max_bad_share=config.input.max_bad_share,
         loader=config.input.loader.to_dict(),
+        question=question(config),
         has_features=config.input.source == "features",
         feature_cache_key=feature_cache_key(config, model, tokenizer),
         text_lengths=(*config.text.lengths, config.text.context_length),
@@ -265,6 +269,11 @@ def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
     with usage_errors():
         options = config.input.noun_phrases
         return input_pipeline.NounPhrases(**options) if options.share else None
+
+
+def question(config: ConfigDict) -> str:
+    """config.input.question; "" of a config.json that is older."""
+    return config.input.get("question", "")
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:

@@ -7,6 +7,7 @@ the folder of a captioner's language model.
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from flax import traverse_util
 
 from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.models import dcsm, lm
+from vlc_jax.models import captioner, dcsm, lm
 from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.parameters import TOWERS
@@ -70,8 +71,9 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
 
     They are float32, those of language models of the types in `shapes`.
     shapes: of all parameters of the model. If the weights have another head, only the two towers
-    are loaded: a logit scale is made for one kind of score. If only one of the two models has a
-    text tower, or reads precomputed text vectors, only the image tower is loaded, but that
+    are loaded: a logit scale is made for one kind of score. But heads with a decoder (captioner,
+    vlm2vec) have the same parameters, which go from one to the other. If only one of the two models
+    has a text tower, or reads precomputed text vectors, only the image tower is loaded, but that
     LLM2CLIP's adapter is the text tower of connector llm2clip. The head is that of
     config.head_from, if that is set and `path` is not.
 
@@ -80,8 +82,7 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     """
     params = _load(setup, shapes, Path(path or setup.origin.path))
     if setup.origin.head_path and path is None:
-        has_decoder = hasattr(setup.model.head, "language_model")
-        load_head = _load_language_model if has_decoder else _load_head
+        load_head = _load_language_model if _has_decoder(setup) else _load_head
         params = {**params, **load_head(setup, shapes)}
     return params
 
@@ -109,16 +110,29 @@ def _has_adapter(model: nn.Module, path: Path) -> bool:
 
 
 def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    if setup.origin.model_name != "captioner" or weights_compatibility.has_text_tower(setup.model):
+    if not _has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
         raise UsageError(
             f"{path} has a language model, which is a head without a text tower: set "
-            "config.model.name='captioner' and config.model.text_tower=False"
+            "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
         )
     found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
     head = {name: found[name] for name in ("projector", "lm")}
-    zero = np.zeros((), np.float32)
-    scales = {name: zero for name in ("logit_scale", "logit_bias") if name in shapes}
-    return {"image": found["image"], "head": head, **scales}
+    bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
+    return {
+        "image": found["image"],
+        "head": head,
+        "logit_scale": _own_logit_scale(setup),
+        **bias,
+    }
+
+
+def _has_decoder(setup: "Setup") -> bool:
+    return isinstance(setup.model.head, captioner.DecoderHead)
+
+
+def _own_logit_scale(setup: "Setup") -> np.ndarray:
+    """That of the config, of weights whose scores are of another kind: a logarithm."""
+    return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
 
 
 def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +182,10 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
     if len(text_towers) > 1:
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
     elif theirs.origin.model_name != setup.origin.model_name:
-        params, shapes = _towers(params), _towers(shapes)
+        if _has_decoder(theirs) and _has_decoder(setup):
+            params["logit_scale"] = _own_logit_scale(setup)
+        else:
+            params, shapes = _towers(params), _towers(shapes)
     try:
         return weights.fitted(params, shapes, architecture(model))
     except WeightsError as error:

@@ -21,7 +21,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
-from vlc_jax.setup.data import Tokenizer, TokenizerShape
+from vlc_jax.setup.data import Tokenizer, TokenizerShape, question
 
 Schedule = Callable[[Any], Array]
 
@@ -197,6 +197,6 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
     trained = parameters.trained_share("head")
-    return towers + flops.head(
-        parameters.model, pairs=pairs, texts=texts, frozen=frozen, trained=trained
-    )
+    asked = parameters.model.text.context_length if question(config) else 0
+    of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": asked}
+    return towers + flops.head(parameters.model, **of_head, trained=trained)

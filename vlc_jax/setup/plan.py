@@ -57,6 +57,7 @@ SEARCHED: dict[str, tuple[str, Values]] = {
 }
 # Settings of config.plan.search of which the largest that fits is looked for.
 LARGEST = ("microbatch", "batch_size")
+SCORED = ("image", "question", "text", "text_marks")  # what scores read of a batch
 FEATURE_DTYPE = "bfloat16"  # of stored features where no file says, the default of cache_features
 END = 64  # times the batch of the config, at which that search ends where nothing limits it
 CLOSE = 1.1  # what fits and what does not are no further apart
@@ -204,7 +205,7 @@ def _is_scored(config: ConfigDict) -> bool:
 def _scored_rows(
     batch: Mapping[str, jax.ShapeDtypeStruct], rows: int
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    kept = {key: x for key, x in batch.items() if key in ("image", "text", "text_marks")}
+    kept = {key: x for key, x in batch.items() if key in SCORED}
     return {
         key: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=x.sharding)
         for key, x in kept.items()
@@ -235,6 +236,8 @@ def batch_shapes(
             shapes[f"{kind}text_marks"] = (shape, "int8")
         if count is not None:
             shapes[f"{kind}mask"] = ((rows, count), "bool")
+    if config.input.question:
+        shapes["question"] = ((rows, tokenizer.context_length), "int32")
     if config.input.source == "features":
         del shapes["image"]
         shapes |= _feature_shapes(config, parameters, texts=shapes)

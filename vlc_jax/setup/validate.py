@@ -214,11 +214,12 @@ def check_model(
         check_vocabulary(tokenizer, model.text.vocab_size)
     check_functional_words(config, model)
     check_text_lengths(config, model)
+    check_question(config, model)
 
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.text.lengths of texts whose scores read their padding."""
-    lengths, longest = list(config.text.lengths), config.text.context_length
+    lengths, longest = list(config.text.get("lengths", ())), config.text.context_length
     if not lengths:
         return
     if lengths != sorted(set(lengths)) or not 1 < lengths[0] <= lengths[-1] < longest:
@@ -233,6 +234,16 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
         raise UsageError(
             "config.text.lengths leave out padding, which this model or its stored features read: "
             "set them to ()"
+        )
+
+
+def check_question(config: ConfigDict, model: nn.Module) -> None:
+    """Raises UsageError for config.input.question before a head that reads none."""
+    question = config.input.get("question")  # absent from a config.json that is older
+    if question and not model.head.reads_question:
+        raise UsageError(
+            f"config.input.question={question!r} is for a head that reads it behind the image: set "
+            "config.model.name='vlm2vec', or no question"
         )
 
 

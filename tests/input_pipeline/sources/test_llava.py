@@ -57,6 +57,17 @@ def test_answers_become_captions_as_asked(folder):
         training(folder, answers="all")
 
 
+def test_the_turn_before_an_answer_is_its_question(folder):
+    record = training(folder, MIX, answers="each")[1]
+    turns = record.meta["conversations"]
+    asked = [turn["value"].replace("<image>", "").strip() for turn in turns[::2]]
+    assert record.questions == asked
+    assert len(asked) == len(record.captions) == 3
+    assert training(folder, MIX)[1].questions == asked[:1]
+    for answers in ("joined", "conversation"):
+        assert training(folder, MIX, answers=answers)[1].questions == ()
+
+
 def test_a_conversation_is_one_text_of_questions_and_answers(folder):
     record = training(folder, MIX, answers="conversation")[1]
     pairs = json.loads(record.captions[0])

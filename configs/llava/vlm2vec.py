@@ -1,0 +1,82 @@
+"""VLM2Vec of LLaVA-1.5-7B: an embedder of (image, question) pairs, by DoRA on LLaVA's decoder.
+
+  python -m vlc_jax.main --workdir runs/vlm2vec --config.mesh.fsdp=8 \\
+    --config configs/llava/vlm2vec.py:weights=llava-1.5-7b-hf,path=A.json+B.json,image_folder=A+B
+
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025;
+lst627/CLIP-Embeds), after Jiang et al. 2024 (arXiv:2410.05160). Must reproduce What'sUp, individual
+and pairs: A left / right 97.1 and 95.1, A on / under 68.0 and 35.9, B left / right 100 and 100, B
+front / behind 60.8 and 22.5; pairs of MMVP 30.0, of MMVP-VLM 37.8. With question=0 pairs fall to 0,
+1.9, 2 and 1, MMVP to 9.3, MMVP-VLM to 11.9. Chance is 50 and 25. Not yet run at full size here.
+
+An image is read with "Represent the given image with the following question:" and the turn before
+the answer, which is the target as it is; one answer is drawn at each reading. In-batch negatives of
+256 pairs, each image against all texts, temperature .02, 1,000 steps at 2e-5 with 100 of warmup and
+linear decay; DoRA of rank 8, alpha 64 and dropout .1 on query, key, value, out and down of the
+decoder (12.9 million parameters). Every 100th checkpoint is kept: the paper's numbers are of step
+900. `microbatch` rows are encoded at a time.
+
+Not as in the paper: the first turn of a conversation has the template, too (theirs goes in as it
+is); no rows without an image; text up to 256 tokens behind the image (theirs 1,024 in all); pixels
+are squashed to the square in evaluation as in training (theirs are cropped:
+--config.input.eval_crop=centre); embeddings and cosines are float32, in bfloat16 they tie.
+
+Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); tokenizer (a
+tokenizer.json or its folder; by default that of the weights); vocab (32064 of llava-hf, 32000 of
+the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
+by "+", or shards); question=1|0; batch; microbatch; root (the folder of published sets, to evaluate
+What'sUp in).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from configs.common import arguments, heads, pretrained
+
+TEMPLATES = {
+    0: "Represent the given image.",
+    1: "Represent the given image with the following question: {}",
+}
+START = 1  # id of <s>, before the image and before a text
+ARGUMENTS = {
+    **pretrained.ARGUMENTS,
+    "vocab": 32_064,
+    "question": 1,
+    "batch": 256,
+    "microbatch": 8,
+    "root": "",
+}
+
+
+def get_config(argument: str | None = None) -> ConfigDict:
+    args = heads.check(arguments.parse(argument, **ARGUMENTS))
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from = args.weights or None
+        config.model.update({"name": "vlm2vec", "variant": "L/14-336", "text_tower": False})
+        config.model.vocab_size, config.model.remat = args.vocab, "block"
+        config.model.logit_scale_init = 1 / heads.TEMPERATURE_OF_VLM2VEC
+        # the last block's output and the projection are never read
+        config.model.image = ConfigDict({"depth": 23, "projection": None})
+        head = {"decoder": "vicuna_7b", "stage": "raw", "prefix": (START,)}
+        # of the decoder nothing but adapters is trained
+        config.model.head = ConfigDict(head | {"param_dtype": "compute"})
+        heads.use_dora(config, dropout=0.1)
+        config.losses = ConfigDict({"infonce": default.loss(1.0, direction="image_to_text")})
+        pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
+        config.input.llava.answers = "each"
+        config.input.question = TEMPLATES[args.question]
+        config.input.image_size, config.input.crop = 336, "none"
+        config.text.tokenizer, config.text.context_length = "hf", 256
+        config.text.lengths = (32, 64, 128)
+        config.text.hf.update({"path": args.tokenizer or args.weights, "eos_token": "</s>"})
+        config.text.hf.pad_token = "<unk>"  # Llama 2 has no padding token
+        config.text.tokenizer_options = ConfigDict({"has_start": False})
+        config.steps, config.batch_size, config.microbatch = 1000, args.batch, args.microbatch
+        config.optimizer.update({"learning_rate": 2e-5, "schedule": "linear", "b2": 0.999})
+        config.optimizer.update({"eps": 1e-8, "weight_decay": 0.0, "warmup_steps": 100})
+        config.checkpoint.update({"every": 100, "keep_every": 100})
+        if args.root:
+            sets = ("whatsup_a_two_way", "whatsup_b_two_way")
+            config.evals = ConfigDict({name: {"root": args.root} for name in sets})
+    return config

@@ -1,0 +1,41 @@
+"""The question that a caption of a scene answers; it says nothing of the answer.
+
+"a blue square left of a red circle" answers "is the blue square left of or right of the red
+circle", "a red circle and a blue square" answers "is the circle blue or red and the square blue or
+red", every other caption ANY. What a question names is in alphabetical order, so that the caption
+with its objects or colours exchanged answers the same question. "or" and "what" are no
+words of captions: to the tokenizer of the scenes they are one unknown word.
+"""
+
+from input_pipeline.scenes import words
+from input_pipeline.scenes import world as worlds
+from input_pipeline.scenes.grammar import Caption, Phrase
+
+ANY = "what is there"
+_FIRST = ("left of", "above", "in front of")  # of a relation and its opposite
+
+
+def question(caption: Caption) -> str:
+    """The question that the caption answers."""
+    if caption.kind == "relation":
+        first, second = sorted(map(_named, caption.phrases))
+        said = words.base(caption.link)
+        one = said if said in _FIRST else worlds.OPPOSITE[said]
+        return f"is the {first} {one} or {worlds.OPPOSITE[one]} the {second}"
+    colours = sorted({words.base(phrase.colour) for phrase in caption.phrases})
+    if caption.kind == "list" and len(caption.phrases) == 2 and all(colours) and len(colours) == 2:
+        options = " or ".join(colours)
+        first, second = sorted(phrase.shape for phrase in caption.phrases)
+        return f"is the {first} {options} and the {second} {options}"
+    return ANY
+
+
+def shared(*captions: Caption) -> str:
+    """The question that all these captions answer, each in its way; ANY if they answer others."""
+    asked = {question(caption) for caption in captions}
+    return asked.pop() if len(asked) == 1 else ANY
+
+
+def _named(phrase: Phrase) -> str:
+    said = (phrase.size, phrase.texture, phrase.colour, phrase.shape)
+    return " ".join(words.base(word) for word in said if word)

@@ -1,0 +1,105 @@
+"""A captioner becomes an embedder: trained, evaluated and loaded with a question at every image."""
+
+import importlib
+import json
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+import vlc_jax
+from input_pipeline.benchmarks import READERS
+from input_pipeline.record import AskedImage, DataError
+from tests.support import helpers
+from tests.support.configs import shrink
+from vlc_jax import first_state, inference, train
+from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import init_from, resolve
+
+EVALS = {"scenes_relation_swap": {"split": "validation", "count": 8}}
+EVALS["scenes_whatsup"] = EVALS["scenes_relation_swap"]
+
+
+def configured(name, folder, arguments="", start=None):
+    get_config = importlib.import_module(f"configs.scenes.{name}").get_config
+    config = shrink(get_config(arguments), folder)
+    with config.unlocked():
+        config.init_from, config.pretrain = str(start) if start else None, ConfigDict()
+        config.evals = EVALS if name == "vlm2vec" else {}
+        config.log_every = 1
+    return config
+
+
+def run(config, folder):
+    workdir = Workdir(folder)
+    try:
+        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+    finally:
+        workdir.close()
+    return workdir.path
+
+
+@pytest.fixture(scope="module")
+def captioner(tmp_path_factory):
+    """The workdir of an untrained captioner, and the sizes of its decoder."""
+    folder = tmp_path_factory.mktemp("vlm2vec")
+    small = "width=16,depth=1"
+    unlocked = f"{small},image_tower=unlocked,text_tower=unlocked"
+    config = configured("captioner", folder, unlocked)
+    setup, workdir = resolve(config), Workdir(folder / "captioner")
+    workdir.claim(setup.config)
+    frozen, _ = init_from.load_frozen(setup)
+    state, checkpoints = first_state.restore_or_init(setup, workdir, frozen)
+    checkpoints.save(1, state._replace(step=state.step + 1))
+    checkpoints.wait()
+    workdir.close()
+    return workdir.path, small
+
+
+@pytest.mark.slow
+def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path):
+    start, small = captioner
+    config = configured("vlm2vec", tmp_path, f"{small},train=dora", start)
+    config.microbatch = 8
+    setup = resolve(config, "train")
+    before = init_from.load_latest(resolve(config, "eval"), tmp_path).params
+    theirs = vlc_jax.load(start)._variables["params"]
+    jax.tree.map(np.testing.assert_array_equal, before["head"], theirs["head"])
+    np.testing.assert_allclose(np.exp(before["logit_scale"]), 50.0, rtol=1e-6)
+    trained = setup.parameters.trained_shapes()
+    assert set(trained) == {"lora"}
+
+    workdir = run(config, tmp_path / "run")
+    rows = helpers.rows(workdir / "metrics.jsonl")
+    assert all(row["train/infonce"] > 0 and row["train/grad_norm"] > 0 for row in rows)
+    model = vlc_jax.load(workdir)
+    cases = READERS["scenes_relation_swap"](**EVALS["scenes_relation_swap"]).cases
+    images = [AskedImage(case.images[0], case.meta["question"]) for case in cases]
+    images[1] = AskedImage(cases[0].images[0], images[1].question)
+    embeddings = model.embed_images(images)
+    assert embeddings.shape == (8, 16)
+    assert np.abs(embeddings[1] - embeddings[0]).max() > 1e-4
+    texts = model.embed_texts([text for case in cases for text in case.captions])
+    scores = np.einsum("ie,ioe->io", embeddings, texts.reshape(8, 2, 16))
+    lines = (workdir / "evals/scenes_relation_swap/2.scores.jsonl").read_text().splitlines()
+    for number in (0, *range(2, 8)):  # of each case with its own question
+        found = json.loads(lines[number])["scores"]
+        np.testing.assert_allclose(found, scores[number], atol=1e-5)
+    pairs = json.loads((workdir / "evals/scenes_whatsup/2.json").read_text())
+    assert pairs["version"].endswith("/asked")
+    assert pairs["metrics"]["pair_accuracy"]["count"] == 8
+    with pytest.raises(DataError, match="without the question"):
+        model.embed_images([cases[0].images[0]])
+
+
+@pytest.mark.slow
+def test_without_a_template_questions_are_not_read(tmp_path):
+    config = configured("vlm2vec", tmp_path, "width=16,depth=1,question=0", "captioner")
+    setup = resolve(config, "eval")
+    variables = {"params": setup.parameters.init(), "batch_stats": {}}
+    model = inference.Model(setup, variables, batch_size=2)
+    image = READERS["scenes_whatsup"](count=1).cases[0].images[0]
+    plain, asked = model.embed_images([image, AskedImage(image, "what is there")])
+    np.testing.assert_array_equal(plain, asked)

@@ -1,0 +1,85 @@
+"""What is asked of images: of the caption that a batch holds, in a template, or an error."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline import batch as contract
+from input_pipeline import questions
+from input_pipeline.image import ImageTransform, decode
+from input_pipeline.image_key import image_key
+from input_pipeline.record import AskedImage, DataError
+from input_pipeline.sources import shards
+from input_pipeline.tokenizers.word_level import WordTokenizer
+from tests.support.numbered import Numbered, take
+
+WORDS = WordTokenizer(6, words=("asked", "what", *(f"{x}{n}" for x in "nq" for n in range(30))))
+
+
+class Asking(Numbered):
+    """Records with two captions and a question for each."""
+
+    def __getitem__(self, index):
+        record, numbers = super().__getitem__(index), (index, index + 10)
+        texts = {x: [f"{x}{number}" for number in numbers] for x in "nq"}
+        return dataclasses.replace(record, captions=texts["n"], questions=texts["q"])
+
+
+def test_a_batch_has_the_question_of_the_caption_that_was_drawn():
+    batches = take(6, Asking(10), tokenizer=WORDS, question="asked {}")
+    drawn = set()
+    for batch in batches:
+        contract.check(batch)
+        for text, question in zip(batch["text"], batch["question"], strict=True):
+            number = text[0] - WORDS(["n0"])[0, 0]
+            np.testing.assert_array_equal(question, WORDS([f"asked q{number}"])[0])
+            drawn.add(int(number) // 10)
+    assert drawn == {0, 1}
+
+
+def test_a_question_without_a_place_is_the_same_of_all():
+    (batch,) = take(1, tokenizer=WORDS, question="what")
+    np.testing.assert_array_equal(batch["question"], np.repeat(WORDS(["what"]), 8, axis=0))
+    assert "question" not in take(1, tokenizer=WORDS)[0]
+
+
+def test_a_batch_is_as_long_as_its_longest_text_or_question():
+    batch = {"text": WORDS(["n1", "n2 what"]), "question": WORDS(["asked what q1", "what"])}
+    length = contract.longest_text(batch, WORDS.pad_id, WORDS.eos_id)
+    assert length == 4
+    cut = contract.with_text_length(batch, length)
+    assert {key: x.shape for key, x in cut.items()} == {"text": (2, 4), "question": (2, 4)}
+
+
+def test_records_without_questions_are_bad_where_one_is_asked():
+    with pytest.raises(DataError, match=r"without the question that 'asked \{\}' asks for"):
+        take(1, tokenizer=WORDS, question="asked {}")
+
+
+def test_parts_of_captions_answer_no_question():
+    phrases = input_pipeline.NounPhrases(0.5, "scenes:scenes-mini")
+    with pytest.raises(ValueError, match="does not answer the record's question"):
+        take(1, Asking(10), tokenizer=WORDS, question="{}", noun_phrases=phrases)
+
+
+def test_an_asked_image_shows_the_same_and_is_another_one():
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 9, 3), np.uint8)
+    one, other = (AskedImage(pixels, question) for question in ("q1", "q2"))
+    np.testing.assert_array_equal(decode(one), pixels)
+    transform = ImageTransform(4)
+    np.testing.assert_array_equal(transform(one), transform(pixels))
+    assert len({image_key(image) for image in (pixels, one, other)}) == 3
+    found = questions.of_images(WORDS, "asked {}", [one, other])["question"]
+    np.testing.assert_array_equal(found, WORDS(["asked q1", "asked q2"]))
+    assert questions.of_images(WORDS, "", [pixels]) == {}
+    with pytest.raises(DataError, match="without the question"):
+        questions.of_images(WORDS, "{}", [one, pixels])
+
+
+def test_shards_keep_questions():
+    record = Asking(10)[3]
+    for one in (record, dataclasses.replace(record, questions=())):
+        again = shards.decode(shards.encode(one, b"image"))
+        assert list(again.questions) == list(one.questions)

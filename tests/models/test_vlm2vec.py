@@ -1,0 +1,126 @@
+"""VLM2Vec against its formula: one image or text at a time, without padding."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax import models
+
+WIDTH, VOCAB, LENGTH, EOS = 8, 12, 6, 11
+PREFIX = (7, 3)
+LENGTHS = (3, 0, 5)  # tokens before the end token
+SMALL = {"width": 8, "heads": 2, "depth": 1}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model whose texts and questions are short token ids, and its parameters."""
+    sizes = {"width": WIDTH, "depth": 2, "attention_heads": 2}
+    net = models.build(
+        "vlm2vec",
+        "B/32",
+        head={**sizes, "prefix": PREFIX},
+        text_tower=False,
+        vocab_size=VOCAB,
+        context_length=LENGTH,
+        eos_id=EOS,
+        image={**SMALL, "projection": None, "image_size": 8, "patch_size": 4},
+    )
+    shapes = jax.eval_shape(functools.partial(models.init, net), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.4, x.dtype), shapes)
+    return net, {"params": params}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    rng = np.random.default_rng(1)
+    image = rng.normal(size=(len(LENGTHS), 8, 8, 3)).astype(np.float32)
+    return jax.tree.map(jnp.asarray, {"image": image, "text": ids(rng), "question": ids(rng)})
+
+
+def ids(rng):
+    """Rows that end with EOS, and something else behind it."""
+    rows = rng.integers(0, EOS, (len(LENGTHS), LENGTH)).astype(np.int32)
+    rows[np.arange(len(LENGTHS)), LENGTHS] = EOS
+    return rows
+
+
+def embedding(module, tokens, ids):
+    """Of one text behind image tokens, (1, any, width): no padding, no end token."""
+    parts = [module.head.lm.embed(jnp.array([PREFIX])), tokens, module.head.lm.embed(ids[None])]
+    read = jnp.concatenate(parts, axis=1)
+    hidden, _ = module.head.lm(read, jnp.ones(read.shape[:2], bool))
+    return hidden[0, -1] / jnp.linalg.norm(hidden[0, -1])
+
+
+def of_image(module, image, question):
+    features = module.image(image[None], module.head.requests[0])
+    return embedding(module, module.head.projector(features.tokens[:, 1:]), question)
+
+
+def of_text(module, text):
+    return embedding(module, jnp.zeros((1, 0, WIDTH)), text)
+
+
+def test_an_image_with_its_question_is_embedded_at_the_last_token(model, batch):
+    net, variables = model
+    one = jax.jit(functools.partial(net.apply, variables, method=of_image))
+    expected = [
+        one(image, question[:length])
+        for image, question, length in zip(batch["image"], batch["question"], LENGTHS, strict=True)
+    ]
+    encode = jax.jit(functools.partial(net.apply, variables, method="encode_image"))
+    found = encode(batch["image"], batch["question"])
+    np.testing.assert_allclose(found.pooled, np.stack(expected), atol=1e-5)
+    assert found.tokens is None
+    assert found.question is None
+    without = encode(batch["image"])
+    nothing = jnp.zeros(0, jnp.int32)
+    expected = [one(image, nothing) for image in batch["image"]]
+    np.testing.assert_allclose(without.pooled, np.stack(expected), atol=1e-5)
+    gaps = np.abs(found.pooled - without.pooled).max(axis=1)
+    np.testing.assert_array_equal(gaps > 1e-3, np.array(LENGTHS) > 0)  # an empty question is none
+
+
+def test_a_text_is_embedded_at_its_last_token_without_the_end(model, batch):
+    net, variables = model
+    one = jax.jit(functools.partial(net.apply, variables, method=of_text))
+    encode = jax.jit(functools.partial(net.apply, variables, method="encode_text"))
+    found = encode(batch["text"]).pooled
+    for row, text, length in zip(found, batch["text"], LENGTHS, strict=True):
+        # of an empty text, such as a missing negative, the end token alone
+        expected = one(text[:length] if length else text[:1])
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+    other = batch["text"].at[0, LENGTHS[0] + 1 :].set(0)  # behind the end
+    again = encode(other).pooled
+    np.testing.assert_allclose(again, found, atol=1e-6)
+
+
+def test_scores_of_a_training_batch_are_cosines_by_micro_batches_too(model, batch):
+    net, variables = model
+    batch = {**batch, "negative_text": jnp.stack([batch["question"]] * 2, axis=1)}
+    call = jax.jit(net.apply)
+    outputs = call(variables, batch)
+    cosines = outputs.image.pooled @ outputs.text.pooled.T
+    np.testing.assert_allclose(outputs.scores, cosines, atol=1e-5)
+    features = jax.jit(functools.partial(net.apply, method="micro_features"))(variables, batch)
+    assert {key: x.shape for key, x in features.items()} == {
+        "image_embedding": (len(LENGTHS), WIDTH),
+        "text_embedding": (len(LENGTHS), WIDTH),
+        "negative_text_embedding": (len(LENGTHS), 2, WIDTH),
+    }
+    again = call(variables, {**batch, **features})
+    for name in ("scores", "negative_scores", "own_negative_scores"):
+        np.testing.assert_allclose(getattr(again, name), getattr(outputs, name), atol=1e-6)
+
+
+def test_the_parameters_are_those_of_a_captioner(model):
+    _, variables = model
+    options = {"width": WIDTH, "depth": 2, "attention_heads": 2}
+    other = models.build("captioner", "B/32", head=options, text_tower=False, vocab_size=VOCAB)
+    shapes = jax.eval_shape(functools.partial(models.init, other), jax.random.key(0))
+    assert jax.tree.structure(shapes["head"]) == jax.tree.structure(variables["params"]["head"])

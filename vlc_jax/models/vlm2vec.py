@@ -1,0 +1,103 @@
+"""VLM2Vec: a language model over image tokens as an embedder (Jiang et al. 2024, arXiv:2410.05160).
+
+An image is embedded with a question, which the decoder reads behind its tokens v, a text alone:
+
+    q = h(v, question),  t = h(text),  score = cos(q, t)
+
+where h is the hidden state, behind the last norm, at the last token. So the embedding of an image
+depends on what is asked of it. The published code appends no end token and uses no chat template;
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025)
+makes such an embedder of LLaVA-1.5, with "Represent the given image with the following question:"
+before the question. The loss there is the cross-entropy of each image over the texts of the batch:
+infonce with direction=image_to_text.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from vlc_jax import errors, types
+from vlc_jax.models import captioner, continuation, heads, layers
+
+
+class VLM2Vec(captioner.DecoderHead):
+    """A head with a decoder (the fields of DecoderHead) that embeds images with questions
+    (`ImageFeatures.question`; without them at the last image token), and texts.
+
+    The matrix of the decoder's logits is among its parameters and has no gradient. Raises
+    UsageError for a decoder whose image tokens see each other in both directions.
+    """
+
+    def setup(self) -> None:
+        if self.both_ways != "none":
+            raise errors.UsageError(
+                f"vlm2vec has a causal decoder; got both_ways={self.both_ways!r}, as PaliGemma and "
+                "Gemma 3 have it: take LLaVA, or the model captioner"
+            )
+        super().setup()
+
+    @property
+    def embed(self) -> int:
+        """That of the decoder."""
+        return self.language_model.width
+
+    @property
+    def reads_pooled(self) -> tuple[bool, bool]:
+        """Scores are cosines."""
+        return True, True
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Rows are embedded one by one."""
+        return True
+
+    @property
+    def reads_question(self) -> bool:
+        """Behind the image."""
+        return True
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`pooled`: the embedding of each image with its question, float32, of unit length."""
+        embeds = super().image(features, is_training=is_training).tokens
+        valid = jnp.ones(embeds.shape[:2], bool)
+        if features.question is not None:
+            is_asked = features.question != types.NOT_ASKED
+            question = self.lm.embed(jnp.where(is_asked, features.question, 0))
+            embeds = jnp.concatenate([embeds, question.astype(embeds.dtype)], axis=1)
+            valid = jnp.concatenate([valid, is_asked], axis=1)
+        return types.ImageFeatures(self._embedding(embeds, valid))
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`pooled`: the embedding of each text, float32, of unit length."""
+        del is_training
+        rows, length = features.ids.shape
+        before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32))
+        before = jnp.broadcast_to(before, (rows, *before.shape))
+        # without the end token; it alone is read of an empty text, such as a missing negative
+        is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
+        embeds = jnp.concatenate([before, self.lm.embed(features.ids)], axis=1)
+        valid = jnp.concatenate([jnp.ones(before.shape[:2], bool), is_text], axis=1)
+        return types.TextFeatures(self._embedding(embeds, valid))
+
+    def _embedding(
+        self,
+        embeds: Float[Array, "batch length width"],
+        valid: Bool[Array, "batch length"],
+    ) -> Float[Array, "batch width"]:
+        hidden, _ = self.lm(embeds, valid)
+        last = continuation.Prompt(embeds, valid).last
+        return layers.l2_normalize(layers.at(hidden, last)[:, 0])
+
+    def flops(self, sizes: heads.FlopInputs) -> int:
+        """FLOPs of the projector, and of the decoder over the image with its question and over
+        texts; gradients of matrices that are not trained are not counted."""
+        c, patches = self.language_model, self._num_image_tokens
+        image, text = len(self.prefix) + patches + sizes.question, len(self.prefix) + sizes.length
+        reads, attends = image + sizes.texts * text, image**2 + sizes.texts * text**2
+        block = 2 * c.width * c.head * (c.heads + c.groups) + 3 * c.width * c.mlp_width
+        projector = patches * c.width * (sizes.image + c.width)
+        decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
+        return round((2 + sizes.trained) * 2 * (projector + decoder))
