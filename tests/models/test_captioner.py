@@ -123,12 +123,16 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
 
 
 @pytest.mark.parametrize(
-    ("both_ways", "options"),
+    ("bidirectional", "options"),
     [("image", {"projection": "pooled", "side": 2}), ("prompt", {"projection": "linear"})],
 )
-def test_an_image_or_a_prompt_is_seen_in_both_directions(both_ways, options):
+def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
     head, variables, image, text, both = make(
-        marks=jnp.asarray(MARKS), scores="answer", prefix=(7, 3), both_ways=both_ways, **options
+        marks=jnp.asarray(MARKS),
+        scores="answer",
+        prefix=(7, 3),
+        bidirectional=bidirectional,
+        **options,
     )
     slots = 2 + PATCHES
     questions = (1, 3, 0)  # tokens before the answers of MARKS
@@ -137,7 +141,9 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(both_ways, options):
         seen = module.image(image).tokens
         read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
         slot = jnp.arange(read.shape[1])[None]
-        prefix = (slot >= 2) & (slot < slots) if both_ways == "image" else slot < slots + question
+        prefix = (
+            (slot >= 2) & (slot < slots) if bidirectional == "image" else slot < slots + question
+        )
         hidden, _ = module.lm(read, jnp.ones(slot.shape, bool), prefix=prefix)
         found = jax.nn.log_softmax(module.lm.logits(hidden))[0, slots - 1 : -1]
         return found[jnp.arange(LENGTH), ids]
@@ -150,7 +156,7 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(both_ways, options):
             expected[i, t] = log_probs(one, text.ids[t], question)[MARKS[t] > 0].mean()
     found = np.asarray(head.apply(variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    causal = np.asarray(head.clone(both_ways="none").apply(variables, image, text, method=both))
+    causal = np.asarray(head.clone(bidirectional="none").apply(variables, image, text, method=both))
     assert np.abs(causal - found)[:, :2].max() > 1e-3
 
     def prompt(module, image, ids):
@@ -159,7 +165,7 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(both_ways, options):
     prefix = head.apply(variables, image, text.ids[:IMAGES, :2], method=prompt)
     is_image = np.arange(slots + 2) >= 2
     is_image[slots:] = False
-    assert (prefix == (is_image[None] if both_ways == "image" else True)).all()
+    assert (prefix == (is_image[None] if bidirectional == "image" else True)).all()
 
 
 def test_patches_that_make_no_squares_are_refused():

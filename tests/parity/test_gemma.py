@@ -111,10 +111,10 @@ def test_transformers_loads_the_export_and_gives_its_numbers(folder, io, there, 
 
 
 MISTAKES = {
-    ("paligemma", "causal"): {"both_ways": "none"},
-    ("paligemma", "causal question"): {"both_ways": "image"},
+    ("paligemma", "causal"): {"bidirectional": "none"},
+    ("paligemma", "causal question"): {"bidirectional": "image"},
     ("paligemma", "before the last norm"): {"stage": "raw"},
-    ("gemma3", "causal"): {"both_ways": "none"},
+    ("gemma3", "causal"): {"bidirectional": "none"},
     ("gemma3", "no window"): {"lm": {"window": 64}},
     ("gemma3", "window in all layers"): {"lm": {"global_every": 9}},
     ("gemma3", "one theta"): {"lm": {"local_theta": 1e6}},

@@ -187,7 +187,7 @@ def test_logits_of_paligemma_are_those_of_big_vision(paligemma):
 @pytest.mark.parametrize("mistake", ["causal", "scale", "stage"])
 def test_mistakes_in_paligemma_are_found(paligemma, monkeypatch, mistake):
     path, inputs, expected = paligemma
-    changes = {"causal": {"both_ways": "none"}, "stage": {"stage": "raw"}}
+    changes = {"causal": {"bidirectional": "none"}, "stage": {"stage": "raw"}}
     if mistake == "scale":  # image tokens, too, times sqrt(width)
         plain = llava.Projector.__call__
         scaled = lambda projector, x: projector.width**0.5 * plain(projector, x)  # noqa: E731

@@ -40,7 +40,7 @@ class DecoderHead(heads.Head):
     prefix: token ids that the decoder reads before the image; in a config their text may stand for
       them, to which the tokenizer `conversation` adds the start token.
     projection, side: see llava.Projector.
-    both_ways: none | image | prompt: of the decoder, what sees itself in both directions, see
+    bidirectional: none | image | prompt: of the decoder, what sees itself in both directions, see
       llava.LLaVA. A prompt is the image and a text's tokens before its first mark, so that no two
       texts share the cache of an image.
     param_dtype: of the decoder's parameters: float32 | compute, the type of its matrix products.
@@ -61,7 +61,7 @@ class DecoderHead(heads.Head):
     prefix: tuple[int, ...] = ()
     projection: Literal["mlp", "linear", "pooled"] = "mlp"
     side: int | None = None
-    both_ways: Literal["none", "image", "prompt"] = "none"
+    bidirectional: Literal["none", "image", "prompt"] = "none"
     param_dtype: Literal["float32", "compute"] = "float32"
     dtype: Any = jnp.float32
     remat: str = "none"
@@ -69,11 +69,6 @@ class DecoderHead(heads.Head):
     @property
     def language_model(self) -> lm.Decoder:
         """The decoder, not bound to parameters. Raises UsageError for an unknown name."""
-        return self._decoder
-
-    @property
-    def _decoder(self) -> lm.Decoder:
-        """Raises UsageError for an unknown name."""
         sizes = {
             "width": self.width,
             "depth": self.depth,
@@ -92,10 +87,10 @@ class DecoderHead(heads.Head):
     @property
     def key_value_heads(self) -> int:
         """Heads of keys and values, by which an axis "tensor" of a mesh splits the decoder."""
-        return self._decoder.groups
+        return self.language_model.groups
 
     def setup(self) -> None:
-        self.lm = self._decoder.clone(parent=self)
+        self.lm = self.language_model.clone(parent=self)
         self.projector = llava.Projector(
             self.lm.width, self.dtype, kind=self.projection, side=self.side
         )
@@ -176,7 +171,7 @@ class Captioner(DecoderHead):
     ) -> Float[Array, "images texts"]:
         """Mean log probability of every text given every image."""
         del is_training
-        decoder = self._decoder
+        decoder = self.language_model
 
         def scores(tokens: Array, params: Any, *texts: Array) -> Array:
             def part(tokens: Array) -> Array:
@@ -196,7 +191,7 @@ class Captioner(DecoderHead):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        given = (self._decoder, self._params(), tokens, ids, mask)
+        given = (self.language_model, self._params(), tokens, ids, mask)
         return mean_log_probability(*given, **self._seen(tokens))
 
     def prompt(
@@ -221,12 +216,12 @@ class Captioner(DecoderHead):
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
-        return self._decoder, self._params()
+        return self.language_model, self._params()
 
     def _seen(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
         """Further arguments of `mean_log_probability`."""
         prefix = self._prefix(*tokens.shape[:2])
-        return {"prefix": prefix, "sees_questions": self.both_ways == "prompt"}
+        return {"prefix": prefix, "sees_questions": self.bidirectional == "prompt"}
 
     def _prefix(
         self, images: int, before: int, behind: int = 0
@@ -234,10 +229,10 @@ class Captioner(DecoderHead):
         """Slots that see each other in both directions, of tokens up to the image's last and of
         those of a question behind it."""
         slot = jnp.arange(before + behind)
-        if self.both_ways == "none":
+        if self.bidirectional == "none":
             return None
         is_image = (slot >= len(self.prefix)) & (slot < before)
-        seen = is_image if self.both_ways == "image" else jnp.ones_like(is_image)
+        seen = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
         return jnp.broadcast_to(seen[None], (images, len(slot)))
 
     def _params(self) -> Any:
@@ -250,13 +245,14 @@ class Captioner(DecoderHead):
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector and of the decoder over the image's own texts; those of a loss
         that contrasts all pairs are not counted, nor gradients of matrices that are not trained."""
-        c = self._decoder
+        c = self.language_model
         width = c.width
         patches = self._num_image_tokens
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
         before = patches + len(self.prefix)
-        prompts = sizes.texts if self.both_ways == "prompt" else 1  # how often the image is read
+        # how often the image is read
+        prompts = sizes.texts if self.bidirectional == "prompt" else 1
         reads = prompts * before + sizes.texts * sizes.length
         attends = prompts * before**2 + sizes.texts * sizes.length * (before + sizes.length)
         projector = patches * width * (sizes.image + width * (self.projection == "mlp"))

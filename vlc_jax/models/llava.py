@@ -25,9 +25,9 @@ from vlc_jax.models import layers, lm, vit
 SELECTIONS = ("patch", "cls", "cls_patch")
 # Fields of LLaVA, and of models.captioner.Captioner, by the model_type of Hugging Face.
 KINDS: dict[str, dict[str, str]] = {
-    "llava": {"stage": "raw", "projection": "mlp", "both_ways": "none"},
-    "paligemma": {"stage": "normed", "projection": "linear", "both_ways": "prompt"},
-    "gemma3": {"stage": "normed", "projection": "pooled", "both_ways": "image"},
+    "llava": {"stage": "raw", "projection": "mlp", "bidirectional": "none"},
+    "paligemma": {"stage": "normed", "projection": "linear", "bidirectional": "prompt"},
+    "gemma3": {"stage": "normed", "projection": "pooled", "bidirectional": "image"},
 }
 
 
@@ -88,8 +88,8 @@ class LLaVA(nn.Module):
       MLLMs Perceive More Than CLIP with the Same Vision Encoder", ACL 2025) | cls_patch.
     stage: raw | normed, before or behind the tower's last norm.
     projection, side: see Projector.
-    both_ways: which tokens see each other in both directions: none | image | prompt, all but those
-      of the answer.
+    bidirectional: which tokens see each other in both directions: none | image | prompt, all but
+      those of the answer.
     """
 
     image: vit.ImageTower
@@ -99,7 +99,7 @@ class LLaVA(nn.Module):
     stage: Literal["raw", "normed"] = "raw"
     projection: Literal["mlp", "linear", "pooled"] = "mlp"
     side: int | None = None
-    both_ways: Literal["none", "image", "prompt"] = "none"
+    bidirectional: Literal["none", "image", "prompt"] = "none"
 
     def setup(self) -> None:
         errors.known("selection of image tokens", self.select, SELECTIONS)
@@ -141,9 +141,9 @@ class LLaVA(nn.Module):
     ) -> Bool[Array, "batch length"] | None:
         """Slots whose tokens see each other in both directions, see lm.Decoder; None for a causal
         model. is_answer: None for a prompt without an answer."""
-        if self.both_ways == "none":
+        if self.bidirectional == "none":
             return None
-        if self.both_ways == "image":
+        if self.bidirectional == "image":
             return ids == self.image_id
         return jnp.ones(ids.shape, bool) if is_answer is None else ~is_answer
 

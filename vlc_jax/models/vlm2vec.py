@@ -28,10 +28,10 @@ class VLM2Vec(captioner.DecoderHead):
     """
 
     def setup(self) -> None:
-        if self.both_ways != "none":
+        if self.bidirectional != "none":
             raise errors.UsageError(
-                f"vlm2vec has a causal decoder; got both_ways={self.both_ways!r}, as PaliGemma and "
-                "Gemma 3 have it: take LLaVA, or the model captioner"
+                f"vlm2vec has a causal decoder; got bidirectional={self.bidirectional!r}, as "
+                "PaliGemma and Gemma 3 have it: take LLaVA, or the model captioner"
             )
         super().setup()
 

@@ -127,7 +127,7 @@ def test_superposition_shows_either_object_alone_where_it_was():
 
 
 @pytest.mark.parametrize("kind", ["attribute", "relation"])
-def test_binding_asks_both_ways_at_placements_that_no_probe_has_seen(kind):
+def test_binding_asks_bidirectional_at_placements_that_no_probe_has_seen(kind):
     benchmark = READERS["scenes_binding"](kind=kind, count=80)
     assert (len(benchmark.training), len(benchmark.validation)) == (80, 40)
     parts = (benchmark.cases, benchmark.training, benchmark.validation)
