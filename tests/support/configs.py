@@ -24,7 +24,7 @@ ARGUMENTS = {
         (
             *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
             *("configs/coco/labclip.py", "configs/llava/pacl.py", "configs/llava/sparc.py"),
-            *("configs/coco/leftright.py", "configs/coco/siglip_ft.py"),
+            *("configs/coco/leftright.py", "configs/coco/siglip_ft.py", "configs/llava/clip_ft.py"),
         ),
         ",weights=ViT.pt",
     ),
