@@ -1,11 +1,16 @@
 """The recipes of LLaVA's two stages at full size, by shape."""
 
 import importlib
+import json
 
 import jax
 import pytest
+import tokenizers
 
-from vlc_jax.setup import resolve
+from configs.common import llava
+from input_pipeline.tokenizers import conversation
+from vlc_jax.generative import prompts
+from vlc_jax.setup import data, resolve
 
 DECODERS = {  # parameters of the language model, its width, and of an adapter of rank 128
     "vicuna_7b": (6_738_415_616, 4096, 319_815_680),
@@ -56,3 +61,69 @@ def test_an_unknown_decoder_or_selection_is_refused():
         planned("stage1", "decoder=vicuna_13b")
     with pytest.raises(ValueError, match="select is one of patch, cls, cls_patch; got 'pooled'"):
         planned("stage2", "select=pooled")
+
+
+TURNS = json.dumps([["what is it", "a dog"], ["is it", "it is"]])
+# Decoder -> special tokens, what stands before the image, and the text behind it, marked words
+# with a star; | is a line end.
+PROMPTS = {
+    "vicuna_7b": (
+        ("<s>", "</s>"),
+        "<s> ... USER:",
+        "| what is it ASSISTANT: a* dog* </s>* USER: is it ASSISTANT: it* is* </s>*",
+    ),
+    "llama3_8b": (
+        (
+            *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+            "<|end_of_text|>",
+        ),
+        "<|begin_of_text|> ... <|start_header_id|> user <|end_header_id|> | |",
+        "| what is it <|eot_id|> <|start_header_id|> assistant <|end_header_id|> | | a* dog* "
+        "<|eot_id|>* <|start_header_id|> user <|end_header_id|> | | is it <|eot_id|> "
+        "<|start_header_id|> assistant <|end_header_id|> | | it* is* <|eot_id|>*",
+    ),
+    "phi3_mini": (
+        ("<s>", "<|system|>", "<|end|>", "<|user|>", "<|assistant|>", "<|endoftext|>"),
+        "<s> ... <|user|> |",
+        "| what is it <|end|> | <|assistant|> | a* dog* <|end|>* | <|user|> | is it <|end|> | "
+        "<|assistant|> | it* is* <|end|>*",
+    ),
+}
+
+
+@pytest.mark.parametrize("decoder", PROMPTS)
+def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
+    special, before, behind = PROMPTS[decoder]
+    words = ["<unk>", *special, "\n", "user", "assistant", "USER:", "ASSISTANT:"]
+    words += ["what", "is", "it", "a", "dog"]
+    model = tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>")
+    library = tokenizers.Tokenizer(model)
+    library.add_special_tokens(list(special))
+    split = tokenizers.Regex(r"\n|[^\s]+")
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
+    library.save(str(tmp_path / "tokenizer.json"))
+    config = importlib.import_module("configs.llava.stage2").get_config(
+        f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
+    )
+    tokenizer = data.make_tokenizer(config)
+    ids, marks = tokenizer([TURNS])[0], tokenizer.marks([TURNS])[0]
+    shown = [
+        words[i].replace("\n", "|") + "*" * int(mark) for i, mark in zip(ids, marks, strict=True)
+    ]
+    assert " ".join(shown[: len(behind.split())]) == behind
+    assert set(ids[len(behind.split()) :]) == {tokenizer.pad_id}
+    read = [words[i].replace("\n", "|") for i in tokenizer.before_image(config.model.head.prefix)]
+    first, last = (part.split() for part in before.split("..."))
+    assert (read[: len(first)], read[-len(last) :]) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "name"),
+    [("vicuna_7b", "llava_v1"), ("llama3_8b", "llama_3_v"), ("phi3_mini", "phi_3_v")],
+)
+def test_training_and_evaluation_have_the_same_prompt(decoder, name):
+    _, before, options = llava.DECODERS[decoder]
+    text = f"{before}{prompts.IMAGE}{options.get('template', conversation.TEMPLATE)}"
+    # a start token that the text names is added to it in training
+    evaluated = prompts.TEMPLATES[name].text.removeprefix("<|begin_of_text|>").rstrip(" ")
+    assert text == evaluated

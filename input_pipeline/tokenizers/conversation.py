@@ -11,7 +11,6 @@ from input_pipeline.record import DataError
 from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
 START = '[["'  # of a text that is a conversation
-START_TOKENS = ("<s>", "<|begin_of_text|>")
 
 TEMPLATE = "\n{question} ASSISTANT:"  # of Vicuna 1.5, from behind the image to the answer
 LATER = "USER: {question} ASSISTANT:"  # the same from the end of an answer to the next one
@@ -101,9 +100,8 @@ class ConversationTokenizer:
     def before_image(self, text: str) -> tuple[int, ...]:
         """Ids of the start token, if the vocabulary has one, and of the text before an image, which
         LLaVA's own code tokenizes apart from that behind it."""
-        words = self._decoder
-        start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
-        return (*start, *words.encode(text))
+        words, start = self._decoder, self._decoder.start_token
+        return (*([words.id_of(start)] if start else []), *words.encode(text))
 
     def prompt(self, question: str) -> list[int]:
         """Ids between an image and the answer to a question about it; of "" none, so that what
