@@ -7,7 +7,6 @@ the folder of a captioner's language model.
 
 import hashlib
 import logging
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,14 +18,14 @@ from flax import traverse_util
 
 from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.models import captioner, dcsm, lm
+from vlc_jax.models import dcsm
 from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
-from vlc_jax.setup import llava_config, weights_compatibility
+from vlc_jax.setup import init_decoder, llava_config, weights_compatibility
 from vlc_jax.state import State
 
 if TYPE_CHECKING:
@@ -82,7 +81,8 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     """
     params = _load(setup, shapes, Path(path or setup.origin.path))
     if setup.origin.head_path and path is None:
-        load_head = _load_language_model if _has_decoder(setup) else _load_head
+        is_decoder = init_decoder.has_decoder(setup)
+        load_head = init_decoder.load_language_model if is_decoder else _load_head
         params = {**params, **load_head(setup, shapes)}
     return params
 
@@ -91,7 +91,7 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, An
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
     if llava_config.is_llava(path):
-        return _load_llava(setup, shapes, path)
+        return init_decoder.load_llava(setup, shapes, path)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
@@ -107,58 +107,6 @@ def _has_adapter(model: nn.Module, path: Path) -> bool:
     """Whether texts are vectors that pass LLM2CLIP's adapter, and the weights at `path` have it."""
     is_wanted = isinstance(model.text, VectorTower) and model.text.connector == "llm2clip"
     return is_wanted and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
-
-
-def _load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    if not _has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
-        raise UsageError(
-            f"{path} has a language model, which is a head without a text tower: set "
-            "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
-        )
-    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
-    head = {name: found[name] for name in ("projector", "lm")}
-    bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
-    return {
-        "image": found["image"],
-        "head": head,
-        "logit_scale": _own_logit_scale(setup),
-        **bias,
-    }
-
-
-def _has_decoder(setup: "Setup") -> bool:
-    return isinstance(setup.model.head, captioner.DecoderHead)
-
-
-def _own_logit_scale(setup: "Setup") -> np.ndarray:
-    """That of the config, of weights whose scores are of another kind: a logarithm."""
-    return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
-
-
-def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
-    types = weights.flatten(shapes)
-
-    def cast(name: str, array: np.ndarray) -> np.ndarray:
-        return array.astype(types[name].dtype, copy=False)
-
-    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=cast)
-
-
-def _load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """The decoder at config.head_from; the projector stays to be initialised."""
-    path = Path(setup.origin.head_path)
-    sizes = weights.llava.read_sizes(path)["lm"]
-    ours, theirs = setup.model.head.language_model, lm.from_sizes(sizes)
-    same = {"dtype": ours.dtype, "param_dtype": ours.param_dtype, "remat": ours.remat}
-    if ours != (theirs := theirs.clone(**same, parent=None)):
-        names = [name for name in sizes if getattr(ours, name) != getattr(theirs, name)]
-        differing = ", ".join(f"{n} {getattr(theirs, n)}, here {getattr(ours, n)}" for n in names)
-        raise UsageError(
-            f"the language model at {path} is another one than config.model.head describes: "
-            f"{differing}; set config.model.head.decoder, and config.model.vocab_size"
-        )
-    return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]})}
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -182,8 +130,8 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
     if len(text_towers) > 1:
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
     elif theirs.origin.model_name != setup.origin.model_name:
-        if _has_decoder(theirs) and _has_decoder(setup):
-            params["logit_scale"] = _own_logit_scale(setup)
+        if init_decoder.has_decoder(theirs) and init_decoder.has_decoder(setup):
+            params["logit_scale"] = init_decoder.own_logit_scale(setup)
         else:
             params, shapes = _towers(params), _towers(shapes)
     try:

@@ -14,7 +14,6 @@ from vlc_jax.generative import prompts
 from vlc_jax.models import llava as models
 from vlc_jax.weights import llava, metadata, paligemma
 
-START_TOKENS = ("<s>", "<|begin_of_text|>")
 # Of images, by `kind` of the sizes, where no preprocessor_config.json says so.
 INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
@@ -133,9 +132,8 @@ def _tokenizer(files: Path, words: DecoderTokenizer, template: prompts.Template)
 
 def _prefix(words: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
     """Ids of the start token, if the vocabulary has one, and of the text before the image, which
-    LLaVA's own code tokenizes apart from that behind it. Gemma's templates hold the start token,
-    and <s> is a tag of HTML in its vocabulary."""
-    if "<bos>" in template.text:
-        return tuple(words.encode(template.text.partition(prompts.IMAGE)[0]))
-    start = [words.id_of(name) for name in START_TOKENS if name in words][:1]
-    return (*start, *words.encode(template.text.partition(prompts.IMAGE)[0]))
+    LLaVA's own code tokenizes apart from that behind it."""
+    before, start = words.encode(template.text.partition(prompts.IMAGE)[0]), words.start_token
+    if start is None or "<bos>" in template.text:  # Gemma's templates hold it, behind the image
+        return tuple(before)
+    return (words.id_of(start), *before)

@@ -1,0 +1,76 @@
+"""Parameters of heads with a decoder, from folders of LLaVA and its kin and of language models."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vlc_jax import weights
+from vlc_jax.errors import UsageError
+from vlc_jax.models import captioner, lm
+from vlc_jax.setup import weights_compatibility
+
+if TYPE_CHECKING:
+    from vlc_jax.setup import Setup
+
+
+def load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Image tower and head of a folder, a tree like `shapes` without a text tower.
+
+    Raises UsageError for a model that has no decoder, or has a text tower.
+    """
+    if not has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
+        raise UsageError(
+            f"{path} has a language model, which is a head without a text tower: set "
+            "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
+        )
+    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
+    head = {name: found[name] for name in ("projector", "lm")}
+    bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
+    return {
+        "image": found["image"],
+        "head": head,
+        "logit_scale": own_logit_scale(setup),
+        **bias,
+    }
+
+
+def has_decoder(setup: "Setup") -> bool:
+    """True if the model's head is captioner or vlm2vec."""
+    return isinstance(setup.model.head, captioner.DecoderHead)
+
+
+def own_logit_scale(setup: "Setup") -> np.ndarray:
+    """The logarithm of the config's logit scale, for weights whose scores are of another kind."""
+    return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
+
+
+def load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoder at config.head_from; the projector stays to be initialised.
+
+    Raises UsageError for sizes other than those of the config.
+    """
+    path = Path(setup.origin.head_path)
+    sizes = weights.llava.read_sizes(path)["lm"]
+    ours, theirs = setup.model.head.language_model, lm.from_sizes(sizes)
+    same = {"dtype": ours.dtype, "param_dtype": ours.param_dtype, "remat": ours.remat}
+    if ours != (theirs := theirs.clone(**same, parent=None)):
+        names = [name for name in sizes if getattr(ours, name) != getattr(theirs, name)]
+        differing = ", ".join(f"{n} {getattr(theirs, n)}, here {getattr(ours, n)}" for n in names)
+        raise UsageError(
+            f"the language model at {path} is another one than config.model.head describes: "
+            f"{differing}; set config.model.head.decoder, and config.model.vocab_size"
+        )
+    return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]})}
+
+
+def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
+    types = weights.flatten(shapes)
+
+    def cast(name: str, array: np.ndarray) -> np.ndarray:
+        return array.astype(types[name].dtype, copy=False)
+
+    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=cast)
