@@ -1,5 +1,7 @@
 """A tower whose blocks are one loop equals the unrolled one, in value and gradient."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,24 +47,31 @@ def value_and_gradient(model, params, batch):
         return jax.jit(jax.value_and_grad(total))(params)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("remat", ["none", "block"])
-def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
-    plain, scanned = pair(**KINDS[kind], remat=remat)
+@functools.cache
+def unrolled(kind):
+    """Parameters of the plain model, a batch, and its value and gradient."""
+    model = pair(**KINDS[kind])[0]
     rng = np.random.default_rng(0)
-    size, length = plain.image.image_size, plain.text.context_length
+    size, length = model.image.image_size, model.text.context_length
     batch = {
         "image": rng.standard_normal((4, size, size, 3)).astype(np.float32),
-        "text": rng.integers(1, plain.text.vocab_size, (4, length)).astype(np.int32),
+        "text": rng.integers(1, model.text.vocab_size, (4, length)).astype(np.int32),
         "mask": np.ones(4, bool),
     }
     batch = jax.tree.map(jnp.asarray, batch)
-    params = models.init(scanned, jax.random.key(0))
-    expected = models.init(plain, jax.random.key(0))
-    jax.tree.map(np.testing.assert_array_equal, params, expected)
-    (one, ours), (other, theirs) = (
-        value_and_gradient(model, params, batch) for model in (scanned, plain)
-    )
+    params = models.init(model, jax.random.key(0))
+    return params, batch, value_and_gradient(model, params, batch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("remat", ["none", "block"])
+def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
+    scanned = pair(**KINDS[kind], remat=remat)[1]
+    params, batch, (other, theirs) = unrolled(kind)
+    if remat == "none":
+        found = models.init(scanned, jax.random.key(0))
+        jax.tree.map(np.testing.assert_array_equal, found, params)
+    one, ours = value_and_gradient(scanned, params, batch)
     np.testing.assert_allclose(one, other, rtol=1e-5)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, float(np.abs(b).max())))
