@@ -6,9 +6,10 @@ the log probability of a caption given the image.
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
 and depth=N of the decoder; hard_images=1: every second picture is the one before with two objects
-or two colours exchanged; positions=1: a trained vector for each image token; and those of
-configs/common/heads.py that all heads have. Retrieval is among 100 candidates, where other configs
-have 1,000.
+or two colours exchanged; positions=1: a trained vector for each image token; question=1: captions
+answer a question that is read before them, "is the blue square left of or right of the red circle"
+(input_pipeline/scenes/questions.py); and those of configs/common/heads.py that all heads have.
+Retrieval is among 100 candidates, where other configs have 1,000.
 """
 
 from ml_collections import ConfigDict
@@ -18,7 +19,8 @@ from configs.common import heads, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"select": "patch", "width": 128, "depth": 3, "hard_images": 0, "positions": 0}
+    own = {"select": "patch", "width": 128, "depth": 3}
+    own |= {"hard_images": 0, "positions": 0, "question": 0}
     fixed = {"steps": 1500, "phrases": "plain"}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
@@ -30,6 +32,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
             depth=args.depth,
             positions=bool(args.positions),
         )
+        config.input.question = "{}" if args.question else ""
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3
         # a decoder reads every pair: 1,000 images with 1,000 texts would take longer than training

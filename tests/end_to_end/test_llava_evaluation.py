@@ -126,7 +126,7 @@ def test_the_image_is_read_once_for_all_options(model, monkeypatch):
     params = model._variables["params"]["head"]["lm"]
     tokens, ids = jnp.zeros((2, 6, 16)), jnp.ones((2, 4, 9), jnp.int32)
     score = functools.partial(captioner.mean_log_probability, decoder)
-    jax.eval_shape(score, params, tokens, ids, ids > 0)
+    jax.eval_shape(score, params, tokens, jnp.ones((2, 6), bool), ids, ids > 0)
     (given,) = calls
     assert given.embeds.shape == (2, 6, 16)
 

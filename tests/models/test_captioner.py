@@ -75,6 +75,31 @@ def test_every_image_token_has_a_position_of_its_own(select):
     np.testing.assert_allclose(found.tokens, expected, rtol=1e-6)
 
 
+def test_a_question_is_read_behind_its_image_and_not_scored():
+    head, variables, image, text, both = make()
+    question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])
+    asked = image._replace(question=jnp.asarray(question))
+    expected = np.zeros((IMAGES, len(ENDS)))
+
+    def score_of_one(module, image, question, ids):
+        """Image, question and text as one row without padding."""
+        seen, read = module.image(image).tokens, jnp.concatenate([question, ids])
+        embeds = jnp.concatenate([seen, module.lm.embed(read[None])], axis=1)
+        logits = module.lm.logits(module.lm(embeds, jnp.ones(embeds.shape[:2], bool))[0])
+        found = jax.nn.log_softmax(logits[0, -len(ids) - 1 : -1])
+        return found[jnp.arange(len(ids)), ids].mean()
+
+    score_of_one = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
+    for i, row in enumerate(question):
+        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
+        for t, end in enumerate(ENDS):
+            ids = jnp.asarray(row[row != types.NOT_ASKED])
+            expected[i, t] = score_of_one(one, ids, text.ids[t, : end + 1])
+    found = np.asarray(head.apply(variables, asked, text, method=both))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(found - head.apply(variables, image, text, method=both)).max() > 0.1
+
+
 def test_own_texts_have_the_score_of_all_pairs():
     head, variables, image, text, both = make()
     every = np.asarray(head.apply(variables, image, text, method=both))

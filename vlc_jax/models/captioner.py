@@ -137,6 +137,9 @@ class DecoderHead(heads.Head):
 class Captioner(DecoderHead):
     """A head with a decoder (the fields of DecoderHead) that scores texts by their probability.
 
+    What is asked of an image (config.input.question, `ImageFeatures.question`) is read behind it,
+    and neither scored nor trained on: the score is of a text given image and question.
+
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
       mark scores 0.
@@ -150,6 +153,29 @@ class Captioner(DecoderHead):
     def reads_pooled(self) -> tuple[bool, bool]:
         """What a decoder reads of an image is always tokens, if only one."""
         return False, False
+
+    @property
+    def reads_question(self) -> bool:
+        """Behind the image."""
+        return True
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`tokens`: what the decoder reads before a text, the question included, whose padding is
+        NOT_ASKED in `question`. Raises UsageError for a question that no causal decoder reads."""
+        features = super().image(features, is_training=is_training)
+        if features.question is None:
+            return features
+        if self.bidirectional != "none":
+            raise errors.UsageError(
+                f"a question behind the image is read by causal decoders; got bidirectional="
+                f"{self.bidirectional!r}: set config.input.question=''"
+            )
+        is_asked = features.question != types.NOT_ASKED
+        question = self.lm.embed(jnp.where(is_asked, features.question, 0))
+        tokens = [features.tokens, question.astype(features.tokens.dtype)]
+        return features._replace(tokens=jnp.concatenate(tokens, axis=1))
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
@@ -173,16 +199,18 @@ class Captioner(DecoderHead):
         del is_training
         decoder = self.language_model
 
-        def scores(tokens: Array, params: Any, *texts: Array) -> Array:
-            def part(tokens: Array) -> Array:
+        def scores(tokens: Array, valid: Array, params: Any, *texts: Array) -> Array:
+            def part(rows: tuple[Array, Array]) -> Array:
+                tokens, valid = rows
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                return mean_log_probability(decoder, params, tokens, *options, **self._seen(tokens))
+                given = (tokens, valid, *options)
+                return mean_log_probability(decoder, params, *given, **self._seen(tokens))
 
-            return heads.map_chunks(part, tokens, self.chunk)
+            return heads.map_chunks(part, (tokens, valid), self.chunk)
 
         # no types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
-        return scores(image.tokens, self._params(), text.ids, text.mask)
+        return scores(image.tokens, _valid(image), self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -191,7 +219,7 @@ class Captioner(DecoderHead):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        given = (self.language_model, self._params(), tokens, ids, mask)
+        given = (self.language_model, self._params(), tokens, _valid(image), ids, mask)
         return mean_log_probability(*given, **self._seen(tokens))
 
     def prompt(
@@ -210,7 +238,7 @@ class Captioner(DecoderHead):
         tokens = image.tokens
         embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         read = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if has_image else len(self.prefix))
-        read = jnp.broadcast_to(read, tokens.shape[:2])
+        read = read[None] & _valid(image)
         prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
 
@@ -250,7 +278,7 @@ class Captioner(DecoderHead):
         patches = self._num_image_tokens
         attention = 2 * width * c.head * (c.heads + c.groups)
         block = attention + 3 * width * c.mlp_width
-        before = patches + len(self.prefix)
+        before = patches + len(self.prefix) + sizes.question
         # how often the image is read
         prompts = sizes.texts if self.bidirectional == "prompt" else 1
         reads = prompts * before + sizes.texts * sizes.length
@@ -261,10 +289,20 @@ class Captioner(DecoderHead):
         return round((2 + sizes.trained) * forward)
 
 
+def _valid(image: types.ImageFeatures) -> Bool[Array, "images patches"]:
+    """True but at the padding of questions."""
+    valid = jnp.ones(image.tokens.shape[:2], bool)
+    if image.question is None:
+        return valid
+    is_asked = image.question != types.NOT_ASKED
+    return valid.at[:, -is_asked.shape[1] :].set(is_asked)
+
+
 def mean_log_probability(
     decoder: lm.Decoder,
     params: Any,
     tokens: Float[Array, "images patches width"],
+    valid: Bool[Array, "images patches"],
     ids: Int[Array, "images options length"],
     mask: Bool[Array, "images options length"],
     prefix: Bool[Array, "images patches"] | None = None,
@@ -275,7 +313,7 @@ def mean_log_probability(
     prefix, sees_questions: tokens of the image that see each other in both directions, and whether
     those of a text before its first mark are among them.
     """
-    prompt = continuation.Prompt(tokens, jnp.ones(tokens.shape[:2], bool), prefix)
+    prompt = continuation.Prompt(tokens, valid, prefix)
     questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
     found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
     total = jnp.where(mask, found, 0.0).sum(axis=-1)

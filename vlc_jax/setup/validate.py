@@ -243,7 +243,7 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
     if question and not model.head.reads_question:
         raise UsageError(
             f"config.input.question={question!r} is for a head that reads it behind the image: set "
-            "config.model.name='vlm2vec', or no question"
+            "config.model.name='captioner' or 'vlm2vec', or no question"
         )
 
 
