@@ -65,7 +65,7 @@ def parse(argument: str | None, **defaults: object) -> SimpleNamespace:
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
-    """What both stages share: CLIP's tower but its last block, projector and decoder."""
+    """The config of both stages: CLIP's tower without its last block, projector and decoder."""
     rows, before_image, options = DECODERS[args.decoder]
     config = default.get_config()
     with config.unlocked():

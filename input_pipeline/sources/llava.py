@@ -120,7 +120,7 @@ class LlavaSource(PublishedSource):
 
 
 def _question(turn: dict[str, Any]) -> str:
-    """What a turn asks, without the place of the image; "" where it is no question."""
+    """The question of a turn, without the place of the image; "" where it is none."""
     value = turn.get("value")
     is_asked = turn.get("from") == "human" and isinstance(value, str)
     return value.replace("<image>", "").strip() if is_asked else ""

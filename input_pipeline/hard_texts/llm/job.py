@@ -37,7 +37,7 @@ continues with the same command and asks nothing twice."""
 
 
 class Job(NamedTuple):
-    """What is asked for which captions. `request`: all that decides what the answers are."""
+    """A request for texts about captions. `request`: all that decides what the answers are."""
 
     path: Path
     column: str

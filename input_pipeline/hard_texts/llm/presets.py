@@ -19,7 +19,7 @@ _NEXT_INPUT = ("\nInput:",)  # a base model would go on with a caption of its ow
 
 
 class Preset(NamedTuple):
-    """What is asked for a caption, and how answers are read.
+    """A kind of text to ask for: prompt, sampling, and how answers are read.
 
     about: paper, what is written, and the config that reads it.
     sampling: further fields of the request.   stop: where an answer to a plain text ends.
