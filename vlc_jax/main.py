@@ -208,7 +208,11 @@ def run(stop: StopSignal) -> int:
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}{advice}", file=sys.stderr)
+        line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
+        if peers is None:
+            print(line, file=sys.stderr)
+        else:
+            peers.say_end(code, line)
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
                 workdir.event("preempted", signal=str(error))

@@ -2,8 +2,9 @@
 
   python -m tests.support.lost_process MOMENT WHAT --config FILE --workdir DIR [flags]
 
-MOMENT: restore, compile, step (the others are in it), save, evaluation; never. WHAT: SIGKILL,
-SIGSTOP, or hang: its main thread sleeps, the others go on.
+MOMENT: restore, compile, step (the others are in it), save, evaluation, close (it ends, after its
+last line); never. WHAT: SIGKILL, SIGSTOP, SIGABRT, or hang: its main thread sleeps, the others go
+on.
 """
 
 import os
@@ -12,7 +13,7 @@ import sys
 import time
 
 from vlc_jax import evaluate, main, train_step
-from vlc_jax.run import peers
+from vlc_jax.run import peers, workdir
 from vlc_jax.run.checkpoint import Checkpoints
 
 IN_STEP = 2  # calls of the step before the one that is the last
@@ -47,6 +48,7 @@ def arm(moment: str, what: str) -> None:
         "step": (train_step, "compile_step", compiled),
         "save": (Checkpoints, "_write", ended),
         "evaluation": (evaluate.Evaluation, "_one", ended),
+        "close": (workdir.Workdir, "close", ended),
     }
     setattr(*armed[moment])
 

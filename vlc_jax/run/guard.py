@@ -48,6 +48,8 @@ def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
     if is_hanging:
         code = ExitCode.HANG
         _say(f"this process showed no sign of life for {lost_seconds:.0f} s and was ended")
+    elif code in peers.CRASH_CODES and (said := _said(workdir, child)) is not None:
+        code = said  # it crashed on its way out, as JAX does once process 0 is gone
     elif code in peers.CRASH_CODES:
         _leave(workdir, child, code)  # at once: if it is the first to be lost, the others wait
         code = _explain_crash(code, workdir, child, coordinator, lost_seconds)
@@ -115,6 +117,12 @@ def _presence(workdir: Path | str, child: int) -> tuple[int, peers.Presence | No
             _INDEX[child] = int(stem)
             return int(stem), found
     return 0, None
+
+
+def _said(workdir: Path | str, child: int) -> int | None:
+    """The exit code for which the child itself has given the reason."""
+    mine = _presence(workdir, child)[1]
+    return mine.code if mine is not None else None
 
 
 def _explain_crash(

@@ -125,7 +125,7 @@ class Peers:
         self._silence = {i: Silence() for i in (range(count) if index == 0 else (0,))}
         self._leader: Presence | None = None
         self._lock, self._is_over = threading.RLock(), threading.Event()
-        self._is_ending = False  # as it has said why itself
+        self._is_ending = False  # by its watchdog
 
     def start(self) -> "Peers":
         """Takes the place of this process. Raises UsageError if a living process has it."""
@@ -257,6 +257,16 @@ class Peers:
                 return None
             time.sleep(BEAT_SECONDS / 10)
 
+    def say_end(self, code: int, line: str) -> None:
+        """Prints why this process ends, once, whoever finds it first: its main thread, the thread
+        that watches, or the parent, which reads here that a crash on the way out was explained."""
+        with self._lock:
+            if self._mine.code is not None:
+                return
+            print(line, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                self._set(code=code)
+
     def announce(self, code: int) -> None:
         """Says that this process is about to end with `code`, and waits until the others have seen
         it: JAX aborts them as soon as process 0 is gone, before they could leave their stacks."""
@@ -277,7 +287,7 @@ class Peers:
                 self._look(seconds)
             seconds = self._beat if self._starts else self._pause
             if (lost := self.lost()) and not (self._ends_by_itself() or self._is_ending):
-                print(f"Peer: {lost[1]}", file=sys.stderr, flush=True)
+                self.say_end(lost[0], f"Peer: {lost[1]}")
                 logging.info("%s", lost[1])  # to the file; a warning would be said twice
                 os._exit(lost[0])
 
