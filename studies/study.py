@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from launch import scheduler  # noqa: E402
 from studies import study_page  # noqa: E402
-from studies.study_plan import HEAD_EVALS, PARTS, Run, plan, remaining  # noqa: E402
+from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import VALUES  # noqa: E402
 from vlc_jax import workdir_files  # noqa: E402
 
@@ -59,8 +59,8 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
     if run.vectors:
         flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
-    if run.is_head:
-        evals = {name: {"split": "test", "count": count} for name, count in HEAD_EVALS.items()}
+    if run.evals:
+        evals = {name: {"split": "test", "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
     return [sys.executable, "-m", *module, *flags, *more]
 

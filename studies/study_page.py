@@ -61,6 +61,10 @@ LABELS = {  # run -> its name in tables
     "clip_geometry": "CLIP",
     "relations_geometry": "relation pairs, then NegCLIP + hard images",
     "text_vectors": "cosine with vectors of texts",
+    "clip_frozen": "cosine of the towers",
+    "captioner": "decoder on patch tokens, captions of relations",
+    "captioner_pooled": "the same on the embedding alone",
+    "captioner_any": "decoder on patch tokens, any captions",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEADS_SHOWN = (
@@ -110,6 +114,7 @@ HEADS = (
 )
 
 
+DECODERS = (*HEADS[:-1], Column("object", "scenes_objects", "accuracy", 0.5))  # of part h
 PROBES = (  # of part g
     Column("colours: probe", "scenes_binding", "probe_accuracy", 0.5),
     Column("colours: score", "scenes_binding", "score_accuracy", 0.5),

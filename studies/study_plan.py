@@ -1,8 +1,9 @@
 """Runs of the study, part by part: their configs, and the runs they start from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from studies import study_page
@@ -50,6 +51,14 @@ OTHERS = {  # run -> config, base
 }
 # Benchmark -> number of cases, of the runs with a head: the columns of their table.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
+# A decoder reads every pair of an image and a text, of which retrieval has a million.
+DECODER_EVALS = {column.benchmark: 2000 for column in study_page.DECODERS}
+RELATIONS = "captioner:depth=2,steps=800,batch=256,relations=1"
+DECODERS = {  # captioner -> config
+    "captioner": f"{RELATIONS},positions=1",
+    "captioner_pooled": f"{RELATIONS},select=pooled",
+    "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
+}
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -58,6 +67,7 @@ PARTS = {
     "e": "part b in a world whose captions say synonyms",
     "f": "the other methods",
     "g": "what the embeddings of the bag of words and of the model that knows relations are like",
+    "h": "decoders over the frozen tokens of the bag of words",
 }
 
 
@@ -70,7 +80,7 @@ class Run(NamedTuple):
     features, vectors: the runs whose stored features, or vectors of texts, it trains on.
     tool: train | evaluate | features | vectors; the last two store features or vectors of texts of
       `base`, evaluate asks other benchmarks of it.
-    is_head: evaluate on HEAD_EVALS instead of the config's benchmarks.
+    evals: evaluate on these (name -> number of cases) instead of the config's benchmarks.
     """
 
     name: str
@@ -80,7 +90,7 @@ class Run(NamedTuple):
     features: str = ""
     vectors: str = ""
     tool: str = "train"
-    is_head: bool = False
+    evals: Mapping[str, int] = MappingProxyType({})
 
     def in_world(self, world: str) -> "Run":
         """The same run in another of the worlds scenes-..., its name with that suffix."""
@@ -128,6 +138,13 @@ def runs(part: str) -> list[Run]:
             Run("clip_geometry", asked, "clip", tool="evaluate"),
             Run("relations_geometry", asked, "relations", tool="evaluate"),
         ]
+    if part == "h":
+        frozen = Run("clip_frozen", "clip:pooling=mean")
+        evals = {"evals": DECODER_EVALS}
+        return [
+            frozen,
+            *(Run(name, config, "clip_frozen", **evals) for name, config in DECODERS.items()),
+        ]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]
 
@@ -161,17 +178,17 @@ def _heads() -> list[Run]:
             all_runs.append(Run(features, f"{head}{PAIRS}", base, tool="features"))
             for name, arguments in variants.items():
                 config = f"{head}{arguments}"
-                run = Run(f"{name}{suffix}", config, base, features=features, is_head=True)
+                run = Run(f"{name}{suffix}", config, base, features=features, evals=HEAD_EVALS)
                 all_runs.append(run)
     all_runs.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
         config = "text_vectors:connector=mlp2x_gelu,steps=400"
-        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", is_head=True)
+        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", evals=HEAD_EVALS)
         all_runs.append(run)
     for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
         for name, arguments in UNLOCKED.items():
             config = f"pacl:image_tower=unlocked,steps=125{arguments}"
-            all_runs.append(Run(f"{name}{suffix}", config, base, is_head=True))
+            all_runs.append(Run(f"{name}{suffix}", config, base, evals=HEAD_EVALS))
     return all_runs
 
 

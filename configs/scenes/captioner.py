@@ -5,8 +5,10 @@ the log probability of a caption given the image.
   python -m vlc_jax.main --config configs/scenes/captioner.py:select=pooled --workdir runs/pooled
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
-and depth=N of the decoder; hard_images=1: every second picture is the one before with two objects
-or two colours exchanged; positions=1: a trained vector for each image token; question=1: captions
+and depth=N of the decoder; batch=N; relations=1: pictures of two objects, whose captions all say
+where they stand, from which a decoder learns relations (800 steps of batch=256; docs/results.md);
+hard_images=1: every second picture is the one before with two objects or two colours exchanged;
+positions=1: a trained vector for each image token; question=1: captions
 answer a question that is read before them, "is the blue square left of or right of the red circle"
 (input_pipeline/scenes/questions.py); and those of configs/common/heads.py that all heads have.
 Retrieval is among 100 candidates, where other configs have 1,000.
@@ -20,7 +22,7 @@ from configs.common import heads, scenes
 
 def get_config(argument: str | None = None) -> ConfigDict:
     own = {"select": "patch", "width": 128, "depth": 3}
-    own |= {"hard_images": 0, "positions": 0, "question": 0}
+    own |= {"hard_images": 0, "positions": 0, "question": 0, "relations": 0, "batch": 128}
     fixed = {"steps": 1500, "phrases": "plain"}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
@@ -32,6 +34,11 @@ def get_config(argument: str | None = None) -> ConfigDict:
             depth=args.depth,
             positions=bool(args.positions),
         )
+        config.batch_size = args.batch
+        if args.relations:
+            said = {"relation": 1.0, "single": 0.0, "place": 0.0}
+            config.input.scenes.caption_options.update(said)
+            config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.question = "{}" if args.question else ""
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3
