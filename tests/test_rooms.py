@@ -162,7 +162,7 @@ FORBIDDEN = {
     "vlc_jax.report": ("jax", "flax", "optax", "orbax", "ml_collections"),
     "vlc_jax.published": ("jax", "flax", "optax", "orbax", "ml_collections"),
     "configs": ("jax", "flax", "optax", "numpy"),
-    "vlc_jax": ("torch", "tensorflow", "transformers", "open_clip"),
+    "vlc_jax": ("torch", "tensorflow", "transformers", "open_clip", "peft"),
     "vlc_jax.weights": ("jax", "flax", "torch"),
 }
 # Scripts for another interpreter, which has the libraries that ours must do without.

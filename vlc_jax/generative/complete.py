@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int
 from input_pipeline.hard_texts.llm.answers import TOO_LONG, Answer, Complete, Question, Store
 from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import decode, tokens
+from vlc_jax.generative import decode
 from vlc_jax.models import continuation, lm
 
 _LENGTHS = 32  # prompts are padded to a multiple of it: a program is compiled for each
@@ -90,11 +90,12 @@ def _answers(
     """Index and answer of each question; missing rows of the batch are copies of the first."""
     fields = rows[0][0].fields
     filled = [*rows, *[rows[0]] * (batch_size - len(rows))]
-    plain = [tokens.Tokens(ids, [False] * len(ids), [False] * len(ids)) for _, ids in filled]
-    batch = tokens.pad(plain, [length])
+    tokens, valid = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
+    for row, (_, ids) in enumerate(filled):
+        tokens[row, length - len(ids) :], valid[row, length - len(ids) :] = ids, True
     found = np.asarray(
         _greedy(
-            *(model.decoder, model.params, jnp.asarray(batch.ids), jnp.asarray(batch.valid)),
+            *(model.decoder, model.params, jnp.asarray(tokens), jnp.asarray(valid)),
             jnp.asarray(ends, jnp.int32),
             steps=fields["max_tokens"],
         )

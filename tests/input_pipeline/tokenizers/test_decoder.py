@@ -1,0 +1,124 @@
+"""Tokenizers of decoders: where answers start, start tokens, streaming."""
+
+import io
+
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers
+
+from input_pipeline import make_tokenizer
+from input_pipeline.tokenizers.conversation import asked
+from input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
+from input_pipeline.tokenizers.tokenize import tokenize
+
+TEXTS = ["USER: Is the mug on the table? ASSISTANT: Yes", "Answer A or B", "No A B Yes é 狗"] * 8
+
+
+@pytest.fixture(scope="module")
+def piece_tokenizer(tmp_path_factory):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_writer=model,
+        vocab_size=330,
+        model_type="bpe",
+        byte_fallback=True,
+        user_defined_symbols=["\n"],
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",  # both as Llama's model has them
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    path = tmp_path_factory.mktemp("pieces") / "tokenizer.model"
+    path.write_bytes(model.getvalue())
+    return DecoderTokenizer(path.parent)
+
+
+@pytest.fixture(scope="module")
+def json_tokenizer(tmp_path_factory):
+    """Byte-level BPE with BOS, as Llama 3 has it, and a token for the image."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    special = ["<s>", "</s>", "<|begin_of_text|>", "<|eot_id|>", "<image>"]
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=special,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    library.train_from_iterator(TEXTS, trainer)
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 2)]
+    )
+    folder = tmp_path_factory.mktemp("json")
+    library.save(str(folder / "tokenizer.json"))
+    return DecoderTokenizer(folder)
+
+
+def answer(arrays):
+    return [row[marks > 0].tolist() for row, marks in zip(*arrays.values(), strict=True)]
+
+
+TEMPLATES = ("\n{question} ASSISTANT:", "\n{question} ASSISTANT: ")
+
+
+@pytest.mark.parametrize("letter", ["A", "B"])
+def test_an_answer_is_its_letter_and_the_end_token(piece_tokenizer, letter):
+    """A space at the end of a template would be a token of its own, which goes where an answer
+    follows."""
+    rows = []
+    for template in TEMPLATES:
+        tokenizer = make_tokenizer(
+            "conversation", 40, path=str(piece_tokenizer.path), pad_token="<unk>", template=template
+        )
+        rows.append(tokenize(tokenizer, [asked("Q?", letter)]))
+        ids = [piece_tokenizer.id_of(f"▁{letter}"), piece_tokenizer.id_of("</s>")]
+        assert answer(rows[-1]) == [ids]
+        prompt = tokenizer.prompt("Q?")
+        assert rows[-1]["text"][0, : len(prompt) + 2].tolist() == [*prompt, *ids]
+        assert prompt == piece_tokenizer.encode("\nQ? ASSISTANT:")
+    np.testing.assert_array_equal(rows[0]["text"], rows[1]["text"])
+    assert piece_tokenizer.encode("\nQ? ASSISTANT: ")[-1] == piece_tokenizer.id_of("▁")
+
+
+def test_the_text_before_an_image_begins_with_the_start_token(piece_tokenizer):
+    tokenizer = make_tokenizer(
+        "conversation", 40, path=str(piece_tokenizer.path), pad_token="<unk>"
+    )
+    start, *others = tokenizer.before_image("USER: ")
+    assert start == piece_tokenizer.id_of("<s>")
+    assert others == piece_tokenizer.encode("USER: ")
+
+
+def test_an_answer_behind_a_line_end_has_no_space(json_tokenizer):
+    """Of Llama 3, whose start token is in its template."""
+    tokenizer = make_tokenizer(
+        *("conversation", 60),
+        path=str(json_tokenizer.path.parent),
+        template="\n{question}<|eot_id|>\n\n",
+        eos_token="<|eot_id|>",
+        pad_token="</s>",
+    )
+    (found,) = answer(tokenize(tokenizer, [asked("Q?", "Yes")]))
+    assert json_tokenizer.decode(found) == "Yes"
+    assert found[-1] == json_tokenizer.id_of("<|eot_id|>")
+
+
+def test_a_stream_adds_up_to_the_text_and_never_shows_half_a_letter(
+    piece_tokenizer, json_tokenizer
+):
+    for tokenizer in (piece_tokenizer, json_tokenizer):
+        text = "Is the mug é 犬 ok?"
+        ids = tokenizer.encode(text, has_start=True)
+        stream = TextStream(tokenizer)
+        added = [stream(i) for i in ids]
+        assert "".join(added) == tokenizer.decode(ids) == text
+        assert not any("\ufffd" in piece for piece in added)
+        assert "" in added[1:]  # the letter that has several tokens
+
+
+def test_a_folder_without_tokenizer_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"neither tokenizer.json nor tokenizer.model"):
+        DecoderTokenizer(tmp_path)
