@@ -136,6 +136,15 @@ def test_m3id_is_its_formula(model, first_step):
     assert (m3id(model, first_step=1 - first_step)[0] != ids).any()
 
 
+def test_the_weight_of_m3id_is_that_of_the_paper():
+    x = 0.15 * np.arange(1, 24)
+    found = [decode.m3id_weight(decode.M3ID(first_step=0), jnp.array(t)) for t in range(24)]
+    assert found[0] == 0
+    np.testing.assert_allclose(found[1:], (1 - np.exp(-x)) / np.exp(-x), rtol=1e-6)
+    later = [decode.m3id_weight(decode.M3ID(first_step=1), jnp.array(t)) for t in range(23)]
+    np.testing.assert_array_equal(later, found[1:])
+
+
 def test_m3id_without_correction_is_greedy(model):
     _, _, _, given = m3id(model)
     expected = decode.greedy(*model, given, NEVER, steps=8)
@@ -167,10 +176,17 @@ OPTIONS = np.array([[[5, 6, 7], [8, 0, 0], [9, 10, 0]]] * 3, np.int32)
 VALID = np.array([[[1, 1, 1], [1, 0, 0], [1, 1, 0]]] * 3, bool)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def option_scores(decoder, params, given, options, valid):
+    """Log probabilities of options, and the numbers of their tokens."""
+    found = continuation.log_probabilities(decoder, params, given, options)
+    return jnp.where(valid, found, 0.0).sum(axis=2), valid.sum(axis=2)
+
+
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_option_scores_are_sums_of_log_probabilities(model, padding):
     given, rows = prompt(model, padding=padding)
-    scores, counts = decode.option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    scores, counts = option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
     for i, row in enumerate(rows):
         for j in range(3):
             option = list(OPTIONS[i, j][VALID[i, j]])
@@ -186,7 +202,7 @@ def test_option_scores_are_sums_of_log_probabilities(model, padding):
 def test_scores_of_one_token_are_the_next_tokens_probability(model):
     given, rows = prompt(model)
     options = jnp.broadcast_to(jnp.arange(4, dtype=jnp.int32)[None, :, None], (3, 4, 1))
-    scores, _ = decode.option_scores(*model, given, options, jnp.ones(options.shape, bool))
+    scores, _ = option_scores(*model, given, options, jnp.ones(options.shape, bool))
     expected = np.stack([after(model, list(row))[:4] for row in rows])
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
@@ -195,15 +211,15 @@ def test_a_prompt_runs_once_for_all_options(model, monkeypatch):
     given, _ = prompt(model)
     prefill, calls = continuation.prefill, []
     monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(1) or prefill(*a))
-    decode.option_scores(*traced_anew(model), given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    option_scores(*traced_anew(model), given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
     assert len(calls) == 1
 
 
 def test_option_scores_do_not_depend_on_other_options_or_rows(model):
     given, _ = prompt(model)
-    whole, _ = decode.option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    whole, _ = option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
     part = continuation.Prompt(given.embeds[1:2], given.valid[1:2])
-    one, _ = decode.option_scores(*model, part, OPTIONS[1:2, :1], VALID[1:2, :1])
+    one, _ = option_scores(*model, part, OPTIONS[1:2, :1], VALID[1:2, :1])
     np.testing.assert_allclose(one[0, 0], whole[1, 0], rtol=1e-5)
 
 
@@ -211,8 +227,8 @@ def test_a_prefix_is_read_in_both_directions_by_all(model):
     given, _ = prompt(model)
     both = given._replace(prefix=given.valid)
     options = (jnp.asarray(OPTIONS), jnp.asarray(VALID))
-    causal, _ = decode.option_scores(*model, given, *options)
-    found, _ = decode.option_scores(*model, both, *options)
+    causal, _ = option_scores(*model, given, *options)
+    found, _ = option_scores(*model, both, *options)
     decoder, params = model
 
     def run(module):

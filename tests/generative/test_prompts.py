@@ -81,6 +81,8 @@ def unswapped():
 def test_a_template_is_the_published_one_letter_by_letter(name):
     assert prompts.fill(name, "Q?") == PROMPTS[name]
     assert prompts.TEMPLATES.keys() == PROMPTS.keys()
+    for question, _ in QUESTIONS.values():
+        assert prompts.fill(name, question) == PROMPTS[name].replace("Q?", question)
 
 
 @pytest.mark.parametrize(("caption", "subset"), QUESTIONS)

@@ -61,6 +61,24 @@ def test_every_selection_runs_and_reads_the_image(select):
     assert np.abs(logits[0] - logits[1])[-1].max() > 1e-2
 
 
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_a_row_does_not_depend_on_padding_or_on_other_rows(padding):
+    """Neither one with an image nor one without, in a batch of both."""
+    model, params = make()
+    run = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
+    rows = [[1, *[IMAGE] * 4, 5, 6], [7, 8, 9], [1, *[IMAGE] * 4, 10, 11, 12, 13]]
+    ids, valid = np.zeros((3, 9), np.int32), np.zeros((3, 9), bool)
+    for i, row in enumerate(rows):
+        where = slice(9 - len(row), None) if padding == "left" else slice(len(row))
+        ids[i, where], valid[i, where] = row, True
+    together = run({"params": params}, images(3), jnp.asarray(ids), jnp.asarray(valid))
+    for i, image in ((0, images(3)[:1]), (1, None), (2, images(3)[2:])):
+        alone = run(
+            {"params": params}, image, jnp.asarray([rows[i]]), jnp.ones((1, len(rows[i])), bool)
+        )
+        np.testing.assert_allclose(together[i][valid[i]], alone[0], atol=2e-5)
+
+
 def test_a_wrong_number_of_slots_is_refused():
     with pytest.raises(UsageError, match="has 4 tokens, but row 1 holds the image token 120 2"):
         llava.check_slots(np.array([[1, 2, 3], [IMAGE, IMAGE, 3]]), IMAGE, 4)

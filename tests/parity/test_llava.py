@@ -12,7 +12,8 @@ import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.generative import decode
-from vlc_jax.models import layers, llava, lm, lora, rope
+from vlc_jax.losses import infonce, masks
+from vlc_jax.models import captioner, layers, llava, lm, lora, rope
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import lm_adapter
 
@@ -149,12 +150,19 @@ def test_image_tokens_and_their_selections(whole, io):
         )
         for select in llava.SELECTIONS
     }
-    np.testing.assert_allclose(tokens["patch"], io["projected"], atol=3e-5)
-    np.testing.assert_allclose(tokens["cls_patch"][:, 1:], tokens["patch"], atol=1e-5)
-    np.testing.assert_allclose(tokens["cls_patch"][:, :1], tokens["cls"], atol=1e-5)
+    whole = io["projected"]  # the class token first
+    for select, expected in (("patch", whole[:, 1:]), ("cls", whole[:, :1]), ("cls_patch", whole)):
+        np.testing.assert_allclose(tokens[select], expected, atol=3e-5)
     counts = {s: model.clone(select=s).num_image_tokens for s in llava.SELECTIONS}
     assert counts == {s: tokens[s].shape[1] for s in llava.SELECTIONS}
     assert counts == {"patch": 16, "cls": 1, "cls_patch": 17}
+
+
+def test_the_loss_of_vlm2vec_is_torchs_cross_entropy(io):
+    scores = jnp.asarray(io["queries"] @ io["targets"].T)
+    every = masks.pair_masks({"mask": jnp.ones(8, bool)})
+    losses = infonce.dense(scores, jnp.float32(50.0), every, direction="image_to_text")
+    np.testing.assert_allclose(losses.mean(), io["one_direction"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
@@ -188,8 +196,9 @@ def test_perplexities_of_options(whole, io):
         for x in (io["options"].astype(np.int32), io["options_valid"])
     )
     prompt = prompts(whole, io)
-    total, count = decode.option_scores(model.lm, params["lm"], prompt, options, valid)
-    np.testing.assert_allclose(np.exp(-total / count), np.exp(io["losses"]), rtol=1e-5)
+    given = (prompt.embeds, prompt.valid, options, valid)
+    found = captioner.mean_log_probability(model.lm, params["lm"], *given)
+    np.testing.assert_allclose(np.exp(-found), np.exp(io["losses"]), rtol=1e-5)
 
 
 def test_m3id_ids(whole, io):

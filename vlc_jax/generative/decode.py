@@ -1,4 +1,4 @@
-"""Greedy decoding, M3ID decoding, and log probabilities of options, from a cached prompt.
+"""Greedy decoding and M3ID decoding from a cached prompt.
 
 All take the embeddings of a prompt, image tokens included (models.llava.LLaVA.embed), and run the
 prompt through the language model once. Programs are compiled once per shape, decoder and number of
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.models import llava, lm
-from vlc_jax.models.continuation import Prompt, apply, log_probabilities, prefill
+from vlc_jax.models.continuation import Prompt, apply, prefill
 
 
 @partial(jax.jit, static_argnames="model")
@@ -119,28 +119,6 @@ def stream(
         state = _next_token(decoder, params, prompts, terminators, numbers, state, **fixed)
 
 
-@partial(jax.jit, static_argnames=("decoder", "rope_length"))
-def option_scores(
-    decoder: lm.Decoder,
-    params: Any,
-    prompt: Prompt,
-    options: Int[Array, "batch options length"],
-    valid: Bool[Array, "batch options length"],
-    *,
-    rope_length: int | None = None,
-) -> tuple[Float[Array, "batch options"], Int[Array, "batch options"]]:
-    """log p(option | prompt), and the number of the option's tokens; exp(-first / second) is its
-    perplexity.
-
-    options: token ids, terminator included if it is to count, padded on the right.   valid: which
-    of them count.
-
-    The prompt runs once (models.continuation.log_probabilities).
-    """
-    found = log_probabilities(decoder, params, prompt, options, rope_length)
-    return jnp.sum(jnp.where(valid, found, 0.0), axis=2), valid.sum(axis=2)
-
-
 class _State(NamedTuple):
     """Of decoding: the number of tokens so far, all ids, the last one, whether a row has ended, and
     a cache for each prompt of a row."""
@@ -172,6 +150,11 @@ def _decode(
     ).ids
 
 
+def m3id_weight(numbers: M3ID, step: Int[Array, ""]) -> Float[Array, ""]:
+    """exp(decay t) - 1, the (1 - e^-x) / e^-x of the paper; t is `step` counted from first_step."""
+    return jnp.expm1(numbers.decay * (step + numbers.first_step))
+
+
 def _chosen(
     logits: tuple[Float[Array, "batch vocab"], ...],
     step: Int[Array, ""],
@@ -181,8 +164,7 @@ def _chosen(
         return jnp.argmax(logits[0], axis=-1)
     with_image, without = (jax.nn.log_softmax(x) for x in logits)
     is_unsure = with_image.max(axis=-1, keepdims=True) < jnp.log(numbers.alpha)
-    weight = jnp.expm1(numbers.decay * (step + numbers.first_step))
-    weight = jnp.where(is_unsure, weight, 0.0)
+    weight = jnp.where(is_unsure, m3id_weight(numbers, step), 0.0)
     return jnp.argmax(with_image + weight * (with_image - without), axis=-1)
 
 
