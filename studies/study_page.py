@@ -71,6 +71,7 @@ HEADS_SHOWN = (
     *("dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors"),
     *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
 )
+DECODERS_SHOWN = ["captioner", "captioner_any", "captioner_pooled"]
 CAPTIONS_SHOWN = ("labclip", "labclip_plain", "pacl", "pacl_plain", "sparc", "sparc_plain")
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
@@ -290,6 +291,8 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
         others=OTHERS,
         other_columns=OTHER_COLUMNS,
         probes=PROBES,
+        decoders=DECODERS_SHOWN,
+        decoder_columns=DECODERS,
         superposition=SUPERPOSITION,
         shuffled=SHUFFLED,
         sweep=SWEEP,

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support.archives import tensor
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import llava, lm
 from vlc_jax.weights import files, lm_adapter, lm_config
@@ -297,7 +298,7 @@ def test_other_relatives_are_refused(name, change):
         lm_config.read(config)
 
 
-def test_an_adapter_of_llava_comes_with_its_projector(tmp_path):
+def test_an_adapter_of_llava_comes_with_its_projector(tmp_path, torch_save):
     rng = np.random.default_rng(0)
     module = "base_model.model.model.layers.{}.self_attn.q_proj.lora_{}.weight"
     arrays = {}
@@ -313,3 +314,17 @@ def test_an_adapter_of_llava_comes_with_its_projector(tmp_path):
     assert (adapter["a"].shape, adapter["b"].shape) == ((3, 16, 2), (3, 2, 16))
     np.testing.assert_array_equal(adapter["b"][1], arrays[module.format(1, "B")].T)
     assert "projector" not in trained
+    beside = {}  # what LLaVA's training code writes beside the adapter
+    for name, ours in (("0", "first"), ("2", "second")):
+        width = 16 if ours == "second" else LLAVA["image"]["width"]
+        beside[f"{name}.weight"] = rng.normal(size=(16, width)).astype(np.float32)
+        beside[f"{name}.bias"] = rng.normal(size=16).astype(np.float32)
+    prefix = "base_model.model.model.mm_projector."
+    torch_save({prefix + k: tensor(x) for k, x in beside.items()}, "non_lora_trainables.bin")
+    projector = lm_adapter.load(tmp_path, LLAVA)[0]["projector"]
+    for name, ours in (("0", "first"), ("2", "second")):
+        np.testing.assert_array_equal(projector[ours]["kernel"], beside[f"{name}.weight"].T)
+        np.testing.assert_array_equal(projector[ours]["bias"], beside[f"{name}.bias"])
+    torch_save({prefix + "0.weight": tensor(beside["0.weight"])}, "non_lora_trainables.bin")
+    with pytest.raises(WeightsError, match="not in the file"):
+        lm_adapter.load(tmp_path, LLAVA)
