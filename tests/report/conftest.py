@@ -175,7 +175,8 @@ def write_examples(folder: Path, protocol: str, step: int) -> None:
             row |= {"captions": captions, "positives": [2], "scores": triplet}
             rows.append(row | {"correct": bool(min(triplet[0], triplet[2]) > triplet[1])})
         else:
-            rows.append(row | {"scores": scores.tolist()})
+            said = {"question": "Left <or> right?", "answer": "The | left."}
+            rows.append(row | {"scores": scores.tolist()} | said)
         for k in range(2 if protocol == "pairs" else 1):
             draw(n, shift=6 * k).save(folder / "images" / f"{case.replace('/', '_')}_{k}.png")
     write_lines(folder / f"{step}.scores.jsonl", rows)

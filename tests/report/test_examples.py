@@ -18,6 +18,24 @@ def test_images_of_one_caption_show_which_of_them_was_chosen():
     assert [image.is_right for image in shown] == [True, True, True]
 
 
+def test_an_example_has_what_was_asked_of_its_images_and_answered():
+    row = {"id": "a", "captions": ["A", "B"], "scores": [[1.0, 0.0], [0.0, 1.0]], "correct": True}
+    files = (Path("0.png"), Path("1.png"))
+
+    def said(**more):
+        ((_, shown),) = examples.show([Example(row | more, files)])
+        return [(image.question, image.answer) for image in shown]
+
+    both = {"questions": ["Open?", "Closed?"], "answers": ["(a)", "B"]}
+    assert said(**both) == [("Open?", "(a)"), ("Closed?", "B")]
+    assert said() == [("", "")] * 2
+    assert said(questions=["Open?"], answers=3) == [("Open?", ""), ("", "")]
+    ((_, shown),) = examples.show(
+        [Example(row | {"scores": [1.0, 0.0], "question": "Left?", "answer": "left"}, files[:1])]
+    )
+    assert [(image.question, image.answer) for image in shown] == [("Left?", "left")]
+
+
 def test_notes_are_those_of_the_benchmark_and_of_its_ties():
     results = [
         {"benchmark": "a", "notes": ["3 cases; published are 4"], "details": {"tie": "half"}},

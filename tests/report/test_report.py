@@ -99,6 +99,12 @@ def test_examples_mark_the_correct_caption_and_the_models_mistake(done):
         assert ("correct" in classes[1]) == (kind == "wrong")
 
 
+def test_examples_of_a_model_that_writes_show_question_and_answer(done):
+    html, markdown = ((done / name).read_text() for name in ("report.html", "report.md"))
+    assert '<p class="muted">Left &lt;or&gt; right?</p>\n<p>“The | left.”</p>' in html
+    assert "“The \\| left.”" in markdown
+
+
 def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negative(done):
     page = text_of(done)[0]
     section = page[page.index("<h3><code>scenes_swap") : page.index("<h3><code>scenes_whatsup")]

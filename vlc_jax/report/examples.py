@@ -1,7 +1,8 @@
 """Example cases of a benchmark for the report: images with scored captions."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlc_jax.report.read_workdir import Example
 
@@ -19,11 +20,14 @@ class Option(NamedTuple):
 
 
 class ScoredImage(NamedTuple):
-    """One image of an example with its captions, best score first."""
+    """One image of an example with its captions, best score first; question and answer: what was
+    asked of it and what the model wrote, "" of a protocol without."""
 
     file: Path
     options: list[Option]
     is_right: bool
+    question: str = ""
+    answer: str = ""
 
 
 def choose(examples: list[Example]) -> list[Example]:
@@ -73,8 +77,17 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
             )
             for i, (caption, score) in enumerate(zip(example.row["captions"], row, strict=True))
         ]
-        images.append(ScoredImage(file, sorted(options, key=lambda o: -o.score), is_right))
+        said = (_text(example.row, name, k) for name in ("question", "answer"))
+        images.append(ScoredImage(file, sorted(options, key=lambda o: -o.score), is_right, *said))
     return images
+
+
+def _text(row: Mapping[str, Any], name: str, k: int) -> str:
+    """Of image k, where a row has one of each image (multiple choice), or a single one."""
+    found = row.get(f"{name}s", row.get(name))
+    if isinstance(found, list):
+        found = found[k] if k < len(found) else None
+    return found if isinstance(found, str) else ""
 
 
 def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]:
