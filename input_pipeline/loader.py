@@ -201,7 +201,7 @@ class Loader:
         return result
 
     def take_reads(self) -> dict[str, int]:
-        """What this host read from shards since the last call (staged_shards.ReadCounts)."""
+        """Reads of this host's shards since the last call (staged_shards.ReadCounts)."""
         taken, self._reads = dict(self._reads), collections.Counter()
         return taken
 

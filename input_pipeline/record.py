@@ -135,5 +135,5 @@ class Sharded(Protocol):
         ...
 
     def take_counts(self) -> dict[str, int]:
-        """What this process read since the last call; see sources/staged_shards.py: ReadCounts."""
+        """Reads of this process since the last call; see sources/staged_shards.py: ReadCounts."""
         ...

@@ -1,4 +1,4 @@
-"""What a sweep tries next: all points of a grid, or those that Optuna asks for."""
+"""Trials of a sweep: all points of a grid, or those that Optuna asks for."""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ def can_answer(setup: Setup) -> bool:
 
 
 def prompt(setup: Setup) -> dict[str, str] | None:
-    """What stands around a question, and the question that the tokenizer asks about a caption, as
+    """The text around a question, and the question that the tokenizer asks about a caption, as
     `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
     head, tokenizer = setup.model.head, setup.tokenizer
     if not isinstance(tokenizer, ConversationTokenizer) or getattr(head, "scores", "") != "answer":

@@ -117,7 +117,7 @@ def matrix_dtype(platform: str) -> str:
 
 
 def platform_name() -> str:
-    """What JAX computes on: cpu | gpu | tpu."""
+    """Backend of JAX: cpu | gpu | tpu."""
     return jax.default_backend()
 
 

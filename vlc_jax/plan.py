@@ -46,7 +46,7 @@ class Memory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a step takes of a device, and of time at best.
+    """Memory of a device and time at best that a step takes.
 
     refusal: why the compiler gave up; None for a program.
     flops: that a device executes, rematerialised ones included.
@@ -235,7 +235,7 @@ def _temporaries(plan: Plan) -> list[str]:
 
 
 class Rate(NamedTuple):
-    """What the time of a step means, at best. days, device_hours: of the `examples` of the run."""
+    """Time of a step and of a run, at best. days, device_hours: of the `examples` of the run."""
 
     per_second: float
     mfu: float

@@ -35,7 +35,7 @@ class Program(NamedTuple):
 
 
 def program(planned: Planned) -> Program:
-    """What a plan is of: a training step, or the scores of pairs."""
+    """Program of a plan: a training step, or the scores of pairs."""
     setup, batch = planned.setup, planned.batch
     if planned.is_scored:
         params = sharding.place_shapes(setup.mesh, setup.parameters.shapes)

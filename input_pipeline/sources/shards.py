@@ -183,7 +183,7 @@ class ShardsSource:
             self._entries.read_ahead(indices)
 
     def take_counts(self) -> dict[str, int]:
-        """What was read since the last call (ReadCounts), in this process."""
+        """Reads of this process since the last call (ReadCounts)."""
         return self._counts.take()
 
     def find(self, record_id: str) -> Record:

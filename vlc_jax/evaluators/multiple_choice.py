@@ -110,9 +110,9 @@ def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarra
 
 
 def letter(answer: str, options: Sequence[str]) -> int | None:
-    """Which of the options, "Open" and "Closed", an answer names: by its letter alone, "B", before
-    a sign, "B. Closed", or in brackets, "(b)"; else by the words of just one option. None where it
-    names none, or several."""
+    """Index of the option, of "Open" and "Closed", that an answer names: by its letter alone, "B",
+    before a sign, "B. Closed", or in brackets, "(b)"; else by the words of just one option. None
+    where it names none, or several."""
     found = re.findall(r"\(([a-z])\)", answer.lower()) or re.findall(
         r"^\W*([a-z])\s*(?:[.):,]|$)", answer.lower()
     )

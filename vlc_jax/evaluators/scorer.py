@@ -14,7 +14,7 @@ Features = TypeVar("Features", ImageFeatures, TextFeatures)
 
 
 class Decoding(NamedTuple):
-    """How an answer is written: the likeliest token each time, or with M3ID's correction.
+    """Decoding of answers: the likeliest token each time, or with M3ID's correction.
 
     max_tokens: the end token included.   alpha, decay, first_step: of M3ID
     (vlc_jax/generative/decode.py).
@@ -56,7 +56,7 @@ class Scorer(NamedTuple):
 
 
 def require_questions(scorer: Scorer) -> Mapping[str, str]:
-    """How a question reaches the model. Raises UsageError for one that answers none."""
+    """The prompt around questions. Raises UsageError for a model that answers none."""
     if scorer.prompt is None:
         raise UsageError(
             "this protocol scores answers to questions, and this model's scores are none: take a "

@@ -46,7 +46,7 @@ class Prompt(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Wording:
-    """How a text becomes a prompt: format (of FORMATS), instruction, and longest prompt in tokens.
+    """Prompt of a text: format (of FORMATS), instruction, and longest prompt in tokens.
 
     Raises UsageError for an unknown format, and for a tokenizer that has a start token and does not
     begin with it.

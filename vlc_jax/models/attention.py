@@ -1,4 +1,4 @@
-"""How attention is computed: by XLA, or by the flash attention of NVIDIA's cuDNN."""
+"""Implementation of attention: by XLA, or by the flash attention of NVIDIA's cuDNN."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -151,7 +151,7 @@ class Captioner(DecoderHead):
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """What a decoder reads of an image is always tokens, if only one."""
+        """No: a decoder reads tokens of an image, if only one."""
         return False, False
 
     @property
@@ -230,7 +230,7 @@ class Captioner(DecoderHead):
         *,
         has_image: bool = True,
     ) -> continuation.Prompt:
-        """What the decoder reads before an answer: each image, and a question behind it.
+        """Embeddings before an answer: of each image, and of a question behind it.
 
         valid: which ids are tokens.   has_image: without it, the image tokens alone are left out
         (M3ID), and what stands before and behind them is read.

@@ -113,7 +113,7 @@ class CLIP(nn.Module):
         return self.head.text(features._replace(marks=marks, ids=self._ids(text)))
 
     def tower_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """What the towers give of a training batch, under the names of precomputed features
+        """Features of a training batch by the towers, under the names of precomputed features
         (`image_pooled`, `negative_text_tokens`, ...), with which `__call__` runs no tower.
 
         Row i depends on row i alone, so that any rows can be encoded at a time. Of a tower whose
@@ -134,7 +134,7 @@ class CLIP(nn.Module):
         }
 
     def micro_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """What is computed of a training batch by micro-batches, with which `__call__` gives the
+        """Features of a training batch that micro-batches compute, with which `__call__` gives the
         same: `tower_features`, or what the head makes of them, if it does that row by row."""
         if not self.head.is_row_wise:
             return self.tower_features(batch)

@@ -183,8 +183,10 @@ def selected(
 
 
 def number_selected(patches: int, select: str, side: int | None = None) -> int:
-    """How many tokens `select` names of a tower with so many patches and a class token; side: see
-    Projector."""
+    """Number of tokens that `select` names of a tower with so many patches and a class token.
+
+    side: see Projector.
+    """
     return side**2 if side else {"patch": patches, "cls": 1, "cls_patch": patches + 1}[select]
 
 

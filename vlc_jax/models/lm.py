@@ -65,7 +65,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class View(NamedTuple):
-    """Which slots the tokens of a call see, and the rotation of their queries and keys."""
+    """Attention mask of a call, and the rotation of their queries and keys."""
 
     mask: Bool[Array, "batch length slots"]
     rotation: rope.Rotation
@@ -92,7 +92,7 @@ def attention_mask(
     window: int | None = None,
     prefix: Bool[Array, "batch slots"] | None = None,
 ) -> Bool[Array, "batch length slots"]:
-    """Which slots the tokens of slots start .. start + length - 1 see.
+    """Attention mask: the slots that the tokens of slots start .. start + length - 1 see.
 
     Valid ones; with a causal model none that comes later, unless both are of the same unbroken run
     of the prefix. window: of the earlier ones only the last so many, the token itself included.

@@ -235,7 +235,7 @@ def adapted(
     kernel: Float[Array, "inputs out"],
     adapter: Mapping[str, Array],
 ) -> Float[Array, "rows out"]:
-    """What an adapted matrix gives of x, where the kernel alone gives y.
+    """The product of an adapted matrix with x, where the kernel alone gives y.
 
     LoRA: y + (x' a) b, x' being x with dropout.   DoRA, of lengths n of the columns of W + a b, a
     constant for the gradient: y + (m / n - 1) x' W + m / n (x' a) b, as peft has it.

@@ -46,7 +46,7 @@ CRASH_CODES = (134, 139, 135)
 
 
 class Presence(NamedTuple):
-    """What the file of a process says.
+    """Content of the file of a process.
 
     start: random, another one after each start.   beat: a count that grows while it lives.
     phase: waiting | connecting | running.   code: its exit code; None while it lives.
@@ -87,7 +87,7 @@ def _file(index: int) -> str:
 
 
 class Silence:
-    """How long a process has shown no sign of life, in seconds that this one was awake: whoever was
+    """Time without a sign of life of a process, in seconds that this one was awake: whoever was
     suspended, or waited for storage, must not accuse the others."""
 
     def __init__(self) -> None:

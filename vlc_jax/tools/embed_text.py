@@ -91,7 +91,7 @@ def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
 
 
 def encoder() -> Any:
-    """What the flags name: texts -> vectors, with an `identity`."""
+    """The text encoder that the flags name: texts -> vectors, with an `identity`."""
     given = [f"--{name}" for name in OF_LANGUAGE_MODELS if FLAGS[name].value]
     found: Any
     if FLAGS.model and text_encoders.is_language_model(Path(FLAGS.model)):
