@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Share(NamedTuple):
-    """Share of the machine that a process has to itself: cores, and GPUs where CUDA_VISIBLE_DEVICES names some."""
+    """Share of a machine for one process: cores, and GPUs where CUDA_VISIBLE_DEVICES names some."""
 
     cores: Sequence[int]
     gpus: Sequence[str]
