@@ -12,7 +12,7 @@ import pytest
 from tests.support.archives import tensor
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import llava, lm
-from vlc_jax.weights import files, lm_adapter, lm_config
+from vlc_jax.weights import files, huggingface, lm_adapter, lm_config, rename
 from vlc_jax.weights import llava as weights
 
 LM = {
@@ -110,6 +110,17 @@ def test_what_is_written_is_read(tmp_path, sizes, dtype):
     else:
         assert read == sizes
     assert_same(weights.load(tmp_path, read, shapes_of(read)), params)
+
+
+def test_the_image_tower_of_paligemma_is_that_of_siglips_files(tmp_path):
+    params = drawn(shapes_of(PALIGEMMA))
+    weights.save(params, PALIGEMMA, tmp_path)
+    names = {name.partition("vision_tower.")[2]: x for name, x in files.read(tmp_path).items()}
+    tower = {name: x for name, x in names.items() if name}
+    expected = rename.flatten({"image": params["image"]})
+    rules = huggingface.siglip_rules(IMAGE["patch_size"])
+    found = rename.load(rules, tower, dict.fromkeys(expected, ()))
+    assert_same(found, expected)
 
 
 def test_parameters_are_put_one_by_one_and_converted(tmp_path):
