@@ -27,8 +27,12 @@ def evaluations(
     count: int = 2000,
     candidates: int = 1000,
     world: str = "scenes-mini",
+    more: tuple[str, ...] = (),
 ) -> dict:
-    """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`."""
+    """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`.
+
+    more: further sets, "scenes_spatial", which asks what "scenes_whatsup" asks.
+    """
     retrieval = ("scenes_retrieval", "scenes_held_retrieval")
     cases = (
         "scenes_zero_shot_objects",
@@ -47,7 +51,7 @@ def evaluations(
         "scenes_held_attribute_swap",
         "scenes_held_relation_swap",
     )
-    counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys(cases, count)
+    counts = dict.fromkeys(retrieval, candidates) | dict.fromkeys((*cases, *more), count)
     return {name: {"split": split, "count": n, "world": world} for name, n in counts.items()}
 
 

@@ -10,7 +10,7 @@ in configs/eval/all.py, and sets of the scenes by their name; protocols, joined 
   vqascore         the question "Does this figure show ...?" about every caption, all sets
   vqascore_no_end  the same without the end token behind "Yes"
   score            whatever the model gives a caption, such as log p(caption | image)
-  keywords         what it writes about What'sUp, COCO- and GQA-spatial
+  keywords         what it writes about What'sUp, COCO- and GQA-spatial, and scenes_spatial
   letters          MMVP and MMVP-VLM: the likelier of "A" and "B"
   options          the likelier of "(a) Open" and "(b) Closed", and the relaxed pair
   written          the letter that it writes
@@ -40,6 +40,7 @@ from configs.eval import all as suite
 SPATIAL = (
     *("whatsup_a", "whatsup_b", "whatsup_a_two_way", "whatsup_b_two_way"),
     *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
+    "scenes_spatial",
 )
 QUESTIONS = ("mmvp", "mmvp_vlm")  # whose cases have questions and options
 _KEYWORDS, _ASKED = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}
@@ -80,12 +81,15 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.init_from, config.model.name = args.path, "init_from"
         if args.tokenizer:
             config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
-        config.evals = ConfigDict(_evals(args))
+        of_scenes = scenes.evaluations("test", more=("scenes_spatial",))
+        config.evals = ConfigDict(evaluations(args, of_scenes))
     return config
 
 
-def _evals(args: SimpleNamespace) -> dict[str, dict]:
-    of_scenes, names = scenes.evaluations("test"), args.sets.split("+")
+def evaluations(args: SimpleNamespace, of_scenes: dict[str, dict]) -> dict[str, dict]:
+    """Evaluations NAME_PROTOCOL of the arguments' sets and protocols; of_scenes: the sets of the
+    scenes and their options."""
+    names = args.sets.split("+")
     protocols = args.protocols.split("+") if args.protocols else DEFAULT
     for name in names:
         _known("set", name, (*suite.SETS, *of_scenes))

@@ -355,6 +355,34 @@ def whatsup(**options: Any) -> Benchmark:
     return _build("scenes_whatsup", _ask_whatsup, where_of(options))
 
 
+def spatial(**options: Any) -> Benchmark:
+    """The pictures of `whatsup` in the form of What'sUp's two-way cases, two of them a pair, with
+    the question "is the blue square left of or right of the red circle": who answers left or right,
+    or scores both captions, is right about a picture, and about a pair.
+    """
+    where = where_of(options)
+    pairs = whatsup(**dataclasses.asdict(where) | {"count": -(-where.count // 2)})
+    cases = []
+    for pair in pairs.cases:
+        captions = [grammar.parse(text, where.rules) for text in pair.captions]
+        if questions.answer(captions[0]) != captions[0].link:  # from the question's first object
+            captions = [contrast.reorder(caption) for caption in captions]
+        texts = tuple(caption.text for caption in captions)
+        for own, image in enumerate(pair.images):
+            labels = {"subset": pair.group, "pair": pair.id}
+            scene = pair.meta[("scene", "other_scene")[own]]
+            meta = {"scene": scene, "question": pair.meta["question"]}
+            case = Case(f"{pair.id}-{own}", (image,), (texts, texts[::-1])[own], labels, meta)
+            cases.append(case)
+    return Benchmark(
+        "scenes_spatial",
+        cases[: where.count],
+        pairs.version,
+        together=("pair",),
+        summary=("accuracy", "pair_accuracy"),
+    )
+
+
 def negation(**options: Any) -> Benchmark:
     """ "a red circle and no star" against "a red circle and no square" where a square is there.
 
@@ -377,6 +405,7 @@ READERS: dict[str, Callable[..., Benchmark]] = {
     "scenes_swap_relation": swap_relation,
     "scenes_order": order,
     "scenes_whatsup": whatsup,
+    "scenes_spatial": spatial,
     "scenes_negation": negation,
     "scenes_held_retrieval": functools.partial(retrieval, held=True),
     "scenes_held_attribute_swap": functools.partial(attribute_swap, held=True),

@@ -30,6 +30,19 @@ def question(caption: Caption) -> str:
     return ANY
 
 
+def answer(caption: Caption) -> str:
+    """What the caption answers to `question`, in a few words: "left of", "blue and red" (of the
+    shapes in the question's order); the caption itself where that is ANY."""
+    if caption.kind == "relation":
+        said = words.base(caption.link)
+        is_turned = _named(caption.phrases[0]) > _named(caption.phrases[1])
+        return worlds.OPPOSITE[said] if is_turned else said
+    if question(caption) == ANY:
+        return caption.text
+    colours = {phrase.shape: words.base(phrase.colour) for phrase in caption.phrases}
+    return " and ".join(colours[shape] for shape in sorted(colours))
+
+
 def shared(*captions: Caption) -> str:
     """The question that all these captions answer, each in its way; ANY if they answer others."""
     asked = {question(caption) for caption in captions}

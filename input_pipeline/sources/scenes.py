@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from input_pipeline.record import DataError, Record
+from input_pipeline.scenes import conversations as conversing
 from input_pipeline.scenes import draw, grammar, hard_image, questions, sample
 from input_pipeline.scenes import world as worlds
 from input_pipeline.scenes.grammar import Caption
@@ -26,6 +27,10 @@ class ScenesSource:
     and its hard image, found as "<id>~<kind>", the counterpart of that caption. Records of such a
     source are not those of a source without: a scene that allows no hard image gives way.
 
+    `conversations` lists (kind, share) of scenes/conversations.py: texts are then captions,
+    questions about them with a short answer, and questions whether the picture shows them, for the
+    tokenizer `scenes_conversation`.
+
     Raises ValueError for unknown names and impossible values.
     """
 
@@ -38,6 +43,7 @@ class ScenesSource:
         world_options: Mapping[str, Any] | None = None,
         caption_options: Mapping[str, Any] | None = None,
         hard_images: Sequence[tuple[str, float]] = (),
+        conversations: Sequence[tuple[str, float]] = (),
     ):
         worlds.check_known("split", [split], sample.SPLITS)
         for name, value in (("count", count), ("captions", captions)):
@@ -48,7 +54,8 @@ class ScenesSource:
         self.split = split
         self._count = count
         self._captions = captions
-        self._shares = _shares(hard_images)
+        self._shares = _shares("hard image", hard_images, hard_image.KINDS)
+        self._kinds = _shares("conversation", conversations, conversing.KINDS)
         self.fingerprint = f"{self.world.id}/{split}/{count}/captions-{self._caption_version()}"
         if self._shares:
             if captions != 1:
@@ -59,8 +66,9 @@ class ScenesSource:
                 )
             for kind in self._shares:  # whether the world has such pictures
                 hard_image.draw_pair(self.world, split, 0, self.style, {kind: 1.0})
-            listed = "-".join(f"{kind}:{share:g}" for kind, share in self._shares.items())
-            self.fingerprint += f"/hard_images-{listed}"
+            self.fingerprint += f"/hard_images-{_listed(self._shares)}"
+        if self._kinds:
+            self.fingerprint += f"/conversations-{_listed(self._kinds)}"
 
     def _caption_version(self) -> str:
         """Number and style of captions as a short name."""
@@ -77,11 +85,12 @@ class ScenesSource:
         record_id = self._id(index)
         if self._shares:
             pair = self._pair(index)
-            return _record(record_id, pair.scene, [pair.caption], f"{record_id}~{pair.kind}")
+            hard = f"{record_id}~{pair.kind}"
+            return self._record(record_id, pair.scene, [pair.caption], hard)
         scene = sample.sample_scene(self.world, self.split, index)
         stream = Stream(f"{record_id}/captions")
         captions = [grammar.describe(scene, stream, self.style) for _ in range(self._captions)]
-        return _record(record_id, scene, captions)
+        return self._record(record_id, scene, captions)
 
     def find(self, record_id: str) -> Record:
         """The record of that id, or the hard image of one. Raises DataError if there is none."""
@@ -92,7 +101,7 @@ class ScenesSource:
             if not mark:
                 return self[index]
             if self._shares and (pair := self._pair(index)).kind == kind:
-                return _record(record_id, pair.hard_scene, [pair.hard_caption], main)
+                return self._record(record_id, pair.hard_scene, [pair.hard_caption], main)
         raise DataError(f"source {self.fingerprint!r} has no record {record_id!r}")
 
     def _id(self, index: int) -> str:
@@ -101,26 +110,38 @@ class ScenesSource:
     def _pair(self, index: int) -> Pair:
         return hard_image.draw_pair(self.world, self.split, index, self.style, self._shares)
 
+    def _record(
+        self, record_id: str, scene: Scene, captions: Sequence[Caption], *confused: str
+    ) -> Record:
+        """`confused`: the ids of its hard images."""
+        texts = [caption.text for caption in captions]
+        if self._kinds:
+            stream = Stream(f"{record_id}/conversations")
+            given = (scene, stream, self._kinds)
+            texts = [conversing.conversation(caption, *given) for caption in captions]
+        return Record(
+            record_id,
+            draw.draw(scene),
+            texts,
+            questions=[questions.question(caption) for caption in captions],
+            hard_images=list(confused),
+            meta={"scene": scene.to_json()},
+        )
 
-def _record(record_id: str, scene: Scene, captions: Sequence[Caption], *confused: str) -> Record:
-    """`confused`: the ids of its hard images."""
-    return Record(
-        record_id,
-        draw.draw(scene),
-        [caption.text for caption in captions],
-        questions=[questions.question(caption) for caption in captions],
-        hard_images=list(confused),
-        meta={"scene": scene.to_json()},
-    )
 
-
-def _shares(hard_images: Sequence[tuple[str, float]]) -> dict[str, float]:
+def _shares(
+    name: str, listed: Sequence[tuple[str, float]], known: Sequence[str]
+) -> dict[str, float]:
     """Kind -> share, as numbers that sum to 1."""
-    worlds.check_known("kind of hard image", [kind for kind, _ in hard_images], hard_image.KINDS)
-    shares = {kind: float(share) for kind, share in hard_images}
-    if len(shares) < len(hard_images) or any(share <= 0 for share in shares.values()):
+    worlds.check_known(f"kind of {name}", [kind for kind, _ in listed], known)
+    shares = {kind: float(share) for kind, share in listed}
+    if len(shares) < len(listed) or any(share <= 0 for share in shares.values()):
         raise ValueError(
-            f"hard_images lists each kind once with a share above 0; got {hard_images}"
+            f"{name.replace(' ', '_')}s lists each kind once with a share above 0; got {listed}"
         )
     total = sum(shares.values())
     return {kind: share / total for kind, share in shares.items()}
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    return "-".join(f"{kind}:{share:g}" for kind, share in shares.items())

@@ -21,6 +21,7 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
     "digits": word_level.digits_tokenizer,
     "hf": hugging_face.HfTokenizer,
     "scenes": word_level.scenes_tokenizer,
+    "scenes_conversation": conversation.scenes_conversation,
     "sentencepiece": sentence_piece.SentencePieceTokenizer,
     "siglip": siglip.siglip_tokenizer,
     "vectors": text_vectors.text_vectors,

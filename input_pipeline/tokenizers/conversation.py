@@ -1,6 +1,7 @@
 """A tokenizer of conversations about an image, which marks the tokens of answers (LLaVA-1.5)."""
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,33 @@ class ConversationTokenizer:
         # a space at the end would be a token of its own, which goes where an answer follows
         text = (self.template if is_first else self._later).rstrip(" ")
         return text.replace("{question}", question)
+
+
+def scenes_conversation(
+    context_length: int, world: str = "scenes-mini", question: str = "", answer: str = "yes"
+) -> ConversationTokenizer:
+    """One id per word of the captions of an embedded world, and of questions about them
+    (scenes/conversations.py), whatever their case and punctuation."""
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    from input_pipeline.scenes import conversations
+    from input_pipeline.scenes import world as worlds
+
+    names = ("<pad>", "<unk>", *conversations.vocabulary(worlds.named(world)), "</s>")
+    ids = {name: index for index, name in enumerate(names)}
+    library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    library.add_special_tokens(["<pad>", "</s>"])
+    library.normalizer = normalizers.Lowercase()
+    punctuation = pre_tokenizers.Punctuation(behavior="removed")
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), punctuation])
+    with tempfile.TemporaryDirectory() as folder:  # a tokenizer is what its file says
+        path = Path(folder) / "tokenizer.json"
+        library.save(str(path))
+        special = {"eos_token": "</s>", "pad_token": "<pad>"}
+        return ConversationTokenizer(
+            context_length, path, **special, question=question, answer=answer
+        )
 
 
 def _turns(text: str) -> list[list[Any]]:

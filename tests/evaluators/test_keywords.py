@@ -1,8 +1,10 @@
 """Answers in words: which preposition they name, and what counts as right."""
 
+from dataclasses import replace
+
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
+from input_pipeline.benchmarks import READERS, Benchmark, Case
 from input_pipeline.record import DataError
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import keywords
@@ -115,6 +117,17 @@ def test_four_ways_have_one_question_and_a_quarter_as_chance(table_scorer):
         "on or under."
     }
     assert (asked[-1].kind, asked[-1].first_step) == ("m3id", 0)
+
+
+def test_a_case_of_the_scenes_is_asked_its_own_question(table_scorer):
+    cases = READERS["scenes_spatial"](count=2).cases
+    first, second = keywords.options_of(cases[0])
+    cases = [replace(case, images=(str(n).encode(),)) for n, case in enumerate(cases)]
+    asked = []
+    said = [keywords.parse(cases[0].captions[0], (first, second)), "neither"]
+    result = keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, said, asked))
+    assert [row["correct"] for row in result.per_example] == [True, False]
+    assert asked[:2] == [case.meta["question"] for case in cases]
 
 
 def test_cases_without_a_question_are_counted_or_refused(table_scorer):

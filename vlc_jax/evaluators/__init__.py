@@ -87,6 +87,7 @@ EVALUATIONS: dict[str, str] = {  # reader -> protocol
     "scenes_held_relation_swap": "choice",
     "scenes_negation": "choice",
     "scenes_whatsup": "pairs",
+    "scenes_spatial": "choice",
     "scenes_conditions": "conditions",
     "scenes_superposition": "superposition",
     "scenes_binding": "binding",

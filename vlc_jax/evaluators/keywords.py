@@ -47,7 +47,8 @@ def evaluate(
     unparsed        share of the answers that name none of the options, or several
 
     decoding: greedy, or m3id with its alpha, decay and first_step (vlc_jax/generative/decode.py).
-    style, seed: of the questions (generative/prompts.py).   chunk: cases at a time.
+    style, seed: of the questions (generative/prompts.py), but where a case has its own, as those
+      of the scenes have.   chunk: cases at a time.
 
     Cases for which the papers have no question (GQA's of two objects on top of one another) are
     left out, and counted. Raises UsageError for a model that writes nothing, DataError for a
@@ -57,7 +58,7 @@ def evaluate(
     cases = [case for case in benchmark.cases if has_question(case)]
     if not cases:
         raise DataError(f"benchmark {benchmark.name!r} has no case of What'sUp's kind")
-    questions = [prompts.question_of_case(case, style, seed) for case in cases]
+    questions = [question_of(case, style, seed) for case in cases]
     written: list[str] = []
     for start in range(0, len(cases), chunk):
         images = scorer.embed_images([case.images[0] for case in cases[start : start + chunk]])
@@ -78,12 +79,19 @@ def evaluate(
     return stats.EvalResult(metrics, rows, details | {"swap_seed": seed})
 
 
+def question_of(case: Case, style: str, seed: int) -> str:
+    """The case's own question, or that of the papers."""
+    return case.meta.get("question") or prompts.question_of_case(case, style, seed)
+
+
 def has_question(case: Case) -> bool:
-    """Whether a case has one image and two or four captions of What'sUp's kind, and the papers a
-    question about it."""
+    """Whether a case has one image and two or four captions of What'sUp's kind, and a question of
+    its own or in the papers."""
     subset = case.group.get("subset") if isinstance(case.group, dict) else None
     if subset not in prompts.PAIRS or len(case.images) != 1 or len(case.captions) not in (2, 4):
         return False
+    if "question" in case.meta:
+        return True
     try:
         _, second = prompts.objects(case.captions[0])
     except DataError:

@@ -12,14 +12,14 @@ import pytest
 
 from input_pipeline.benchmarks import READERS
 from input_pipeline.benchmarks import scenes as reader
-from input_pipeline.scenes import draw, grammar
+from input_pipeline.scenes import draw, grammar, questions
 from input_pipeline.scenes import world as worlds
 
 MINI = worlds.named("scenes-mini")
 CHOICE = [
     "scenes_objects", "scenes_attributes", "scenes_attribute_swap", "scenes_relation_swap",
     "scenes_replace", "scenes_replace_unseen", "scenes_swap", "scenes_swap_relation",
-    "scenes_order", "scenes_negation",
+    "scenes_order", "scenes_negation", "scenes_spatial",
     "scenes_held_attribute_swap", "scenes_held_relation_swap",
 ]  # fmt: skip
 FEW = {"shapes": ["ring", "star", "moon"], "colours": ["red", "blue", "pink"], "counts": [0, 1]}
@@ -223,6 +223,19 @@ def test_whatsup_pictures_differ_in_the_places_of_two_objects_only():
         assert not is_true(right, second)
         assert [obj[:4] for obj in first.objects] == [obj[:4] for obj in second.objects]
         assert first.background == second.background
+
+
+def test_spatial_cases_are_the_pictures_of_whatsup_one_by_one_and_answer_their_question():
+    pairs = READERS["scenes_whatsup"](count=50).cases
+    cases = READERS["scenes_spatial"](count=99).cases
+    assert len(cases) == 99
+    for number, case in enumerate(cases):
+        pair = pairs[number // 2]
+        np.testing.assert_array_equal(case.images[0], pair.images[number % 2])
+        assert case.group == {"subset": pair.group, "pair": pair.id}
+        right, wrong = (grammar.parse(text, MINI) for text in case.captions)
+        assert questions.answer(right) == right.link != questions.answer(wrong)
+        assert questions.question(right) == questions.question(wrong) == case.meta["question"]
 
 
 def test_whatsup_asks_for_depth_where_the_world_has_it():

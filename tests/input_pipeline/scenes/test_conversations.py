@@ -1,0 +1,124 @@
+"""Conversations about scenes: answers are true, and the text alone does not give them away."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from input_pipeline import make_tokenizer
+from input_pipeline.scenes import conversations, grammar, questions
+from input_pipeline.scenes import world as worlds
+from input_pipeline.sources.scenes import ScenesSource
+from input_pipeline.tokenizers.conversation import asked
+from vlc_jax.generative import prompts
+
+ALL = tuple((kind, 1.0) for kind in conversations.KINDS)
+PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0, "synonyms": 0.0}
+BEFORE, BEHIND = conversations.SHOWS.split("{}")
+
+
+def source(*kinds, count=400):
+    options = {"count": count, "conversations": kinds, "caption_options": PLAIN}
+    return ScenesSource(**options)
+
+
+def scene_of(record, records):
+    return worlds.from_json(record.meta["scene"], records.world)
+
+
+def statements(records):
+    """(caption parsed, scene, answer) of all questions of yes and no."""
+    for record in records:
+        for text in record.captions:
+            if text.startswith("[["):
+                ((question, answer),) = json.loads(text)
+                said = question.removeprefix(BEFORE).removesuffix(BEHIND)
+                yield grammar.parse(said, records.world), scene_of(record, records), answer
+
+
+def test_yes_is_said_of_what_is_true_and_no_of_what_is_not():
+    found = list(statements(source(("yes_no", 1.0))))
+    assert len(found) > 1500
+    for caption, scene, answer in found:
+        assert answer == ("yes" if grammar.is_true(caption, scene) else "no")
+
+
+def test_neither_the_kind_of_statement_nor_a_word_of_it_gives_the_answer_away():
+    kinds, said = Counter(), Counter()
+    for caption, _, answer in statements(source(("yes_no", 1.0), count=1500)):
+        kinds[caption.kind, answer] += 1
+        said.update((word, answer) for word in {*caption.text.split()})
+    assert {kind for kind, _ in kinds} >= {"single", "relation", "list", "negation"}
+    for counts in (kinds, said):
+        for thing in {thing for thing, _ in counts}:
+            yes, no = counts[thing, "yes"], counts[thing, "no"]
+            # four standard deviations of a fair coin
+            assert abs(yes - no) < 4 * np.sqrt(yes + no) + 2, (thing, yes, no)
+
+
+def test_a_question_has_the_answer_of_the_picture():
+    records = source(("question", 1.0))
+    kinds = Counter()
+    for record in records:
+        scene = scene_of(record, records)
+        for text, question in zip(record.captions, record.questions, strict=True):
+            ((asked_for, answer),) = json.loads(text)
+            assert asked_for == question
+            if question == questions.ANY:
+                assert grammar.is_true(grammar.parse(answer, records.world), scene)
+            elif " or the " not in question and " and the " in question:
+                shapes = [
+                    part.split()[0] for part in question.removeprefix("is the ").split("and the ")
+                ]
+                colours = {obj.shape: obj.colour for obj in scene.objects}
+                assert answer == " and ".join(colours[shape] for shape in shapes)
+            else:
+                first, rest = question.removeprefix("is the ").split(" or ")
+                second = rest.partition(" the ")[2]
+                one = next(link for link in worlds.OPPOSITE if first.endswith(link))
+                stated = f"a {first.removesuffix(one)}{answer} a {second}"
+                assert grammar.is_true(grammar.parse(stated, records.world), scene)
+            kinds[question.split()[0], len(answer.split())] += 1
+    assert len(kinds) > 2
+
+
+def test_kinds_have_their_shares_and_records_are_functions_of_their_index():
+    records = source(("caption", 1.0), ("question", 1.0), ("yes_no", 2.0), count=1000)
+    texts = [text for record in records for text in record.captions]
+    is_asked = np.array([text.startswith("[[") for text in texts])
+    is_shown = np.array([BEFORE in text.replace('\\"', '"') for text in texts])
+    np.testing.assert_allclose(is_shown.mean(), 0.5, atol=0.03)
+    np.testing.assert_allclose((is_asked & ~is_shown).mean(), 0.25, atol=0.03)
+    again = source(("caption", 1.0), ("question", 1.0), ("yes_no", 2.0), count=10)
+    assert [again[i].captions for i in range(10)] == [records[i].captions for i in range(10)]
+    assert source(*ALL).fingerprint not in (source().fingerprint, records.fingerprint)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="kind of conversation 'yes'"):
+        source(("yes", 1.0))
+    with pytest.raises(ValueError, match="conversations lists each kind once with a share above 0"):
+        source(("yes_no", 0.0))
+
+
+def test_the_tokenizer_knows_every_word_and_marks_the_answers():
+    tokenizer = make_tokenizer("scenes_conversation", 24)
+    texts = [text for record in source(*ALL) for text in record.captions]
+    ids, marks = tokenizer(texts), tokenizer.marks(texts)
+    unknown = tokenizer.vocabulary()["<unk>"]
+    assert not (ids == unknown).any()
+    assert (ids[:, -1] == tokenizer.pad_id).all()  # none is cut
+    for row, marked, text in zip(ids[:200], marks[:200], texts[:200], strict=True):
+        answer = json.loads(text)[0][1] if text.startswith("[[") else text
+        assert tokenizer.decode(row[marked > 0]) == answer
+
+
+def test_vqascore_asks_what_training_asked():
+    assert prompts.VQASCORE == conversations.SHOWS
+    tokenizer = make_tokenizer("scenes_conversation", 24)
+    question = conversations.SHOWS.replace("{}", "a red circle")
+    texts = [json.dumps([[question, "yes"]]), asked(question, "Yes")]
+    first, second = tokenizer(texts)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(*tokenizer.marks(texts))
