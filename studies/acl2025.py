@@ -34,7 +34,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
-from studies import study, study_page, study_results  # noqa: E402
+from studies import study, study_columns, study_results  # noqa: E402
 from vlc_jax import published  # noqa: E402
 
 # Columns of the paper: What'sUp, two-way; in each individual and pair accuracy in percent.
@@ -229,7 +229,9 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.
     return "\n".join(lines)
 
 
-def shared_columns(results: study_results.Results, runs: Sequence[str]) -> list[study_page.Column]:
+def shared_columns(
+    results: study_results.Results, runs: Sequence[str]
+) -> list[study_columns.Column]:
     """Columns of the summary metrics that all of these runs were evaluated on.
 
     Raises ValueError for a damaged result.
@@ -246,7 +248,7 @@ def shared_columns(results: study_results.Results, runs: Sequence[str]) -> list[
                 chance[folder.name, metric] = result["metrics"][metric]["chance"]
         shared = chance if shared is None else {k: chance[k] for k in shared if k in chance}
     return [
-        study_page.Column(f"{benchmark} {metric}", benchmark, metric, chance)
+        study_columns.Column(f"{benchmark} {metric}", benchmark, metric, chance)
         for (benchmark, metric), chance in (shared or {}).items()
     ]
 

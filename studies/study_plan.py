@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from studies import study_page
+from studies import study_columns
 
 NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
 PAIRS = "pairs=24000"  # of images whose features are stored
@@ -50,9 +50,9 @@ OTHERS = {  # run -> config, base
     "leftright_siglip": ("leftright:family=siglip", "siglip"),
 }
 # Benchmark -> number of cases, of the runs with a head: the columns of their table.
-HEAD_EVALS = {column.benchmark: 2000 for column in study_page.HEADS} | {"scenes_retrieval": 1000}
+HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
 # A decoder reads every pair of an image and a text, of which retrieval has a million.
-DECODER_EVALS = {column.benchmark: 2000 for column in study_page.DECODERS}
+DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
 RELATIONS = "captioner:depth=2,steps=800,batch=256,relations=1"
 DECODERS = {  # captioner -> config
     "captioner": f"{RELATIONS},positions=1",
@@ -68,6 +68,7 @@ PARTS = {
     "f": "the other methods",
     "g": "what the embeddings of the bag of words and of the model that knows relations are like",
     "h": "decoders over the frozen tokens of the bag of words",
+    "i": "what a miniature LLaVA over the bag of words answers",
 }
 
 
@@ -145,6 +146,8 @@ def runs(part: str) -> list[Run]:
             frozen,
             *(Run(name, config, "clip_frozen", **evals) for name, config in DECODERS.items()),
         ]
+    if part == "i":
+        return [Run("clip_frozen", "clip:pooling=mean"), Run("llava", "llava", "clip_frozen")]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]
 

@@ -35,9 +35,13 @@ class Results:
         if kept and kept.exists():
             self.kept = json.loads(kept.read_text())
 
-    def has(self, run: str) -> bool:
-        """True if all seeds of a run are done."""
-        return all(self._has(f"{run}-{seed}") for seed in range(self.seeds))
+    def has(self, run: str, benchmark: str = "") -> bool:
+        """True if all seeds of a run are done, and were evaluated on the benchmark, if one is
+        named."""
+        names = [f"{run}-{seed}" for seed in range(self.seeds)]
+        if not all(map(self._has, names)):
+            return False
+        return not benchmark or all(benchmark in self._of(name) for name in names)
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         estimates = [self._estimate(run, seed, benchmark, metric) for seed in range(self.seeds)]
@@ -65,12 +69,16 @@ class Results:
     def _has(self, run: str) -> bool:
         return run in self.kept or (self.out / run / "DONE").exists()
 
-    def _estimate(self, run: str, seed: int, benchmark: str, metric: str) -> list[float]:
-        name = f"{run}-{seed}"
+    def _of(self, name: str) -> dict[str, dict]:
+        """Values of a run with its seed."""
         if name not in self.kept:
             self.kept[name] = _values(self.out / name)
+        return self.kept[name]
+
+    def _estimate(self, run: str, seed: int, benchmark: str, metric: str) -> list[float]:
+        name = f"{run}-{seed}"
         try:
-            return self.kept[name][benchmark][metric]
+            return self._of(name)[benchmark][metric]
         except KeyError as error:
             raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again") from error
 

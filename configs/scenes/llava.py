@@ -8,9 +8,9 @@ the caption), vqascore (of "yes" behind the question about the caption), keyword
 about the places of two objects, greedily) and m3id (the same by M3ID, with t from 0 and from 1);
 see configs/eval/llava.py.
 
-Pictures are of two objects; two captions in three say where they stand, the others name both; all
-say their colours. A quarter of the texts are captions, a quarter questions, half are of yes and no,
-with as many of one as of the other (input_pipeline/scenes/conversations.py).
+Pictures are of two objects; four captions in five say where they stand, the others name both; all
+say their colours. Of the texts, .4 are captions, .35 questions, .25 of yes and no, with as many of
+one as of the other (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N, batch=N; positions=0: no trained vector for each image token; and those of
@@ -26,7 +26,7 @@ from configs import default
 from configs.common import heads, scenes
 from configs.eval import llava
 
-CONVERSATIONS = (("caption", 0.25), ("question", 0.25), ("yes_no", 0.5))
+CONVERSATIONS = (("caption", 0.4), ("question", 0.35), ("yes_no", 0.25))
 SETS = (
     *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
     *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
@@ -37,7 +37,7 @@ PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
 
 def get_config(argument: str | None = None) -> ConfigDict:
     own = {"select": "patch", "width": 128, "depth": 2, "positions": 1, "batch": 256}
-    fixed = {"steps": 1200, "phrases": "plain", "hard_images": 0}
+    fixed = {"steps": 800, "phrases": "plain", "hard_images": 0}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
     with config.unlocked():
@@ -54,11 +54,11 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
-        said = {"relation": 0.67, "single": 0.0, "place": 0.0}
+        said = {"relation": 0.8, "single": 0.0, "place": 0.0}
         config.input.scenes.caption_options.update(said)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.scenes.conversations = CONVERSATIONS
-        config.input.scenes.count = args.pairs
+        config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3
         asked = SimpleNamespace(sets="+".join(SETS), protocols="+".join(PROTOCOLS))

@@ -1,16 +1,18 @@
-"""Conversations about scenes, as LLaVA's training has them about photographs: [[question, answer]].
+"""Conversations about scenes, as LLaVA's training has them about photographs: [[question, answer],
+[question, answer], ...], a turn for each caption.
 
-caption   the caption alone
 question  the question that the caption answers (scenes/questions.py), with its short answer
 yes_no    does this figure show "..."? please answer yes or no: of the caption, or of one that is as
           likely without the picture and false; as often one as the other
 
-The caption of yes_no is said about an object that is there or is not ("and no star", as well), two
-colours or two places that are exchanged or are not: whichever the caption allows, drawn uniformly.
+The caption of yes_no names an object that is there or is not ("a star", "and no star"), two colours
+or two places that are exchanged or are not: whichever the caption allows, drawn uniformly.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from input_pipeline.scenes import contrast, grammar, questions, words
 from input_pipeline.scenes.grammar import Caption, Phrase
@@ -23,26 +25,33 @@ _SAID = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
 
 
 def conversation(
-    caption: Caption, scene: Scene, stream: Stream, shares: Mapping[str, float]
+    captions: Sequence[Caption], scene: Scene, stream: Stream, shares: Mapping[str, float]
 ) -> str:
-    """A caption, or a question with its answer in JSON, of a kind drawn by shares that sum to 1."""
-    kind = list(shares)[stream.weighted(list(shares.values()))]
-    pairs = list(_statements(caption, scene, stream)) if kind == "yes_no" else []
-    if kind == "question":
-        turn = [questions.question(caption), questions.answer(caption)]
-    elif pairs:
-        is_false = stream.below(2)
-        said = stream.choice(pairs)[is_false]
-        turn = [SHOWS.replace("{}", said.text), ("yes", "no")[is_false]]
-    else:
-        return caption.text
-    return json.dumps([turn])
+    """The first caption alone, or a conversation in JSON with a turn about each of them.
+
+    shares: of "caption", of turns with a question and of turns of yes_no; they sum to 1.
+    """
+    if stream.chance(shares.get("caption", 0.0)):
+        return captions[0].text
+    kinds = [kind for kind in shares if kind != "caption"]
+    weights = np.array([shares[kind] for kind in kinds])
+    drawn = [kinds[stream.weighted(weights / weights.sum())] for _ in captions]
+    pairs = zip(drawn, captions, strict=True)
+    return json.dumps([_turn(kind, caption, scene, stream) for kind, caption in pairs])
 
 
 def vocabulary(world: World) -> tuple[str, ...]:
     """Every word of captions, questions and answers in lower case, sorted."""
     asked = {word.strip('"{}?.') for text in _SAID for word in text.lower().split()}
     return tuple(sorted({*words.vocabulary(world), *filter(None, asked)}))
+
+
+def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[str, str]:
+    if kind == "question":
+        return questions.question(caption), questions.answer(caption)
+    is_false = stream.below(2)
+    said = stream.choice(list(_statements(caption, scene, stream)))[is_false]
+    return SHOWS.replace("{}", said.text), ("yes", "no")[is_false]
 
 
 def _statements(
@@ -58,9 +67,10 @@ def _statements(
             yield caption, wrong
     present = Phrase(stream.choice(scene.objects).shape)
     absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
-    said = [phrase for phrase in caption.phrases if phrase.shape != present.shape]
-    if said and caption.kind in ("list", "relation"):
-        first = stream.choice(said)
+    yield tuple(Caption("single", (phrase,), "", caption.prefix) for phrase in (present, absent))
+    others = [phrase for phrase in caption.phrases if phrase.shape != present.shape]
+    if others and caption.kind in ("list", "relation"):
+        first = stream.choice(others)
         yield tuple(
             Caption("negation", (first, denied), "", caption.prefix) for denied in (absent, present)
         )

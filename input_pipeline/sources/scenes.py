@@ -27,9 +27,9 @@ class ScenesSource:
     and its hard image, found as "<id>~<kind>", the counterpart of that caption. Records of such a
     source are not those of a source without: a scene that allows no hard image gives way.
 
-    `conversations` lists (kind, share) of scenes/conversations.py: texts are then captions,
-    questions about them with a short answer, and questions whether the picture shows them, for the
-    tokenizer `scenes_conversation`.
+    `conversations` lists (kind, share): "caption" of texts, "question" and "yes_no" of the turns of
+    all others. Text k is then caption k, or a conversation with a turn about each caption, from
+    number k on (scenes/conversations.py), for the tokenizer `scenes_conversation`.
 
     Raises ValueError for unknown names and impossible values.
     """
@@ -117,8 +117,9 @@ class ScenesSource:
         texts = [caption.text for caption in captions]
         if self._kinds:
             stream = Stream(f"{record_id}/conversations")
+            turned = [[*captions[k:], *captions[:k]] for k in range(len(captions))]
             given = (scene, stream, self._kinds)
-            texts = [conversing.conversation(caption, *given) for caption in captions]
+            texts = [conversing.conversation(each, *given) for each in turned]
         return Record(
             record_id,
             draw.draw(scene),

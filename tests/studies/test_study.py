@@ -9,7 +9,8 @@ import scipy.stats
 
 from configs.common import scenes
 from configs.eval import all as suite
-from studies import study, study_page, study_plan, study_results
+from configs.scenes import llava
+from studies import study, study_columns, study_page, study_plan, study_results
 from tests.support import helpers
 
 
@@ -72,7 +73,7 @@ def write(out, run, value, seed, benchmark="scenes_replace"):
     (folder / "DONE").touch()
     metrics = {
         column.metric: {"value": value, "low": value - 0.02, "high": value + 0.02}
-        for column in study_page.triplet_columns(benchmark, "size")
+        for column in study_columns.triplet_columns(benchmark, "size")
     }
     path = folder / "evals" / benchmark / "9.json"
     path.write_text(json.dumps({"metrics": metrics}))
@@ -92,7 +93,7 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
     assert from_file.has("hn")
     assert not from_file.has("hp_hn")
     text = study_page.table(
-        results, ["hn", "hp_hn"], study_page.triplet_columns("scenes_replace", "size", "A")
+        results, ["hn", "hp_hn"], study_columns.triplet_columns("scenes_replace", "size", "A")
     )
     low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
     assert text.splitlines()[0] == "| model | Orig A | Aug A | Brit A |"
@@ -103,6 +104,38 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
     of_one = study_results.Results(tmp_path, 1)
     value = of_one.value("hn", "scenes_replace", "brittleness/size")
     assert value == pytest.approx((0.5, 0.02))
+
+
+def test_protocols_of_one_model_are_rows_and_what_is_not_asked_is_blank(tmp_path):
+    of_swap = {"accuracy": [0.6, 0.58, 0.62]}
+    kept = {
+        "clip_frozen-0": {"scenes_attribute_swap": of_swap},
+        "llava-0": {
+            f"scenes_{name}": of_swap for name in ("attribute_swap_score", "spatial_m3id_t0")
+        },
+    }
+    (tmp_path / "kept.json").write_text(json.dumps(kept))
+    results = study_results.Results(tmp_path, 1, tmp_path / "kept.json")
+    columns = [
+        study_columns.Column("attributes", "scenes_attribute_swap", "accuracy", 0.5),
+        study_columns.Column("places", "scenes_spatial", "accuracy", 0.5),
+    ]
+    table = study_page.protocols(results, "clip_frozen", "llava", columns).splitlines()
+    assert table[2:5] == [
+        "| chance | 50.0 | 50.0 |",
+        "| cosine of the towers | 60.0 ±2.0 | – |",
+        "| log probability of the caption | 60.0 ±2.0 | – |",
+    ]
+    assert table[7] == "| keywords, M3ID with t from 0 | – | 60.0 ±2.0 |"
+    with pytest.raises(ValueError, match="has no accuracy of scenes_spatial: evaluate it again"):
+        study_page.table(results, ["clip_frozen"], columns)
+
+
+def test_every_set_and_protocol_of_the_miniature_has_its_place_in_the_table():
+    evals = {*llava.get_config().evals}
+    sets = {column.benchmark for column in study_columns.ANSWERS}
+    assert evals <= {f"{name}_{end}" for name in sets for end in study_columns.PROTOCOLS}
+    assert all({f"{name}_score", f"{name}_vqascore"} <= evals for name in sets)
 
 
 def test_a_difference_is_that_of_the_same_seeds(tmp_path):
@@ -136,7 +169,7 @@ def test_embeddings_are_asked_of_a_run_that_is_done_with_benchmarks_that_the_pag
     assert path == "configs/eval/all.py"
     assert argument.startswith(f"run={tmp_path}/clip-1,")
     evals = suite.get_config("sets=scenes_geometry+scenes_shuffled").evals
-    shown = (*study_page.PROBES, *study_page.SUPERPOSITION, *study_page.SHUFFLED)
+    shown = (*study_columns.PROBES, *study_columns.SUPERPOSITION, *study_columns.SHUFFLED)
     assert {column.benchmark for column in shown} <= {*evals}
     assert study_plan.remaining([run], tmp_path / "none") == [run]
 
@@ -150,7 +183,7 @@ def test_wrong_parts_and_flags_are_refused():
 
 def test_the_page_of_heads_has_those_that_are_done(tmp_path):
     for run in ("clip_mean", "dcsm", "relations_mean", "pacl_relations"):
-        for column in study_page.HEADS:
+        for column in study_columns.HEADS:
             metrics = {column.metric: {"value": 0.75, "low": 0.7, "high": 0.8}}
             folder = tmp_path / f"{run}-0" / "evals" / column.benchmark
             folder.mkdir(parents=True, exist_ok=True)
@@ -175,10 +208,10 @@ def test_sections_of_other_parts_stay_as_they_are(tmp_path):
 
 def test_every_head_has_its_rows_in_the_page():
     names = {run.name for run in study_plan.runs("d") if run.tool == "train"}
-    heads = (*study_page.HEADS_SHOWN, *study_page.CAPTIONS_SHOWN)
+    heads = (*study_columns.HEADS_SHOWN, *study_columns.CAPTIONS_SHOWN)
     shown = {f"{name}{suffix}" for name in heads for suffix in ("", "_relations")}
     assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
-    assert all(study_page.label(name) != name for name in names - {"hard_images_mean"})
+    assert all(study_columns.label(name) != name for name in names - {"hard_images_mean"})
 
 
 @pytest.mark.slow

@@ -1,0 +1,100 @@
+"""Figures of a study."""
+
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from studies import study_columns
+from studies.study_results import Results
+
+COLOURS = ("#0a68b4", "#a35200", "#5d6873")
+
+
+def _bag_of_words(results: Results) -> Figure | None:
+    shown = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
+    runs = [run for run in shown if results.has(run)]
+    swaps = ("attribute swap", "relation swap")
+    columns = [column for column in study_columns.BAG_OF_WORDS if column.title in swaps]
+    return _bars(results, runs, columns, 0.5) if runs else None
+
+
+def _collapse(results: Results) -> Figure | None:
+    runs = [run for run in ("clip_ft", "hn", "hp_hn") if results.has(run)]
+    if not runs:
+        return None
+    columns = [
+        column._replace(title=f"{column.title}, {kind} synonyms")
+        for kind, benchmark in (("seen", "scenes_replace"), ("unseen", "scenes_replace_unseen"))
+        for column in study_columns.triplet_columns(benchmark, "size")
+    ]
+    return _bars(results, runs, columns, None)
+
+
+def _bars(
+    results: Results,
+    runs: Sequence[str],
+    columns: Sequence[study_columns.Column],
+    chance: float | None,
+) -> Figure:
+    figure = Figure(figsize=(max(7.0, 1.6 + 1.4 * len(columns)), 3.8), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / len(runs)
+    for i, run in enumerate(runs):
+        values = [results.value(run, column.benchmark, column.metric) for column in columns]
+        positions = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
+        axes.bar(
+            *(positions, [100 * value.mean for value in values], 0.92 * width),
+            yerr=[100 * value.half for value in values],
+            label=study_columns.label(run),
+            color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
+            error_kw={"linewidth": 1},
+        )
+    for i, column in enumerate(columns):
+        axes.plot([i - 0.45, i + 0.45], [100 * column.chance] * 2, "--", color="#5d6873", lw=1)
+    axes.set_xticks(
+        np.arange(len(columns)), [column.title.replace(", ", "\n") for column in columns]
+    )
+    axes.set_ylabel("percent; dashed: chance")
+    axes.set_ylim(0, 105)
+    figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside lower center")
+    return figure
+
+
+def _sweep(results: Results) -> Figure | None:
+    if not all(results.has(run) for run in study_columns.SWEEP):
+        return None
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    weights = (0, 0.25, 0.5, 0.75, 1)
+    for axes, (kind, benchmark) in zip(
+        figure.subplots(1, 2, sharey=True),
+        (("seen in HP training", "scenes_replace"), ("not seen", "scenes_replace_unseen")),
+        strict=True,
+    ):
+        sizes = study_columns.triplet_columns(benchmark, "size")
+        for colour, column in zip(COLOURS, sizes, strict=True):
+            asked = (column.benchmark, column.metric)
+            values = [results.value(run, *asked) for run in study_columns.SWEEP]
+            axes.errorbar(
+                *(weights, [100 * value.mean for value in values]),
+                yerr=[100 * value.half for value in values],
+                label=column.title,
+                color=colour,
+                marker="o",
+                capsize=3,
+            )
+        axes.set_title(f"size synonyms {kind}", loc="left", fontsize=10)
+        axes.set_xlabel("weight of the hard negatives")
+        axes.set_xticks(weights)
+        axes.set_ylim(0, 100)
+    figure.axes[0].set_ylabel("percent")
+    figure.axes[0].legend(frameon=False)
+    return figure
+
+
+FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure | None]]] = (  # part, name
+    ("a", "bag_of_words", _bag_of_words),
+    ("b", "collapse", _collapse),
+    ("b", "sweep", _sweep),
+)
