@@ -36,13 +36,14 @@ def test_an_example_has_what_was_asked_of_its_images_and_answered():
     assert [(image.question, image.answer) for image in shown] == [("Left?", "left")]
 
 
-def test_notes_are_those_of_the_benchmark_and_of_its_ties():
+def test_notes_are_those_of_the_benchmarks_and_of_their_ties_each_once():
     results = [
         {"benchmark": "a", "notes": ["3 cases; published are 4"], "details": {"tie": "half"}},
         {"benchmark": "b", "notes": [], "details": {"tie": "strict"}},
         {"benchmark": "c", "notes": "no list", "details": None},
+        {"benchmark": "d", "notes": [], "details": {"tie": "half"}},
     ]
     assert table.notes(results) == [
         "a: 3 cases; published are 4",
-        "a: ties do not count as errors but by the policy 'half'",
+        "a, d: ties do not count as errors but by the policy 'half'",
     ]

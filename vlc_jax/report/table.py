@@ -116,8 +116,9 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
 
 
 def notes(results: Iterable[dict[str, Any]]) -> list[str]:
-    """Notes on results: cases that are missing, ties that do not count as errors, prompts."""
-    found = []
+    """Notes on results: cases that are missing, ties that do not count as errors, prompts; each
+    once, behind the names of its benchmarks."""
+    found: dict[str, list[str]] = {}
     for result in results:
         details, said = result.get("details"), result.get("notes")
         texts = [str(note) for note in said] if isinstance(said, list) else []
@@ -127,8 +128,9 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
         prompt = details.get("prompt") if isinstance(details, dict) else None
         if isinstance(prompt, dict):
             texts.append(f"asked by {json.dumps(prompt, ensure_ascii=False)}")
-        found += [f"{result.get('benchmark')}: {text}" for text in texts]
-    return found
+        for text in texts:
+            found.setdefault(text, []).append(str(result.get("benchmark")))
+    return [f"{', '.join(names)}: {text}" for text, names in found.items()]
 
 
 def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
