@@ -153,6 +153,8 @@ def of_topology(name: str) -> list[Any]:
     # a host of no cloud has no metadata server to ask, and no part of a slice
     for key, value in _NO_TPU.items():
         os.environ.setdefault(key, value)
+    # libtpu is for one process at a time, which holds the chips; a compiler holds none
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     from jax.experimental import topologies
 
     try:

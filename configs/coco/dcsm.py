@@ -10,8 +10,8 @@ result tables are not at hand; what its notebooks print of single pictures is ri
 6.31 and 6.11 for two coloured shapes, above against below 3.36 and 2.57, with against without 4.15
 and 2.03. Not yet run at full size here; an estimate: 27 times over 110,000 pairs and their
 opposites take an hour of one A100, most of it the locked towers. A bound for variant=L/14-336 and
-size=336, of the FLOPs that --mode plan counts: 75 TFLOPs a step, 48 ms on v5e:2x4 (not compiled:
-whether it fits is not known).
+size=336, of the FLOPs that --mode plan counts: 75 TFLOPs a step, 48 ms on v5e:2x4 (whether it
+fits is not known: the compiler of TPUs was killed after 20 minutes of two busy cores with 24 GB).
 
 Blocks of 8 pairs and their 8 opposites, 27 epochs of Adam at 1e-3, dropout .1: the released
 checkpoints. The 6 blocks of a step are its authors' three datasets in two wordings; theirs are of
