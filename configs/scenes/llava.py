@@ -50,7 +50,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
             positions=bool(args.positions),
             scores="answer",
         )
-        config.frozen = ("image",)
+        config.frozen = tuple(part for part in config.frozen if part != "text")  # there is none
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
@@ -61,8 +61,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3
-        asked = SimpleNamespace(sets="+".join(SETS), protocols="+".join(PROTOCOLS))
-        asked = SimpleNamespace(**vars(asked), root="", count=0, tie="strict")
+        asked = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
+        asked = SimpleNamespace(**asked, root="", count=0, tie="strict")
         of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
         config.evals = ConfigDict(llava.evaluations(asked, of_scenes))
     return config

@@ -31,8 +31,8 @@ def question(caption: Caption) -> str:
 
 
 def answer(caption: Caption) -> str:
-    """What the caption answers to `question`, in a few words: "left of", "blue and red" (of the
-    shapes in the question's order); the caption itself where that is ANY."""
+    """The caption's answer to its `question`, in a few words: "left of", "blue and red" (of the
+    shapes in the question's order); the caption itself where the question is ANY."""
     if caption.kind == "relation":
         said = words.base(caption.link)
         is_turned = _named(caption.phrases[0]) > _named(caption.phrases[1])

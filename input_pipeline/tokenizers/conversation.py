@@ -152,8 +152,8 @@ class ConversationTokenizer:
 def scenes_conversation(
     context_length: int, world: str = "scenes-mini", question: str = "", answer: str = "yes"
 ) -> ConversationTokenizer:
-    """One id per word of the captions of an embedded world, and of questions about them
-    (scenes/conversations.py), whatever their case and punctuation."""
+    """The tokenizer of conversations about an embedded world (scenes/conversations.py): one id per
+    word of its captions and of questions about them, whatever their case and punctuation."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers
 
