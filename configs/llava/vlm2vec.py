@@ -16,16 +16,17 @@ linear decay; DoRA of rank 8, alpha 64 and dropout .1 on query, key, value, out 
 decoder (12.9 million parameters). Every 100th checkpoint is kept: the paper's numbers are of step
 900. `microbatch` rows are encoded at a time.
 
-Not as in the paper: the first turn of a conversation has the template, too (theirs goes in as it
-is); no rows without an image; text up to 256 tokens behind the image (theirs 1,024 in all); pixels
-are squashed to the square in evaluation as in training (theirs are cropped:
---config.input.eval_crop=centre); embeddings and cosines are float32, in bfloat16 they tie.
+Not as in the paper: rows of text alone, "Find the text that can answer the given query:", are left
+out (40,688 of mix-665K); the first turn of a conversation has the template, too (theirs goes in as
+it is); text up to 256 tokens behind the image (theirs 1,024 in all); pixels are squashed to the
+square in evaluation as in training (theirs are cropped: --config.input.eval_crop=centre);
+embeddings and cosines are float32, in bfloat16 they tie.
 
 Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); tokenizer (a
 tokenizer.json or its folder; by default that of the weights); vocab (32064 of llava-hf, 32000 of
 the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
 by "+", or shards); question=1|0; batch; microbatch; root (the folder of published sets, to evaluate
-What'sUp in).
+What'sUp, MMVP and MMVP-VLM in).
 """
 
 from ml_collections import ConfigDict
@@ -77,6 +78,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.optimizer.update({"eps": 1e-8, "weight_decay": 0.0, "warmup_steps": 100})
         config.checkpoint.update({"every": 100, "keep_every": 100})
         if args.root:
-            sets = ("whatsup_a_two_way", "whatsup_b_two_way")
-            config.evals = ConfigDict({name: {"root": args.root} for name in sets})
+            sets = {"whatsup_a_two_way": {}, "whatsup_b_two_way": {}}
+            # what is asked of a pair of MMVP is in a file of its own
+            sets |= dict.fromkeys(("mmvp", "mmvp_vlm"), {"asked": True} if args.question else {})
+            evals = {name: {"root": args.root, **options} for name, options in sets.items()}
+            config.evals = ConfigDict(evals)
     return config

@@ -69,6 +69,7 @@ def mmvp(
     images: str | Path | None = None,
     texts: str = "statements",
     prompt: str | None = None,
+    asked: bool = False,
     label_fixes: bool = False,
 ) -> Benchmark:
     """150 pairs: "a butterfly with wings open", "a butterfly with wings closed".
@@ -82,6 +83,9 @@ def mmvp(
       protocol multiple_choice.
     prompt: holds {} for the text; by default "a photo of {}" for statements, as the authors have
       it, and nothing else for questions.
+    asked: statements come with meta["question"], the first one's in Questions.csv, for embedders
+      that read a question behind both images (VLM2Vec in "Exploring How Generative MLLMs Perceive
+      More Than CLIP with the Same Vision Encoder", ACL 2025).
     label_fixes: two disputed labels: texts 279 and 280 change places, and the pair of 99 and 100,
       whose texts say that the same is long and short, is left out.
     """
@@ -95,9 +99,11 @@ def mmvp(
             case_id(n, a, b),
             (files.image(f"{place}/{a}.jpg"), files.image(f"{place}/{b}.jpg")),
             (prompt.format(first.text), prompt.format(second.text)),
-            meta=_meta(first, second),
+            meta=_meta(first, second, question),
         )
-        for n, ((a, first), (b, second)) in enumerate(rows)
+        for n, (((a, first), (b, second)), question) in enumerate(
+            zip(rows, _shared(files, "Questions.csv", asked, texts, rows), strict=True)
+        )
         if not (label_fixes and a in _LEFT_OUT)
     ]
     if label_fixes:
@@ -116,14 +122,15 @@ def mmvp_vlm(
     images: str | Path | None = None,
     texts: str = "statements",
     prompt: str | None = None,
+    asked: bool = False,
 ) -> Benchmark:
     """135 pairs in nine categories of visual patterns.
 
     image_score, the headline: both statements find their image; as all categories have 15 pairs,
     it is the mean over categories that the paper prints. image_score/category=NAME: of one.
 
-    texts, prompt: as of `mmvp`; questions are those of Questions-llava.csv, beside Questions.csv,
-      which says where the images are.
+    texts, prompt, asked: as of `mmvp`; questions are those of Questions-llava.csv, beside
+      Questions.csv, which says where the images are.
     """
     files = PublishedFiles(MMVP_VLM, root, folder, images)
     prompt = _prompt(texts, prompt)
@@ -137,15 +144,18 @@ def mmvp_vlm(
             f"{len(types)}; they belong together row by row"
         )
 
+    shared = _shared(files, "Questions-llava.csv", asked, texts, rows)
+
     def cases() -> Iterator[Case]:
-        for n, (((a, first), (b, second)), kind) in enumerate(zip(rows, types, strict=True)):
+        for n, (pair, kind, question) in enumerate(zip(rows, types, shared, strict=True)):
+            (a, first), (b, second) = pair
             category = CATEGORIES[min(n // PAIRS_OF_CATEGORY, len(CATEGORIES) - 1)]
             yield Case(
                 case_id(n, a, b),
                 tuple(files.image(f"{place}/{kind}/{number}.jpg") for number in (a, b)),
                 (prompt.format(first.text), prompt.format(second.text)),
                 {"category": category},
-                _meta(first, second),
+                _meta(first, second, question),
             )
 
     benchmark = files.benchmark("mmvp_vlm", cases(), count, summary=_SUMMARY)
@@ -205,7 +215,27 @@ def _answered(place: str, row: dict[str, Any]) -> Text:
     return Text(f"{question} {options[1 + right]}", asked)
 
 
-def _meta(first: Text, second: Text) -> dict[str, Any]:
+def _shared(
+    files: PublishedFiles, name: str, asked: bool, texts: str, rows: list[tuple[Row, Row]]
+) -> list[str]:
+    """The question that both images of each pair of statements are asked, that of the first; "" if
+    none is. The table `name` has the pairs of `rows`, in their order."""
+    if not asked:
+        return [""] * len(rows)
+    if texts != "statements":
+        raise ValueError(f"asked goes with texts='statements'; got texts={texts!r}")
+    questions = _rows(files, name, "questions")
+    if (numbers := [pair[0][0] for pair in questions]) != [pair[0][0] for pair in rows]:
+        raise DataError(
+            f"{files.folder / name} has questions of other pairs than the statements: "
+            f"{len(numbers)} pairs from {numbers[:1]}, and {len(rows)} from {rows[0][0][0]}"
+        )
+    return [first.question["question"] for (_, first), _ in questions]
+
+
+def _meta(first: Text, second: Text, question: str) -> dict[str, Any]:
+    if question:
+        return {"question": question}
     return {"questions": (first.question, second.question)} if first.question else {}
 
 

@@ -10,6 +10,7 @@ import pytest
 from input_pipeline.benchmarks import mmvp
 from input_pipeline.record import DataError
 from tests.support.sets import mmvp as files
+from vlc_jax.generative import questions
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 needs_data = pytest.mark.skipif(
@@ -59,6 +60,24 @@ def test_questions_are_asked_with_their_answer(reader, root):
     assert reader(root).cases[0].meta == {}
     with pytest.raises(ValueError, match=r"one of .*'questions'.*; got 'answers'"):
         reader(root, texts="answers")
+
+
+@pytest.mark.parametrize(
+    ("reader", "table"),
+    [(mmvp.mmvp, "mmvp/Questions.csv"), (mmvp.mmvp_vlm, "mmvp_vlm/Questions-llava.csv")],
+)
+def test_an_embedder_is_asked_the_first_question_of_a_pair_at_both_images(reader, table, root):
+    plain, asked = reader(root), questions.ask(reader(root, asked=True))
+    assert [case.captions for case in asked.cases] == [case.captions for case in plain.cases]
+    for case, other in zip(asked.cases, reader(root, texts="questions").cases, strict=True):
+        (both,) = {image.question for image in case.images}
+        assert both == other.meta["questions"][0]["question"]
+    with pytest.raises(ValueError, match="asked goes with texts='statements'"):
+        reader(root, texts="questions", asked=True)
+    path = root / table
+    path.write_text("".join(path.read_text().splitlines(True)[:3]))  # one pair is left
+    with pytest.raises(DataError, match=f"{path.name} has questions of other pairs.*: 1 pairs"):
+        reader(root, asked=True)
 
 
 def test_categories_go_by_position_and_folders_by_type(root):
