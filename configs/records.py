@@ -63,8 +63,6 @@ HEADS = {
     "sparc": (sparc, "noun_phrases=0"),
     "labclip": (labclip, "tagger={tagger}"),
 }
-# What a run says of its model, which a run that starts from it must not change.
-OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -148,6 +146,6 @@ def start_from(config: ConfigDict, run: str) -> None:
     # of the devices, not of the model
     config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
     config.text.update(saved["text"])
-    for field in OF_MODEL:
-        config.input[field] = saved["input"][field]
+    for field in pretrained.OF_MODEL:
+        config.input[field] = saved["input"].get(field, config.input[field])  # of an older run
     config.optimizer.learning_rate /= 10

@@ -34,7 +34,7 @@ def prompt(setup: Setup) -> dict[str, str] | None:
     head, tokenizer = setup.model.head, setup.tokenizer
     if not isinstance(tokenizer, ConversationTokenizer) or getattr(head, "scores", "") != "answer":
         return None
-    before = tokenizer.decode(head.prefix)
+    before = tokenizer.decode(head.prefix, special=True)
     template = f"{before}<image>{tokenizer.template}"
     return {"template": template, "question": tokenizer.question, "answer": tokenizer.answer}
 
@@ -70,7 +70,7 @@ class Answers:
         """The answer to question i about image i, decoded `rows` at a time; the last ones are
         filled up with copies. An answer does not depend on the others."""
         ids = [prompt_ids(self.tokenizer, question) for question in questions]
-        self._check(decoding, ids)
+        self._check(decoding, ids, images)
         groups: dict[int, list[int]] = {}
         for place, row in enumerate(ids):
             groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(place)
@@ -92,7 +92,7 @@ class Answers:
     ) -> Iterator[int]:
         """The ids of the answer about one image as they come, without the end token."""
         ids = [prompt_ids(self.tokenizer, question)]
-        self._check(decoding, ids)
+        self._check(decoding, ids, image)
         text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
         prompts = self._prompts(decoding.kind)(variables, image, *text)
         of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
@@ -121,8 +121,12 @@ class Answers:
 
         return compiled(self._setup, answer)
 
-    def _check(self, decoding: Decoding, ids: Sequence[Sequence[int]]) -> None:
-        if decoding.kind == "m3id" and not (self._setup.model.head.prefix or all(ids)):
+    def _check(
+        self, decoding: Decoding, ids: Sequence[Sequence[int]], images: ImageFeatures
+    ) -> None:
+        decoding.check()
+        is_asked = self._setup.model.head.prefix or images.question is not None or all(ids)
+        if decoding.kind == "m3id" and not is_asked:
             raise UsageError(
                 "M3ID compares with the answer to the question without the image, and without a "
                 "question nothing is left to read: ask one, or decode greedily"

@@ -1,6 +1,7 @@
 """Runs the configured benchmarks on parameters and writes what they found into the workdir."""
 
 import copy
+import hashlib
 import json
 import shutil
 import time
@@ -227,7 +228,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     mixture = setup.evaluation.interpolation
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
     latest = init_from.load_latest(setup, workdir.path, workdir.event)
-    imported = None if latest.trained is not None else fingerprint(latest.params)
+    imported = None if latest.trained is not None else _identity(setup, latest.params)
     evaluation = Evaluation(setup, workdir, stop, imported)
     stop.interrupt(evaluation.read)
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
@@ -242,6 +243,14 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
         evaluation.publish(latest.step)
         if evaluation.kept and workdir.is_writer:
             print(f"{', '.join(evaluation.kept)}: kept from before; delete a file to make it again")
+
+
+def _identity(setup: Setup, params: Any) -> str:
+    """Fingerprint of parameters, and of what else their scores depend on: a workdir without
+    checkpoints may be asked again with other pixels or another tokenizer."""
+    pixels = (setup.evaluation.transform, setup.config["input"]["normalisation"])
+    other = (setup.model, *pixels, setup.evaluation.question, setup.tokenizer.fingerprint)
+    return f"{fingerprint(params)}-{hashlib.sha256(repr(other).encode()).hexdigest()[:8]}"
 
 
 def evaluate_wise_ft(

@@ -16,6 +16,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from input_pipeline import image as image_ops
+from input_pipeline.questions import SLOT
 from input_pipeline.record import AskedImage, ImageLike
 from input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.answers import Answers
@@ -149,7 +150,8 @@ class Model:
         self, images: Sequence[AnyImage], questions: Sequence[str], **decoding: Any
     ) -> list[str]:
         """The answer to question i about image i, of a model that writes text (LLaVA, a captioner);
-        the question "" lets it describe the image.
+        the question "" lets it describe the image. A model whose images come with a question
+        (config.input.question) reads it there.
 
         decoding: fields of evaluators.Decoding: kind (greedy or m3id), max_tokens and M3ID's
         numbers. Raises UsageError for a model that writes none.
@@ -158,6 +160,8 @@ class Model:
         images, questions = _images(images), _texts(questions)
         if len(images) != len(questions):
             raise UsageError(f"{len(images)} images and {len(questions)} questions: one of each")
+        asked = [self._asked(*pair) for pair in zip(images, questions, strict=True)]
+        images, questions = [image for image, _ in asked], [question for _, question in asked]
         found, size = list[str](), self._batch_size
         for start in range(0, len(images), size):
             part = slice(start, start + size)
@@ -168,11 +172,19 @@ class Model:
 
     def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
         """The same answer about one image in pieces, as they are written."""
-        features = self._scorer(1).embed_images([_image(image)])
+        image, question = self._asked(_image(image), question)
+        features = self._scorer(1).embed_images([image])
         text = TextStream(self._writer.tokenizer)
         for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
             if piece := text(token):
                 yield piece
+
+    def _asked(self, image: ImageLike, question: str) -> tuple[ImageLike, str]:
+        """The image and what is asked behind it; a question that images come with goes there."""
+        is_read_there = SLOT in self._setup.evaluation.question
+        if is_read_there and not isinstance(image, AskedImage):
+            return AskedImage(image, question), ""
+        return image, question
 
     @cached_property
     def _writer(self) -> Answers:

@@ -9,6 +9,12 @@ from ml_collections import ConfigDict
 # Of a generator whose texts published numbers are of: as its authors wrote it, slips included.
 AUTHORS = {"mode": "authors"}
 
+# Fields of config.input that belong to a model: a run that takes another one's model takes these.
+OF_MODEL = (
+    *("image_size", "crop", "eval_crop", "interpolation", "normalisation"),
+    "question",
+)
+
 ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 
 

@@ -17,7 +17,8 @@ in configs/eval/all.py, and sets of the scenes by their name; protocols, joined 
   m3id             keywords and written, decoded by M3ID with t from 0 (_t0) and from 1 (_t1)
 
 By default all but score and vqascore_no_end, each on the sets that it is for. count (cases of each
-set, 0 for all); tie (strict, first_index or half). Every result names protocol, prompt and weights.
+set, 0 for all); world (of the sets of the scenes); tie (strict, first_index or half). Every result
+names protocol, prompt and weights.
 
 LLaVA-1.5-7B in the papers, in percent; 2 points to either side are a match (seeds of swaps, sizes
 of images and kinds of GPU). ACL 2025 ("Exploring How Generative MLLMs Perceive More Than CLIP with
@@ -72,6 +73,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         sets="",
         protocols="",
         count=0,
+        world="scenes-mini",
         tie="strict",
     )
     if not args.path or not args.sets:
@@ -81,7 +83,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.init_from, config.model.name = args.path, "init_from"
         if args.tokenizer:
             config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
-        of_scenes = scenes.evaluations("test", more=("scenes_spatial",))
+        of_scenes = scenes.evaluations("test", world=args.world, more=("scenes_spatial",))
         config.evals = ConfigDict(evaluations(args, of_scenes))
     return config
 

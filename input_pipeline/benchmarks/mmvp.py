@@ -248,7 +248,9 @@ def _prompt(texts: str, prompt: str | None) -> str:
 
 
 def _swapped(case: Case) -> Case:
-    meta = {name: texts[::-1] for name, texts in case.meta.items()}
+    meta = dict(case.meta)
+    if "questions" in meta:
+        meta["questions"] = meta["questions"][::-1]
     return Case(case.id, case.images, case.captions[::-1], case.group, meta)
 
 

@@ -109,9 +109,9 @@ class ConversationTokenizer:
         follows is a caption."""
         return self._decoder.encode(self._prompt(question)) if question else []
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, special tokens left out."""
-        return self._decoder.decode(ids)
+    def decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of ids, special tokens left out unless `special`."""
+        return self._decoder.decode(ids, special)
 
     def vocabulary(self) -> dict[str, int]:
         """That of the file."""

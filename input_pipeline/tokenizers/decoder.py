@@ -68,12 +68,12 @@ class DecoderTokenizer:
                 ids += self._processor.encode(part)
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, special tokens left out."""
+    def decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of ids, special tokens left out unless `special`."""
         ids = [int(i) for i in ids]
         if self._library is not None:
-            return self._library.decode(ids, skip_special_tokens=True)
-        return self._processor.decode(ids)
+            return self._library.decode(ids, skip_special_tokens=not special)
+        return self._processor.decode(ids)  # of control tokens SentencePiece has no text
 
 
 class TextStream:

@@ -10,6 +10,7 @@ from PIL import Image
 
 import vlc_jax
 from configs.scenes import captioner as scenes_captioner
+from input_pipeline.record import AskedImage
 from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
@@ -117,6 +118,10 @@ def test_m3id_without_decay_is_greedy_and_needs_something_to_read(model):
     assert model.answers(image, [QUESTION], kind="m3id", decay=0.0, max_tokens=6) == greedy
     strong = model.answers(image, [QUESTION], kind="m3id", alpha=1.0, decay=3.0, max_tokens=6)
     assert strong != greedy
+    with pytest.raises(UsageError, match="unknown decoding 'beam'"):
+        model.answers(image, [QUESTION], kind="beam")
+    with pytest.raises(UsageError, match="max_tokens is at least 1; got 0"):
+        next(model.stream(image[0], QUESTION, max_tokens=0))
 
 
 def test_the_image_is_read_once_for_all_options(model, monkeypatch):
@@ -185,14 +190,15 @@ def test_the_command_prints_the_answer_or_one_line_of_what_is_wrong(
         assert name in printed.err
         assert printed.err.count("\n") == 1
     code, printed = run(capsys, *given, "--max_tokens", "0")
-    assert (code, printed.err) == (2, "Usage: --max_tokens is at least 1; got 0\n")
+    assert (code, printed.err) == (2, "Usage: max_tokens is at least 1; got 0\n")
     code, printed = run(capsys, *given[:2])
     assert code == 2
     assert "the following arguments are required: --image" in printed.err
 
 
-def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
-    config = scenes_captioner.get_config("width=16,depth=1")
+def captioner_of_scenes(more=""):
+    """With random weights; and an image."""
+    config = scenes_captioner.get_config(f"width=16,depth=1{more}")
     with config.unlocked():
         config.model.image, config.model.text = {"depth": 1}, {"depth": 1}
     setup = resolve(config, "weights")
@@ -200,9 +206,14 @@ def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
     shapes = setup.parameters.shapes
     params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape).astype(np.float32), shapes)
     model = inference.Model(setup, {"params": params, "batch_stats": {}}, batch_size=8)
-    image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    return model, np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+
+
+def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
+    model, image = captioner_of_scenes()
     found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
     tokens = model._scorer(1).embed_images([image]).tokens
+    setup, params = model._setup, model._variables["params"]
     decoder, valid = setup.model.head.language_model, jnp.ones(tokens.shape[:2], bool)
     read = {"params": params["head"]["lm"]}
     hidden, _ = decoder.apply(read, jnp.asarray(tokens), valid)
@@ -210,6 +221,16 @@ def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
     assert found.split()[0] == setup.tokenizer.decode([int(best)])
     assert other != found
     assert set(f"{found} {other}".split()) <= {*setup.tokenizer.vocabulary(), "<unk>"}
+
+
+def test_an_image_that_comes_with_a_question_is_asked_it_once():
+    model, image = captioner_of_scenes(",question=1")
+    said = ("is the red circle left of or right of the blue square", "what is there")
+    plain = model.answers([image, image], said, max_tokens=4)
+    with_image = [AskedImage(image, question) for question in said]
+    assert model.answers(with_image, ["", ""], max_tokens=4) == plain
+    assert "".join(model.stream(image, said[0], max_tokens=4)).strip() == plain[0]
+    assert model.answers([], []) == []
 
 
 def test_a_model_that_writes_nothing_is_refused():

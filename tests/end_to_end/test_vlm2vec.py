@@ -9,6 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import vlc_jax
+from configs import default, records
 from input_pipeline.benchmarks import READERS
 from input_pipeline.record import AskedImage, DataError
 from tests.support import helpers
@@ -16,7 +17,7 @@ from tests.support.configs import shrink
 from vlc_jax import first_state, inference, train
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import init_from, resolve
+from vlc_jax.setup import init_from, resolve, weights_config
 
 EVALS = {"scenes_relation_swap": {"split": "validation", "count": 8}}
 EVALS["scenes_whatsup"] = EVALS["scenes_relation_swap"]
@@ -92,6 +93,13 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
     assert pairs["metrics"]["pair_accuracy"]["count"] == 8
     with pytest.raises(DataError, match="without the question"):
         model.embed_images([cases[0].images[0]])
+    # who takes the model takes what it is asked
+    other = default.get_config()
+    other.model.name, other.init_from = "init_from", str(workdir)
+    assert weights_config.completed(other).input.question == "{}"
+    with other.unlocked():
+        records.start_from(other, str(workdir))
+    assert other.input.question == "{}"
 
 
 @pytest.mark.slow

@@ -86,6 +86,12 @@ def test_weights_are_evaluated_without_training(start, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run/evals/retrieval/0.json").exists()
     assert (tmp_path / "run/report.html").exists()
+    for _ in range(2):
+        other = run(start, tmp_path / "run", "--mode=eval", "--config.input.eval_crop=none")
+        assert other.returncode == 0, other.stderr
+        # other pixels are another question, and the same ones are not
+        assert len([*(tmp_path / "run/evals").glob("retrieval@*/0.json")]) == 1
+    assert "retrieval: kept from before" in other.stdout
 
 
 def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from input_pipeline.benchmarks import READERS, Benchmark, Case
-from input_pipeline.record import DataError
+from input_pipeline.record import AskedImage, DataError
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import keywords
 from vlc_jax.evaluators.scorer import Decoding
@@ -128,6 +128,22 @@ def test_a_case_of_the_scenes_is_asked_its_own_question(table_scorer):
     result = keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, said, asked))
     assert [row["correct"] for row in result.per_example] == [True, False]
     assert asked[:2] == [case.meta["question"] for case in cases]
+
+
+def test_an_image_that_comes_with_a_question_is_asked_at_the_image_alone(table_scorer):
+    asked, shown = [], []
+    scorer = writing(table_scorer, ["left"] * 6, asked)
+
+    def embed_images(images):
+        shown.extend(images)
+        return scorer.embed_images([image.image for image in images])
+
+    cases = [replace(c, images=(AskedImage(c.images[0], "?"),)) for c in benchmark().cases]
+    told = scorer._replace(embed_images=embed_images)
+    result = keywords.evaluate(Benchmark("b", cases, "v"), told)
+    assert asked[:-1] == [""] * 6
+    assert [image.question for image in shown] == [row["question"] for row in result.per_example]
+    assert shown[0].question.endswith("Answer left or right.")
 
 
 def test_cases_without_a_question_are_counted_or_refused(table_scorer):

@@ -144,6 +144,14 @@ def test_ties_are_errors_unless_shared(table_scorer):
         assert metrics["pair_accuracy"].ties == 1
 
 
+def test_an_argmax_takes_the_first_option_of_a_tie_which_is_not_always_right(table_scorer):
+    scorer = table_scorer(lambda image, text: -1.0).scorer()._replace(prompt={"template": "x"})
+    asked = benchmark(((0, 1), (0, 0), (1, 1)))
+    metrics = multiple_choice.evaluate(asked, scorer, tie="first_index").metrics
+    assert metrics["individual_accuracy"].value == 3 / 6  # of every (a)
+    assert metrics["pair_accuracy"].value == pytest.approx(1 / 3)
+
+
 def test_letters_that_a_model_writes(table_scorer):
     table = table_scorer(lambda image, text: 0.0)
     written = {b"0a": "A", b"0b": "(b)", b"1a": "A.", b"1b": "A", b"2a": "a wing", b"2b": "B"}
@@ -159,6 +167,9 @@ def test_letters_that_a_model_writes(table_scorer):
     assert value["unparsed"] == pytest.approx(1 / 6)
     assert "relaxed_pair" not in value
     assert result.per_example[2]["answers"] == ["a wing", "B"]
+    assert result.details["tie"] == "strict"
+    with pytest.raises(UsageError, match="answer='options' is of decoding='perplexity'"):
+        multiple_choice.evaluate(benchmark(), scorer, decoding="greedy", answer="options")
 
 
 def test_models_without_questions_and_cases_without_are_refused(table_scorer):

@@ -48,6 +48,18 @@ def test_two_images_and_two_captions_with_and_without_the_end_token(scorer, name
     }
 
 
+def test_a_tokenizer_with_a_question_of_its_own_is_asked_that(table_scorer):
+    texts = []
+    table = table_scorer(lambda image, text: texts.append(text) or 0.0)
+    own = PROMPT | {"question": "answer en is it {}?", "answer": "yes"}
+    benchmark = Benchmark("b", [Case("0", (b"0",), ("a", "b"))], "v")
+    for options, expected in (({}, "yes"), ({"answer": "ja"}, "ja")):
+        scorer = table.scorer()._replace(prompt=own)
+        result = evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore=options)
+        assert json.loads(texts[-1]) == [["answer en is it b?", expected, True]]
+        assert result.details["prompt"] == own | {"answer": expected, "eos": True}
+
+
 def test_captions_of_one_image(scorer):
     benchmark = Benchmark("b", [Case(i.decode(), (i,), ("a", "b")) for i in (b"0", b"1")], "v")
     result = evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={})
@@ -60,6 +72,9 @@ def test_what_cannot_be_asked_is_refused(scorer):
     benchmark = Benchmark("b", [Case("0", (b"0",), ("a", "b"))], "v")
     with pytest.raises(UsageError, match=r"place of the caption; got 'Is it\?'"):
         evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={"question": "Is it?"})
+    for wrong in (True, "eos"):
+        with pytest.raises(UsageError, match=r"vqascore is a mapping of some of \('question'"):
+            evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore=wrong)
     with pytest.raises(UsageError, match="unknown option of vqascore 'end'"):
         evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={"end": False})
     with pytest.raises(UsageError, match="has questions of its own"):

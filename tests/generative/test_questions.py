@@ -29,6 +29,15 @@ def test_spatial_captions_have_the_questions_of_the_paper():
     )
 
 
+def test_cases_that_the_papers_do_not_ask_about_are_left_out_and_counted():
+    top = Case("0", (b"",), ("A photo of a lamp on top of a sofa",) * 2, {"subset": "top_bottom"})
+    one = Case("1", (b"",), ("A photo of a dog on the top", "x"), {"subset": "top_bottom"})
+    asked = questions.ask(Benchmark("gqa_spatial_two", (top, one), "1", notes=("a note",)))
+    assert [case.id for case in asked.cases] == ["1"]
+    assert asked.notes[0] == "a note"
+    assert asked.notes[1].startswith("1 cases of two objects on top of one another")
+
+
 @pytest.mark.parametrize("group", [None, "relation", {"subset": "swap_obj"}])
 def test_a_case_without_a_question_is_an_error(group):
     case = Case("7", (b"",), ("A mug on a table", "A table on a mug"), group)

@@ -100,6 +100,24 @@ def test_a_question_is_read_behind_its_image_and_not_scored():
     assert np.abs(found - head.apply(variables, image, text, method=both)).max() > 0.1
 
 
+def test_without_the_image_its_tokens_alone_are_left_out():
+    head, variables, image, _, _ = make(prefix=(5,))
+    question = jnp.array(
+        [[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]]
+    )
+    ids, valid = jnp.array([[3, 4]] * IMAGES), jnp.array([[True, True], [True, False], [True] * 2])
+
+    def prompts(module, image):
+        return [module.prompt(module.image(image), ids, valid, has_image=x) for x in (True, False)]
+
+    seen, unseen = head.apply(variables, image._replace(question=question), method=prompts)
+    is_asked = question != types.NOT_ASKED
+    start, patches = jnp.ones((IMAGES, 1), bool), jnp.ones((IMAGES, PATCHES), bool)
+    for prompt, own in ((seen, patches), (unseen, ~patches)):
+        expected = jnp.concatenate([start, own, is_asked, valid], axis=1)
+        np.testing.assert_array_equal(prompt.valid, expected)
+
+
 def test_own_texts_have_the_score_of_all_pairs():
     head, variables, image, text, both = make()
     every = np.asarray(head.apply(variables, image, text, method=both))

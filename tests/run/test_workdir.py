@@ -95,6 +95,9 @@ def test_fields_that_change_nothing_computed_may_change(run):
     config["input"]["image_size"] = 64
     with pytest.raises(UsageError, match=r"input.image_size: 40 -> 64"):
         run.check_config(config, allow_change=False)
+    config["input"] |= {"image_size": 40, "question": "What is there?"}
+    with pytest.raises(UsageError, match=r"input.question:  -> What is there\?"):
+        run.check_config(config, allow_change=False, fields=EVAL_FIELDS)
 
 
 def test_a_run_without_a_choice_of_attention_goes_on_and_is_evaluated_with_one(run):

@@ -5,7 +5,7 @@ named after its reader, unless its option `reader` says otherwise.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from input_pipeline.benchmarks import PUBLISHED, Benchmark
@@ -143,6 +143,10 @@ def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) 
     if asked is not None:
         if chosen in ASKING:
             raise errors.UsageError(f"protocol {chosen!r} has questions of its own: no vqascore")
+        if not isinstance(asked, Mapping):
+            raise errors.UsageError(
+                f"vqascore is a mapping of some of {vqascore.OPTIONS}, {{}} for none; got {asked!r}"
+            )
         for option in asked:
             errors.known("option of vqascore", option, vqascore.OPTIONS)
         scorer = vqascore.asking(scorer, **asked)

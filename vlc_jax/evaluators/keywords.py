@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
+from input_pipeline.record import AskedImage, DataError, ImageLike
 from vlc_jax.evaluators import groups, stats
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
 from vlc_jax.generative import prompts
@@ -61,8 +61,9 @@ def evaluate(
     questions = [question_of(case, style, seed) for case in cases]
     written: list[str] = []
     for start in range(0, len(cases), chunk):
-        images = scorer.embed_images([case.images[0] for case in cases[start : start + chunk]])
-        written += answers(scorer, images, questions[start : start + chunk], how)
+        part = slice(start, start + chunk)
+        shown, said = zip(*map(_shown, cases[part], questions[part]), strict=True)
+        written += answers(scorer, scorer.embed_images(shown), said, how)
     rows = [_row(*parts) for parts in zip(cases, questions, written, strict=True)]
     right = np.array([row["correct"] for row in rows])
     clusters, labels = stats.images_of(cases), [case.group for case in cases]
@@ -79,6 +80,14 @@ def evaluate(
     return stats.EvalResult(metrics, rows, details | {"swap_seed": seed})
 
 
+def _shown(case: Case, question: str) -> tuple[ImageLike, str]:
+    """The image, and the question behind it: of a model whose images come with one, none."""
+    (image,) = case.images
+    if isinstance(image, AskedImage):
+        return AskedImage(image.image, question), ""
+    return image, question
+
+
 def question_of(case: Case, style: str, seed: int) -> str:
     """The case's own question, or that of the papers."""
     return case.meta.get("question") or prompts.question_of_case(case, style, seed)
@@ -93,10 +102,9 @@ def has_question(case: Case) -> bool:
     if "question" in case.meta:
         return True
     try:
-        _, second = prompts.objects(case.captions[0])
+        return prompts.has_question(case)
     except DataError:
         return False
-    return second is None or subset != "top_bottom"
 
 
 def parse(answer: str, options: Sequence[str]) -> str | None:

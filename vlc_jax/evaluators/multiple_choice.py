@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import DataError
 from input_pipeline.tokenizers.conversation import asked
-from vlc_jax.errors import known
+from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import (
     Decoding,
@@ -53,6 +53,7 @@ def evaluate(
 
     decoding: perplexity, of both options; greedy or m3id: what the model writes, with M3ID's alpha,
       decay and first_step.
+    tie: see `ties`; first_index takes (a). What is written is read strictly.
     answer: what the perplexity is of: letters, "A" and "B", or options, "(a) Open" and
       "(b) Closed"; an end token follows either. Of letters, whose number of tokens is the same,
       the likeliest is that of the lowest perplexity.
@@ -63,6 +64,10 @@ def evaluate(
     """
     ties.check(tie)
     known("answer", answer, ANSWERS)
+    if decoding != "perplexity" and answer != "letters":
+        raise UsageError(
+            f"answer={answer!r} is of decoding='perplexity'; what is written is read as letters"
+        )
     _check(benchmark)
     parts = [benchmark.cases[i : i + chunk] for i in range(0, len(benchmark.cases), chunk)]
     details: dict[str, Any] = {"decoding": decoding, "answer": answer}
@@ -78,6 +83,7 @@ def evaluate(
         written = [each for part in parts for each in _written(part, scorer, how)]
         scores = _named(benchmark.cases, written)
         details = {"decoding": how._asdict(), "answer": "letters"}
+        tie = "strict"  # of an answer that names none, or several, nothing is drawn
     details |= {"tie": tie, "prompt": {"template": template.get("template"), "question": first}}
     metrics = _metrics(scores, benchmark, tie, is_written=written is not None)
     rows = [_row(case, scores[n]) for n, case in enumerate(benchmark.cases)]
@@ -164,7 +170,7 @@ def _by_own_option(
     Where both images have the same options, of which one is right for either; else the second one
     is what is wrong for an image.
     """
-    right = np.array([[question["answer"] for question in _questions(case)] for case in cases])
+    right = _right(cases)
     own = np.take_along_axis(scores, right[:, :, None], axis=2)[:, :, 0]
     other = np.take_along_axis(scores, 1 - right[:, :, None], axis=2)[:, :, 0]
     return np.stack(
@@ -172,14 +178,19 @@ def _by_own_option(
     )
 
 
+def _right(cases: Sequence[Case]) -> Int[np.ndarray, "cases 2"]:
+    """Index of the right option of each image, (a) is 0."""
+    return np.array([[question["answer"] for question in _questions(case)] for case in cases])
+
+
 def _metrics(
     scores: Float[np.ndarray, "cases 2 2"], benchmark: Benchmark, tie: str, is_written: bool
 ) -> dict[str, stats.Estimate]:
     labels, clusters = [c.group for c in benchmark.cases], stats.images_of(benchmark.cases)
     own, other = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
-    # of an answer that names none, nothing is drawn
-    policy = "strict" if is_written else tie
-    credit = np.stack([_credit(own[:, i], other[:, i], policy) for i in (0, 1)], axis=1)
+    credit = np.stack([_credit(own[:, i], other[:, i], tie) for i in (0, 1)], axis=1)
+    if tie == "first_index":  # an argmax takes (a)
+        credit[(own == other) & (_right(benchmark.cases) == 1)] = 0
     tied = (own == other) & (not is_written)
     found = {
         "pair_accuracy": (labels, credit.prod(axis=1), 1 / 4, tied.any(axis=1), clusters),

@@ -26,6 +26,12 @@ class Decoding(NamedTuple):
     decay: float = 0.15
     first_step: int = 1
 
+    def check(self) -> None:
+        """Raises UsageError for an unknown kind and for max_tokens < 1."""
+        known("decoding", self.kind, get_args(get_type_hints(Decoding)["kind"]))
+        if self.max_tokens < 1:
+            raise UsageError(f"max_tokens is at least 1; got {self.max_tokens}")
+
 
 class Scorer(NamedTuple):
     """Functions of a model; features and scores are numpy arrays on the host.
@@ -71,7 +77,7 @@ def answers(
 ) -> list[str]:
     """The answer to question i about image i, in words. Raises UsageError for a model that writes
     none."""
-    known("decoding", how.kind, get_args(get_type_hints(Decoding)["kind"]))
+    how.check()
     if scorer.answers is None:
         raise UsageError(
             "this protocol reads what a model writes, and this one writes nothing: take a captioner"

@@ -19,17 +19,21 @@ from vlc_jax.types import TextFeatures
 OPTIONS = ("question", "answer", "eos")
 
 
-def asking(
-    scorer: Scorer, question: str = prompts.VQASCORE, answer: str = "Yes", eos: bool = True
-) -> Scorer:
+def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = True) -> Scorer:
     """The same model, which asks about every caption, whatever else it would do with one.
 
-    question: with {} in the place of the caption.   eos: whether the end token counts.
+    question: with {} in the place of the caption.   answer: whose probability is the score. By
+    default those of the tokenizer (config.text.tokenizer_options), where it has a question, else
+    prompts.VQASCORE and "Yes".   eos: whether the end token counts.
     Raises UsageError for a question without {}, and for a model that answers no questions.
     """
+    own = require_questions(scorer)
+    if not own["question"]:
+        own = {**own, "question": prompts.VQASCORE, "answer": "Yes"}
+    question, answer = question or own["question"], answer or own["answer"]
     if "{}" not in question:
         raise UsageError(f"a question has {{}} in the place of the caption; got {question!r}")
-    facts = {**require_questions(scorer), "question": question, "answer": answer, "eos": eos}
+    facts = {**own, "question": question, "answer": answer, "eos": eos}
 
     def embed_texts(texts: Sequence[str]) -> TextFeatures:
         return scorer.embed_texts([asked(question.replace("{}", t), answer, eos) for t in texts])

@@ -33,7 +33,6 @@ class Template(NamedTuple):
     """
 
     text: str
-    system: str
     terminators: tuple[str, ...]
     notes: str = ""
 
@@ -42,11 +41,10 @@ _VICUNA_TURN = f"USER: {IMAGE}\n{{question}} ASSISTANT:"
 _LLAMA_3 = "<|start_header_id|>{}<|end_header_id|>\n\n"
 TEMPLATES: dict[str, Template] = {
     "llava_hf": Template(
-        _VICUNA_TURN, "", ("</s>",), "llava-hf checkpoints; no system text, as in the 2024 paper"
+        _VICUNA_TURN, ("</s>",), "llava-hf checkpoints; no system text, as in the 2024 paper"
     ),
     "llava_v1": Template(
         f"{SYSTEM} {_VICUNA_TURN} ",
-        SYSTEM,
         ("</s>",),
         "LLaVA-1.5 under VQAScore; the trailing space is part of the released prompt and a token "
         "of its own only while no answer follows",
@@ -54,23 +52,20 @@ TEMPLATES: dict[str, Template] = {
     "llama_3_v": Template(
         f"<|begin_of_text|>{_LLAMA_3.format('system')}{SYSTEM}<|eot_id|>"
         f"{_LLAMA_3.format('user')}{IMAGE}\n{{question}}<|eot_id|>{_LLAMA_3.format('assistant')}",
-        SYSTEM,
         ("<|eot_id|>", "<|end_of_text|>"),
         "the text starts with BOS and the tokenizer adds another: two, as in the released code",
     ),
     "phi_3_v": Template(
         "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n"
         f"{IMAGE}\n{{question}}<|end|>\n<|assistant|>\n",
-        "You are a helpful AI assistant.",
         ("<|end|>",),
     ),
     "paligemma": Template(
-        f"{IMAGE}<bos>{{question}}\n", "", ("<eos>",), "one question; the image comes before BOS"
+        f"{IMAGE}<bos>{{question}}\n", ("<eos>",), "one question; the image comes before BOS"
     ),
     "gemma_3": Template(
         f"<bos><start_of_turn>user\n\n\n<start_of_image>{IMAGE}<end_of_image>\n\n{{question}}"
         "<end_of_turn>\n<start_of_turn>model\n",
-        "",
         ("<end_of_turn>", "<eos>"),
     ),
 }
@@ -124,11 +119,6 @@ _SHORT = " Give a short answer."
 STYLES = ("generate", "vlm2vec")
 
 
-def fill(name: str, question: str) -> str:
-    """The prompt of template `name` for a question. Raises UsageError for an unknown name."""
-    return TEMPLATES[known("template", name, TEMPLATES)].text.replace("{question}", question)
-
-
 def multiple_choice_question(question: str, options: str) -> str:
     """Question of MMVP with its options, such as "(a) Open (b) Closed", answered by a letter."""
     letter = "Answer with the option's letter from the given choices directly."
@@ -157,6 +147,13 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
         words = {word for caption in case.captions for word in caption.split()}
         subset = "four_way" if "under" in words else "four_way_b"
     return whatsup_question(subset, first, second, style)
+
+
+def has_question(case: Case) -> bool:
+    """Whether `question_of_case` has one: the papers have none about two objects on top of one
+    another. Raises DataError for a caption of another form."""
+    _, second = objects(case.captions[0])
+    return second is None or case.group["subset"] != "top_bottom"
 
 
 def whatsup_question(subset: str, first: str, second: str | None, style: str = "generate") -> str:

@@ -237,7 +237,10 @@ class Captioner(DecoderHead):
         """
         tokens = image.tokens
         embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
-        read = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if has_image else len(self.prefix))
+        slot, behind = jnp.arange(tokens.shape[1]), tokens.shape[1]
+        if image.question is not None:
+            behind -= image.question.shape[1]
+        read = has_image | (slot < len(self.prefix)) | (slot >= behind)
         read = read[None] & _valid(image)
         prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)

@@ -39,7 +39,7 @@ RESUMABLE = (
 EVAL_FIELDS = (
     *("model", "text", "lora", "frozen"),
     *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
-    "input.normalisation",
+    *("input.normalisation", "input.question"),
 )
 
 

@@ -27,8 +27,7 @@ VARIANT_FAMILIES = {
 # Format of weights -> families of variants, whose blocks have the same names.
 EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
 OF_WEIGHTS = "init_from"  # config.model.name of a model that is taken from there
-# Fields of config.input that belong to a model, and those of config.model that do not.
-OF_INPUT = ("image_size", "crop", "eval_crop", "interpolation", "normalisation")
+# Fields of config.model that do not belong to a model.
 OF_DEVICES = ("dtype", "attention", "remat", "scan_layers")
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 
@@ -59,7 +58,7 @@ def completed(config: ConfigDict) -> ConfigDict:
         of_model = {k: v for k, v in theirs.model.to_dict().items() if k not in OF_DEVICES}
         _fill(made.model, of_model, plain.model)
         _fill(made.text, theirs.text.to_dict(), plain.text)
-        _fill(made.input, {name: theirs.input[name] for name in OF_INPUT}, plain.input)
+        _fill(made.input, {name: theirs.input[name] for name in pretrained.OF_MODEL}, plain.input)
     return made.lock()
 
 

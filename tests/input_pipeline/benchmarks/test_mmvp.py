@@ -104,6 +104,11 @@ def test_label_fixes_swap_one_pair_leave_out_another_and_are_told(root):
     assert [case.images for case in fixed.cases] == [plain.cases[n].images for n in (0, 2)]
     assert plain.version != fixed.version
     assert any("279" in note and "99" in note for note in fixed.notes)
+    asked = mmvp.mmvp(root, asked=True, label_fixes=True)
+    assert asked.cases[1].meta["question"] == "Is the boat of pier 139 left, or right?"
+    both = mmvp.mmvp(root, texts="questions").cases[2].meta["questions"]
+    fixed = mmvp.mmvp(root, texts="questions", label_fixes=True)
+    assert fixed.cases[1].meta["questions"] == both[::-1]
 
 
 @pytest.mark.parametrize(
