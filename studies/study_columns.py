@@ -54,6 +54,8 @@ LABELS = {  # run -> its name in tables
     "captioner": "decoder on patch tokens, captions of relations",
     "captioner_pooled": "the same on the embedding alone",
     "captioner_any": "decoder on patch tokens, any captions",
+    "vlm2vec": "the same decoder as an embedder, asked",
+    "vlm2vec_plain": "as an embedder, not asked",
 }
 PROTOCOLS = {  # of part i: end of an evaluation's name -> row of its table
     "score": "log probability of the caption",

@@ -59,6 +59,7 @@ DECODERS = {  # captioner -> config
     "captioner_pooled": f"{RELATIONS},select=pooled",
     "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
 }
+EMBEDDER = "depth=2,steps=400,positions=1"  # sizes as of the captioner that it starts from
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -69,6 +70,7 @@ PARTS = {
     "g": "what the embeddings of the bag of words and of the model that knows relations are like",
     "h": "decoders over the frozen tokens of the bag of words",
     "i": "what a miniature LLaVA over the bag of words answers",
+    "j": "a decoder that knows relations as an embedder, with a question and without",
 }
 
 
@@ -139,15 +141,18 @@ def runs(part: str) -> list[Run]:
             Run("clip_geometry", asked, "clip", tool="evaluate"),
             Run("relations_geometry", asked, "relations", tool="evaluate"),
         ]
+    frozen, evals = Run("clip_frozen", "clip:pooling=mean"), {"evals": DECODER_EVALS}
     if part == "h":
-        frozen = Run("clip_frozen", "clip:pooling=mean")
-        evals = {"evals": DECODER_EVALS}
-        return [
-            frozen,
-            *(Run(name, config, "clip_frozen", **evals) for name, config in DECODERS.items()),
-        ]
+        decoders = DECODERS.items()
+        return [frozen, *(Run(name, config, frozen.name, **evals) for name, config in decoders)]
     if part == "i":
-        return [Run("clip_frozen", "clip:pooling=mean"), Run("llava", "llava", "clip_frozen")]
+        return [frozen, Run("llava", "llava", frozen.name)]
+    if part == "j":
+        return [
+            *(frozen, Run("captioner", DECODERS["captioner"], frozen.name, **evals)),
+            Run("vlm2vec", f"vlm2vec:{EMBEDDER}", "captioner", **evals),
+            Run("vlm2vec_plain", f"vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
+        ]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]
 

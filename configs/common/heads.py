@@ -119,7 +119,8 @@ def use_dora(config: ConfigDict, dropout: float = 0.0) -> None:
 
 def towers(args: SimpleNamespace) -> tuple[str, ...]:
     """The towers that the arguments lock."""
-    locks = {"image": args.image_tower, "text": args.text_tower}
+    # a model without a text tower has no such argument
+    locks = {side: getattr(args, f"{side}_tower", "") for side in ("image", "text")}
     return tuple(name for name, lock in locks.items() if lock == "locked")
 
 

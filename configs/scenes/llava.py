@@ -14,8 +14,8 @@ one as of the other (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N, batch=N; positions=0: no trained vector for each image token; and those of
-configs/common/heads.py that all heads have. `--config.init_from=WORKDIR` names the CLIP of the
-tower; otherwise the run trains it first, in WORKDIR/pretrain.
+configs/common/heads.py that all heads have but text_tower. `--config.init_from=WORKDIR` names the
+CLIP of the tower; otherwise the run trains it first, in WORKDIR/pretrain.
 """
 
 from types import SimpleNamespace
@@ -36,9 +36,16 @@ PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"select": "patch", "width": 128, "depth": 2, "positions": 1, "batch": 256}
+    own = {
+        "image_tower": "locked",
+        "select": "patch",
+        "width": 128,
+        "depth": 2,
+        "positions": 1,
+        "batch": 256,
+    }
     fixed = {"steps": 800, "phrases": "plain", "hard_images": 0}
-    args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
+    args = heads.parse_scenes(argument, **own | fixed)
     config = heads.on_scenes(args)
     with config.unlocked():
         config.model.text_tower = False
@@ -50,7 +57,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
             positions=bool(args.positions),
             scores="answer",
         )
-        config.frozen = tuple(part for part in config.frozen if part != "text")  # there is none
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch

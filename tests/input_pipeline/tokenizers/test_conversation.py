@@ -62,6 +62,8 @@ def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
 def test_a_question_to_be_answered_is_in_the_template(make):
     tokenizer = make(17)
     assert tokenizer.decode(prompt_ids(tokenizer, "what is it")) == "\n what is it ASSISTANT:"
+    ends = [*prompt_ids(tokenizer, "what is it"), tokenizer.eos_id]
+    assert tokenizer.decode(ends, special=True).endswith(" ASSISTANT: </s>")
     assert prompt_ids(tokenizer, "") == []
     template = "\nUSER: {question}\nASSISTANT:\n"
     other = make(17, template=template, terminators=("<pad>",))
