@@ -17,8 +17,10 @@ ablation of "Exploring How Generative MLLMs Perceive More Than CLIP with the Sam
 Not as in the paper: every second picture is the one before with two objects or two colours
 exchanged (hard_images=0 leaves these out), since among unrelated pictures the words of the question
 already give the caption; train=full, all parameters of projector and decoder, or train=dora,
-adapters as in the paper. Further arguments: steps=N, select, width, depth, positions and those of
-configs/common/heads.py that all heads have.
+adapters as in the paper. Further arguments: relations=1: objects alone are exchanged, and the
+learning rate is 2e-3, from which a decoder that knows relations (captioner:relations=1) keeps them
+as an embedder after some 700 steps of batch=64 (docs/methods.md); steps=N, batch=N, select, width,
+depth, positions and those of configs/common/heads.py that all heads have.
 """
 
 from ml_collections import ConfigDict
@@ -28,11 +30,11 @@ from configs.common import heads, scenes
 from configs.scenes import captioner
 
 SIZES = ("select", "width", "depth", "positions")
-OF_CAPTIONER = (*SIZES, "base", "world", "split", "phrases", "tower_pooling")
+OF_CAPTIONER = (*SIZES, "relations", "base", "world", "split", "phrases", "tower_pooling")
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"question": 1, "train": "full"}
+    own = {"question": 1, "train": "full", "relations": 0, "batch": 128}
     own |= {"select": "patch", "width": 128, "depth": 3, "positions": 0}
     fixed = {"steps": 1500, "phrases": "plain", "hard_images": 1}
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
@@ -45,8 +47,12 @@ def get_config(argument: str | None = None) -> ConfigDict:
         heads.use(config, args, "vlm2vec", heads.TEMPERATURE_OF_VLM2VEC, **sizes)
         if args.train == "dora":
             heads.use_dora(config)
+        config.batch_size = args.batch
         if args.hard_images:  # of which a caption names what its question asks
-            config.input.scenes.hard_images = (("relation", 0.5), ("attribute", 0.5))
+            shares = {"relation": 1.0} if args.relations else {"relation": 0.5, "attribute": 0.5}
+            config.input.scenes.hard_images = tuple(shares.items())
+        if args.relations:
+            config.optimizer.learning_rate = 2e-3
         config.input.question = "{}" if args.question else ""
         config.losses = ConfigDict({"infonce": default.loss(weight=1.0, direction="image_to_text")})
         config.evals = ConfigDict(scenes.evaluations(args.split, world=args.world))
