@@ -18,9 +18,9 @@ Not as in the paper: every second picture is the one before with two objects or 
 exchanged (hard_images=0 leaves these out), since among unrelated pictures the words of the question
 already give the caption; train=full, all parameters of projector and decoder, or train=dora,
 adapters as in the paper. Further arguments: relations=1: objects alone are exchanged, and the
-learning rate is 2e-3, from which a decoder that knows relations (captioner:relations=1) keeps them
-as an embedder after some 700 steps of batch=64 (docs/methods.md); steps=N, batch=N, select, width,
-depth, positions and those of configs/common/heads.py that all heads have.
+learning rate is 2e-3, from which a decoder that knows relations (captioner:relations=1) has learned
+them as an embedder after 1,750 steps of batch=64 (docs/methods.md); steps=N, batch=N, select,
+width, depth, positions and those of configs/common/heads.py that all heads have.
 """
 
 from ml_collections import ConfigDict
