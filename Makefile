@@ -42,11 +42,11 @@ lock:  ## Renew requirements.lock from pyproject.toml (needs uv).
 $(VENV)/.built: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --no-compile --quiet --disable-pip-version-check -r requirements.lock
-	$(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --editable .
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 $(PARITY)/.built: requirements-parity.txt
 	$(PYTHON) -m venv $(PARITY)
-	$(PARITY)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps -r $<
+	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
 	touch $@
