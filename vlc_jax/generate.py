@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from input_pipeline import addresses
-from vlc_jax.evaluators import Decoding
+from vlc_jax.errors import UsageError
 from vlc_jax.tools import command
 
 
@@ -34,10 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
 
     def generate() -> str:
-        kind = "m3id" if args.m3id else "greedy"
-        how = Decoding(kind, max_tokens=args.max_tokens, first_step=args.first_step)
-        how.check()  # before a model of gigabytes is read
-        pieces = command.model(args).stream(args.image, args.prompt, **how._asdict())
+        if args.max_tokens < 1:
+            raise UsageError(f"--max_tokens is at least 1; got {args.max_tokens}")
+        pieces = command.model(args).stream(
+            args.image,
+            args.prompt,
+            kind="m3id" if args.m3id else "greedy",
+            max_tokens=args.max_tokens,
+            first_step=args.first_step,
+        )
         for number, piece in enumerate(pieces):
             print(piece if number else piece.lstrip(), end="", flush=True)
         return ""  # the line's end
