@@ -37,12 +37,12 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from studies import study, study_columns, study_results  # noqa: E402
 from vlc_jax import published  # noqa: E402
 
-# Columns of the paper: What'sUp, two-way; in each individual and pair accuracy in percent.
+# Columns of the paper: What'sUp, two-way; in each accuracy of images and of pairs in percent.
 PAPER = {
-    "A left/right": ("whatsup_two_way_a", "left_right"),
-    "A on/under": ("whatsup_two_way_a", "on_under"),
-    "B left/right": ("whatsup_two_way_b", "left_right"),
-    "B front/behind": ("whatsup_two_way_b", "front_behind"),
+    "A left/right": ("whatsup_a_two_way", "left_right"),
+    "A on/under": ("whatsup_a_two_way", "on_under"),
+    "B left/right": ("whatsup_b_two_way", "left_right"),
+    "B front/behind": ("whatsup_b_two_way", "front_behind"),
 }
 # Benchmarks of the scenes that the table shows.
 SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
@@ -200,7 +200,7 @@ def paper(model: str) -> list[str]:
         if (value.source, value.model) == ("acl2025", model)
     }
     return [
-        f"{printed[*column, 'individual_accuracy']} {printed[*column, 'pair_accuracy']}"
+        f"{printed[*column, 'accuracy']} {printed[*column, 'pair_accuracy']}"
         if (*column, "pair_accuracy") in printed
         else "–"
         for column in PAPER.values()

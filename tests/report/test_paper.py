@@ -45,10 +45,44 @@ def test_another_protocol_is_refused_and_said():
     assert [row.paper for row in table.rows(results)] == [None]
     assert sentences == [
         f"Not compared with {LLAVA}: whatsup_a, accuracy: published under the protocol "
-        "generation, here under choice."
+        "keywords, here under choice."
     ]
     probe = [result("cifar10", "choice", {"accuracy": metric(count=10_000)})]
     assert "linear_probe and zeroshot, here under choice" in paper.add(CLIP, probe)[0]
+
+
+def two_way(**details):
+    metrics = {
+        "accuracy/subset=left_right": metric(count=206),
+        "pair_accuracy/subset=left_right": metric(count=103),
+    }
+    summary = {"summary": [*metrics], "details": details}
+    return result("whatsup_a_two_way", "choice", metrics, **summary)
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "values"),
+    [
+        (L14, {}, [0.49, 0.019]),
+        (LLAVA, {"question": 'Is it "{}"?', "eos": True}, [0.966, 0.932]),
+        (LLAVA, {"question": 'Is it "{}"?'}, [0.966, 0.932]),  # that of the tokenizer
+        (LLAVA, {"question": 'Is it "{}"?', "eos": False}, [None, None]),
+        (LLAVA, {"question": ""}, [None, None]),  # the caption's own probability
+    ],
+)
+def test_two_way_whatsup_stands_beside_what_was_asked_alike(model, prompt, values):
+    results = [two_way(prompt=prompt) if prompt else two_way()]
+    sentences = paper.add(model, results)
+    assert [row.paper for row in table.rows(results)] == pytest.approx(values)
+    if None in values:
+        assert "published by VQAScore with its end token, here otherwise" in sentences[0]
+
+
+def test_answers_in_words_stand_beside_those_of_the_paper():
+    metrics = {"accuracy": metric(count=412), "set_accuracy": metric(count=103)}
+    results = [result("whatsup_a", "keywords", metrics, details={"prompt": {"question": ""}})]
+    paper.add(LLAVA, results)
+    assert [row.paper for row in table.rows(results)] == pytest.approx([0.621, 0.146])
 
 
 def test_another_number_of_cases_is_refused_and_said():

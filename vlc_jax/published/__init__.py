@@ -11,8 +11,8 @@ Beside this file:
 
 Benchmarks, metrics and protocols have our names, and so do models of which several sources have
 values. A metric that none of our protocols computes keeps a name of its own; its protocol says why:
-generation (answers of a generative model), linear_probe, mean (over sets that are not listed),
-geometry, example, count.
+generation (answers graded by people or by GPT-4), linear_probe, mean (over sets that are not
+listed), geometry, example, count.
 """
 
 import csv
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 # Protocols that we compute, too. Published linear probes search the weight decay of AdamW, ours the
 # C of L-BFGS: they are not among them.
-OURS = ("choice", "pairs", "retrieval", "triplet", "zeroshot")
+OURS = ("choice", "keywords", "multiple_choice", "pairs", "retrieval", "triplet", "zeroshot")
 SCALES = {"percent": 0.01, "points": 0.01, "fraction": 1.0, "cosine": 1.0, "count": 1.0}
 FOLDER = Path(__file__).parent
 

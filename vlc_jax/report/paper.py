@@ -7,6 +7,7 @@ from vlc_jax import published
 from vlc_jax.published import Value
 from vlc_jax.report import table
 
+VQASCORE = "VQAScore"  # note of values that a generative model's answer "Yes" gave
 SHOWN = 4  # metrics that are named as published ones
 
 
@@ -29,15 +30,25 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
         name = str(result.get("benchmark"))
         # A benchmark that was asked in two ways is filed as NAME@HASH; its reader has our name.
         candidates = [v for v in values if v.benchmark in (name.partition("@")[0], _reader(result))]
+        alike = [value for value in candidates if _is_asked_alike(result, value)]
         if not candidates:
             without[name] = None
         for row in table.rows([result], everything=True):
-            if value := _fitting(row, candidates):
+            if value := _fitting(row, alike):
                 result["metrics"][row.metric]["paper"] = value.number
                 origins.setdefault(value.origin, {})[_named(name, value)] = None
         if candidates:
-            left_out |= dict.fromkeys(_left_out(result, candidates))
+            left_out |= dict.fromkeys(_left_out(result, candidates, alike))
     return _sentences(model, origins, left_out, without)
+
+
+def _is_asked_alike(result: dict[str, Any], value: Value) -> bool:
+    """Whether captions were scored by VQAScore with its end token on both sides or on neither."""
+    prompt = result.get("details", {}).get("prompt", {})
+    is_vqascore = bool(prompt.get("question")) and prompt.get("eos", True)
+    if result["protocol"] in ("keywords", "multiple_choice"):
+        return True  # questions of their own
+    return is_vqascore == (value.note == VQASCORE)
 
 
 def _reader(result: dict[str, Any]) -> str:
@@ -67,23 +78,29 @@ def _named(benchmark: str, value: Value) -> str:
     return benchmark if value.count else f"{benchmark} (number of cases not published)"
 
 
-def _left_out(result: dict[str, Any], candidates: Sequence[Value]) -> Iterable[str]:
+def _left_out(
+    result: dict[str, Any], candidates: Sequence[Value], alike: Sequence[Value]
+) -> Iterable[str]:
     """Why a row of the table has no published value, unless a form of its metric has: by group, or
-    as the mean over groups."""
+    as the mean over groups. alike: candidates that were asked as the result was."""
     rows = table.rows([result])
     compared = {_stem(row.metric) for row in rows if row.paper is not None}
     for row in rows:
         if _stem(row.metric) not in compared:
-            yield f"{row.benchmark}, {row.label}: {_difference(row, candidates)}"
+            yield f"{row.benchmark}, {row.label}: {_difference(row, candidates, alike)}"
 
 
 def _stem(metric: str) -> str:
     return metric.partition("/")[0].removesuffix("_macro")
 
 
-def _difference(row: table.Row, candidates: Sequence[Value]) -> str:
+def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Value]) -> str:
     same = [value for value in candidates if value.full_metric == _full_metric(row)]
     of_protocol = [value for value in same if value.protocol == row.protocol]
+    if of_protocol and not {*of_protocol} & {*alike}:
+        note = of_protocol[0].note
+        how = "by VQAScore with its end token, here otherwise" if note == VQASCORE else "otherwise"
+        return f"published {how}"
     if of_protocol:
         counts = " or ".join(dict.fromkeys(f"{value.count:,}" for value in of_protocol))
         return f"published of {counts} decisions, here of {row.count or 0:,}"
