@@ -5,6 +5,11 @@ PARITY := .venv-parity
 # A file of tests stays with one worker, since its tests share what they train; the order of
 # tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# What is installed is compiled on all cores, of which pip itself would use one. Files that this
+# Python cannot compile are those that nobody imports.
+COMPILE := -m compileall -qq -j 0
+# Hundreds of processes of tests import the same files: their bytecode is kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-fast recipes parity lint lock help
 
@@ -42,11 +47,14 @@ lock:  ## Renew requirements.lock from pyproject.toml (needs uv).
 $(VENV)/.built: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	$(RUN) $(COMPILE) $(VENV)/lib || true
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 $(PARITY)/.built: requirements-parity.txt
 	$(PYTHON) -m venv $(PARITY)
-	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --no-deps -r $<
+	$(PARITY)/bin/python $(COMPILE) $(PARITY)/lib || true
 	touch $@

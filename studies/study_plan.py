@@ -60,7 +60,7 @@ DECODERS = {  # captioner -> config
     "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
 }
 # of VLM2Vec; sizes are those of the captioner that it starts from
-EMBEDDER = "depth=2,positions=1,relations=1,steps=2400,batch=64"
+EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",

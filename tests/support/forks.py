@@ -25,7 +25,8 @@ from pathlib import Path
 IMPORTED = (
     *("vlc_jax.evaluate", "vlc_jax.train", "vlc_jax.report", "vlc_jax.tools.export"),
     *("configs.scenes.clip", "input_pipeline.prepare", "grain", "scipy.stats"),
-    "vlc_jax.report.page",
+    *("vlc_jax.report.page", "vlc_jax.catalogue", "vlc_jax.plan"),
+    *("ml_collections.config_flags", "tensorboardX"),
 )
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = 8  # bytes of a number on the wire
