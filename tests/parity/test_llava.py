@@ -314,12 +314,13 @@ def test_a_missing_image_tower_is_taken_from_the_folder_of_clip(folder, whole, t
         arrays["text_model.some"] = np.zeros(2)
 
     target = broken(folder / "original", tmp_path / "without", without_tower)
-    clip = broken(folder / "original", tmp_path / "clip", only_tower)
+    name = json.loads((target / "config.json").read_text())["mm_vision_tower"]
     sizes = weights.read_sizes(target)
     shapes = shapes_of(llava.build(sizes))
-    with pytest.raises(WeightsError, match="no image tower; download the CLIP"):
+    with pytest.raises(WeightsError, match=f"'{name}' as mm_vision_tower; download that CLIP to"):
         weights.load(target, sizes, shapes)
-    params = weights.load(target, sizes, shapes, image_folder=clip)
+    broken(folder / "original", tmp_path / name, only_tower)  # beside it
+    params = weights.load(target, sizes, shapes)
     jax.tree.map(np.testing.assert_array_equal, params, whole[1])
 
 

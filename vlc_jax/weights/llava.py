@@ -142,7 +142,6 @@ def load(
     *,
     put: Put | None = None,
     dtype: Any = None,
-    image_folder: str | Path | None = None,
 ) -> dict[str, Any]:
     """The parameters in a folder, or in PaliGemma's `.npz`, a tree like `shapes`, in the file's
     dtypes.
@@ -151,8 +150,8 @@ def load(
     model, of arrays or jax.ShapeDtypeStruct.
     put: called with the path and the array of each parameter, which it moves to where it belongs;
       only what it returns is kept.   dtype: of all parameters; None for that of the file.
-    image_folder: of the CLIP whose image tower is used if the folder has none, since LLaVA's own
-      files may lack the frozen tower.
+    LLaVA's own files may lack the frozen image tower: it is then that of the CLIP which their
+    config.json names as mm_vision_tower, a folder, also one of that last name beside `folder`.
     Strict: raises WeightsError for names left over or missing, a missing layer, other shapes, NaN
     and infinity.
     """
@@ -161,8 +160,8 @@ def load(
     arrays = files.open_arrays(folder)
     try:
         named = _named(arrays, sizes)
-        if "image" in sizes and not any(name.startswith("vision_model.") for name in named):
-            named |= _named(_clip_in(image_folder), sizes, _OTHER_TOWER)
+        if "image" in shapes and not any(name.startswith("vision_model.") for name in named):
+            named |= _named(files.open_arrays(_tower_of(Path(folder))), sizes, _OTHER_TOWER)
         used = [r for r in rules(sizes, is_fused=is_fused(named)) if _is_wanted(r, shapes)]
         flat_shapes = rename.flatten(shapes)
         expanded = _expand(used, flat_shapes, sizes)
@@ -211,13 +210,17 @@ def one_name(name: str) -> str:
     return name
 
 
-def _clip_in(folder: str | Path | None) -> Mapping[str, np.ndarray]:
-    if folder is None:
-        raise WeightsError(
-            "the folder has no image tower; download the CLIP that its config.json names as "
-            "mm_vision_tower, and give its folder as image_folder"
-        )
-    return files.open_arrays(folder)
+def _tower_of(folder: Path) -> Path:
+    """The folder of the CLIP whose image tower LLaVA's own files use and may lack."""
+    name = str(files.read_json(folder / "config.json").get("mm_vision_tower", ""))
+    beside = folder.resolve().parent / Path(name).name
+    for path in (Path(name), beside):
+        if name and path.is_dir():
+            return path
+    raise WeightsError(
+        f"the folder has no image tower: its config.json names {name!r} as mm_vision_tower; "
+        f"download that CLIP to {beside}"
+    )
 
 
 def is_fused(names: Iterable[str]) -> bool:
