@@ -46,8 +46,11 @@ class ConversationTokenizer:
     template, later: what stands before the answer of the first turn, from behind the image, and of
       the others. A space is put behind it, unless it ends with a line.
     terminators: names of tokens beside the end token with which a model may end its answer.
-    Raises ValueError for a question without {} or a template without {question}, DataError for a
-    question and answer to be scored that are too long.
+    image_token: the name of the token in the image's place, where a checkpoint was trained with the
+      whole prompt tokenized as one string (Hugging Face's LLaVA), in which text behind the image
+      may begin with another token; "": that text alone, as LLaVA's own code tokenizes it.
+    Raises ValueError for a question without {}, a template without {question} or an unknown
+    image_token, DataError for a question and answer to be scored that are too long.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class ConversationTokenizer:
         template: str = TEMPLATE,
         later: str = LATER,
         terminators: Sequence[str] = (),
+        image_token: str = "",
     ) -> None:
         if question and "{}" not in question:
             raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
@@ -69,6 +73,7 @@ class ConversationTokenizer:
         self.question, self.answer = question, answer
         self.template, self._later = template, later
         self._decoder = decoder.DecoderTokenizer(path)
+        self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
         # end and padding token as the files of a folder say
         is_model = self._decoder.path.suffix == ".model"
         kind = sentence_piece.SentencePieceTokenizer if is_model else hugging_face.HfTokenizer
@@ -81,6 +86,7 @@ class ConversationTokenizer:
         changed = {"question": question, "answer": answer} if question else {}
         changed |= {"template": template} if template != TEMPLATE else {}
         changed |= {"later": later} if later != LATER else {}
+        changed |= {"image_token": image_token} if image_token else {}
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
@@ -107,7 +113,7 @@ class ConversationTokenizer:
     def prompt(self, question: str) -> list[int]:
         """Ids between an image and the answer to a question about it; of "" none, so that what
         follows is a caption."""
-        return self._decoder.encode(self._prompt(question)) if question else []
+        return self._behind_image(self._prompt(question)) if question else []
 
     def decode(self, ids: Sequence[int], special: bool = False) -> str:
         """The text of ids, special tokens left out unless `special`."""
@@ -119,9 +125,9 @@ class ConversationTokenizer:
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
-        encode, is_conversation = self._decoder.encode, text.startswith(START)
+        is_conversation = text.startswith(START)
         if not is_conversation and not self.question:
-            ids = encode(f"{text}\n" if text else "")
+            ids = self._behind_image(f"{text}\n" if text else "")
             return [*ids, self.eos_id], [1] * len(ids) + [0]
         turns = [[self.question.replace("{}", text), self.answer, True]]
         if is_conversation:
@@ -129,6 +135,7 @@ class ConversationTokenizer:
         ids, marks = [], []
         for index, (question, answer, *ends) in enumerate(turns):
             prompt = self._prompt(question, is_first=index == 0)
+            encode = self._decoder.encode if index else self._behind_image
             # at once: the last token of the prompt may be another one before an answer
             both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
@@ -142,6 +149,14 @@ class ConversationTokenizer:
                 f"{turns[0][0][:60]!r}"
             )
         return ids, marks
+
+    def _behind_image(self, text: str) -> list[int]:
+        """Ids of a text that stands right behind the image."""
+        if self._image is None:
+            return self._decoder.encode(text)
+        token, number = self._image
+        ids = self._decoder.encode(token + text)
+        return ids[ids.index(number) + 1 :]
 
     def _prompt(self, question: str, is_first: bool = True) -> str:
         # a space at the end would be a token of its own, which goes where an answer follows

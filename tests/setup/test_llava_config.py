@@ -35,8 +35,9 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     if changes:  # in LLaVA's own form the fields of the language model are at the top
         written = written["text_config"] | changes
     (tmp_path / "config.json").write_text(json.dumps(written))
-    vocabulary = {word: i for i, word in enumerate((*words, "<pad>", "A", "USER:", "chat"))}
+    vocabulary = {word: i for i, word in enumerate((*words, "<pad>", "A", "USER:", "<image>"))}
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<pad>"))
+    library.add_special_tokens(["<image>"])
     library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     library.save(str(tmp_path / "tokenizer.json"))
     config = llava_config.config_of_llava(tmp_path)
@@ -47,6 +48,8 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     assert options.template == behind
     assert (options.eos_token, *options.terminators) == template.terminators
     assert options.question == prompts.VQASCORE
+    # LLaVA's own code tokenizes the text behind an image alone
+    assert options.get("image_token", "") == ("" if changes else "<image>")
     start = words[-1]  # and once more where the template begins with it
     expected = [vocabulary[start], *library.encode(before).ids]
     assert list(config.model.head.prefix) == expected

@@ -44,15 +44,17 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     sizes, path = llava.read_sizes(path), Path(path)
     folder = path if path.is_dir() else path.parent
     kind, files = sizes.get("kind", "llava"), _tokenizer_files(Path(tokenizer or folder))
-    words = DecoderTokenizer(files)
-    template = prompts.TEMPLATES[_template(path, sizes, words)]
+    vocabulary = DecoderTokenizer(files)
+    template = prompts.TEMPLATES[_template(path, sizes, vocabulary)]
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)
         config.input.image_size = sizes["image"]["image_size"]
         config.input.update(_pixels(path, kind))
         config.text.tokenizer, config.text.context_length = "conversation", 128
-        config.text.tokenizer_options = ConfigDict(_tokenizer(files, words, template))
+        config.text.tokenizer_options = ConfigDict(
+            _tokenizer(files, vocabulary, template) | _image_token(path, kind, vocabulary)
+        )
         variant = "L/14" if kind == "llava" else "SigLIP-SO400M/14-224"
         config.model.update({"name": "captioner", "variant": variant, "text_tower": False})
         config.model.vocab_size, config.model.logit_scale_init = sizes["lm"]["vocab"], 1.0
@@ -65,7 +67,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 "side": sizes.get("side"),
                 **models.KINDS[kind],
                 "scores": "answer",
-                "prefix": _prefix(words, template),
+                "prefix": _prefix(vocabulary, template),
                 # logits of 128 tokens: 1 GB, of Gemma's vocabulary, too
                 "chunk": 64 if kind == "llava" else 8,
             }
@@ -107,21 +109,23 @@ def _pixels(path: Path, kind: str) -> dict[str, str]:
     return pixels | {"interpolation": found.get("interpolation", INTERPOLATIONS[kind])}
 
 
-def _template(path: Path, sizes: Mapping[str, Any], words: DecoderTokenizer) -> str:
+def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer) -> str:
     """The name of the prompt format of a checkpoint."""
     if "kind" in sizes:
         return {"paligemma": "paligemma", "gemma3": "gemma_3"}[sizes["kind"]]
     if sizes["family"] == "phi3":
         return "phi_3_v"
-    if "<|eot_id|>" in words:
+    if "<|eot_id|>" in vocabulary:
         return "llama_3_v"
     config = json.loads((path / "config.json").read_text())
     return "llava_v1" if "mm_vision_tower" in config else "llava_hf"
 
 
-def _tokenizer(files: Path, words: DecoderTokenizer, template: prompts.Template) -> dict[str, Any]:
+def _tokenizer(
+    files: Path, vocabulary: DecoderTokenizer, template: prompts.Template
+) -> dict[str, Any]:
     """Options of the tokenizer: VQAScore of every caption, and what follows the image."""
-    ends = [name for name in template.terminators if name in words]
+    ends = [name for name in template.terminators if name in vocabulary]
     return {
         "path": str(files),
         "question": prompts.VQASCORE,
@@ -130,10 +134,20 @@ def _tokenizer(files: Path, words: DecoderTokenizer, template: prompts.Template)
     }
 
 
-def _prefix(words: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
-    """Ids of the start token, if the vocabulary has one, and of the text before the image, which
-    LLaVA's own code tokenizes apart from that behind it."""
-    before, start = words.encode(template.text.partition(prompts.IMAGE)[0]), words.start_token
+def _image_token(path: Path, kind: str, vocabulary: DecoderTokenizer) -> dict[str, str]:
+    """Option of the tokenizer for a folder of Hugging Face's LLaVA, whose processor tokenizes a
+    prompt with the image in it; the other kinds have a special token behind the image, which parts
+    it from the text in either way."""
+    if kind != "llava" or prompts.IMAGE not in vocabulary:
+        return {}
+    is_own = "mm_vision_tower" in json.loads((path / "config.json").read_text())
+    return {} if is_own else {"image_token": prompts.IMAGE}
+
+
+def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
+    """Ids of the start token, if the vocabulary has one, and of the text before the image."""
+    before = vocabulary.encode(template.text.partition(prompts.IMAGE)[0])
+    start = vocabulary.start_token
     if start is None or "<bos>" in template.text:  # Gemma's templates hold it, behind the image
         return tuple(before)
-    return (words.id_of(start), *before)
+    return (vocabulary.id_of(start), *before)

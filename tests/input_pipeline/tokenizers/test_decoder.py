@@ -92,6 +92,61 @@ def test_the_text_before_an_image_begins_with_the_start_token(piece_tokenizer):
     assert others == piece_tokenizer.encode("USER: ")
 
 
+@pytest.fixture(scope="module")
+def llama_folder(tmp_path_factory):
+    """Spaces as Llama's tokenizer.json has them since transformers 5: one is put before the first
+    word of a string alone, so that text behind a special token has none."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    library.decoder = tokenizers.decoders.Metaspace()
+    trainer = tokenizers.trainers.BpeTrainer(
+        special_tokens=["<unk>", "<s>", "</s>", "<image>"], show_progress=False
+    )
+    library.train_from_iterator([*TEXTS, "\nQ? ASSISTANT: A cat"], trainer)
+    folder = tmp_path_factory.mktemp("llama")
+    library.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("image_token", ["", "<image>"])
+def test_text_behind_an_image_is_tokenized_alone_or_in_the_string_of_the_prompt(
+    llama_folder, image_token
+):
+    """LLaVA's own code does the one, Hugging Face's processor the other."""
+    library = tokenizers.Tokenizer.from_file(str(llama_folder / "tokenizer.json"))
+    alone = library.encode("\nQ? ASSISTANT: Yes").ids
+    whole = library.encode("USER: <image>\nQ? ASSISTANT: Yes").ids
+    behind = whole[whole.index(library.token_to_id("<image>")) + 1 :]
+    assert alone != behind
+    tokenizer = make_tokenizer(
+        *("conversation", 40),
+        path=str(llama_folder),
+        eos_token="</s>",
+        pad_token="<unk>",
+        image_token=image_token,
+    )
+    ids = behind if image_token else alone
+    rows = tokenize(tokenizer, [asked("Q?", "Yes"), "Q?"])
+    assert rows["text"][0, : len(ids)].tolist() == ids
+    assert answer(rows)[0] == [*library.encode(" Yes").ids, tokenizer.eos_id]
+    assert tokenizer.prompt("Q?") == ids[: len(tokenizer.prompt("Q?"))]
+    plain = make_tokenizer(
+        "conversation", 40, path=str(llama_folder), eos_token="</s>", pad_token="<unk>"
+    )
+    assert (plain.fingerprint == tokenizer.fingerprint) == (not image_token)
+
+
+def test_an_image_token_that_the_vocabulary_lacks_is_refused(llama_folder):
+    with pytest.raises(ValueError, match="has no token '<picture>'"):
+        make_tokenizer(
+            *("conversation", 40),
+            path=str(llama_folder),
+            eos_token="</s>",
+            pad_token="<unk>",
+            image_token="<picture>",
+        )
+
+
 def test_an_answer_behind_a_line_end_has_no_space(json_tokenizer):
     """Of Llama 3, whose start token is in its template."""
     tokenizer = make_tokenizer(
