@@ -106,6 +106,8 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
         f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
     )
     tokenizer = data.make_tokenizer(config)
+    question = conversation.asked(prompts.VQASCORE.replace("{}", "a dog"), "Yes")
+    assert (tokenizer(["a dog"]) == tokenizer([question])).all()  # a caption's score is VQAScore
     ids, marks = tokenizer([TURNS])[0], tokenizer.marks([TURNS])[0]
     shown = [
         words[i].replace("\n", "|") + "*" * int(mark) for i, mark in zip(ids, marks, strict=True)
@@ -127,3 +129,4 @@ def test_training_and_evaluation_have_the_same_prompt(decoder, name):
     # a start token that the text names is added to it in training
     evaluated = prompts.TEMPLATES[name].text.removeprefix("<|begin_of_text|>").rstrip(" ")
     assert text == evaluated
+    assert llava.VQASCORE == prompts.VQASCORE

@@ -20,6 +20,7 @@ SYSTEM = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
     "helpful, detailed, and polite answers to the user's questions."
 )
+VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'  # as prompts.VQASCORE
 _LLAMA_3 = "<|start_header_id|>{}<|end_header_id|>\n\n"
 _LLAMA_3_TURN = f"{{question}}<|eot_id|>{_LLAMA_3.format('assistant')}"
 _PHI_3_TURN = "{question}<|end|>\n<|assistant|>\n"
@@ -74,6 +75,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
         config.input.image_size, config.input.crop = 336, "pad"
         config.text.tokenizer = "conversation"
         config.text.context_length = LENGTH - IMAGE_TOKENS[args.select]
+        config.text.lengths = (128, 512)  # of captions, and of short conversations
         config.text.tokenizer_options = ConfigDict({"path": args.tokenizer, **options})
         config.model.update({"name": "captioner", "variant": "L/14-336", "text_tower": False})
         config.model.update({"remat": "block", "logit_scale_init": 1.0})

@@ -31,6 +31,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = llava.make(args)
     with config.unlocked():
         config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})
+        # a text that is no conversation, as benchmarks have them, is asked about: VQAScore
+        config.text.tokenizer_options.question = llava.VQASCORE
         config.lora.full = "head/projector/.*"
         config.optimizer.learning_rate = 2e-4
         config.optimizer.learning_rate_multipliers = (("head/projector/.*", 0.1),)
