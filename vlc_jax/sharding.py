@@ -218,9 +218,11 @@ def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Arra
 
 def put_like(arrays: Any, like: Any) -> Any:
     """The numpy arrays of a tree, the same on every process, where the leaves of `like` lie, in
-    their types."""
+    their types. Arrays that are on devices already stay as they are."""
 
-    def put(x: np.ndarray, leaf: Any) -> jax.Array:
+    def put(x: np.ndarray | jax.Array, leaf: Any) -> jax.Array:
+        if isinstance(x, jax.Array):
+            return x
         return jax.make_array_from_callback(
             leaf.shape, leaf.sharding, lambda index: x[index].astype(leaf.dtype, copy=False)
         )

@@ -21,6 +21,7 @@ from vlc_jax.setup import resolve
 from vlc_jax.setup.llava_config import config_of_llava
 from vlc_jax.tools import export
 from vlc_jax.tools import llava_folder as to_folder
+from vlc_jax.weights import llava as llava_files
 from vlc_jax.weights.llava import read_sizes
 
 PROTOCOLS = "vqascore+vqascore_no_end+keywords+letters+options+written+m3id"
@@ -47,6 +48,23 @@ def evaluated(folder, tmp_path_factory):
     assert setup.config["model"]["head"]["scores"] == "answer"  # filled in, for config.json
     assert all(name in report for name in found)
     return found
+
+
+def test_arrays_of_the_files_go_to_the_devices_one_by_one(folder, monkeypatch):
+    """A 7B would else be in the memory of the host as a whole."""
+    load, kept = llava_files.load, []
+
+    def watched(*args, put, **options):
+        def put_and_keep(path, array):
+            kept.append(put(path, array))
+            return kept[-1]
+
+        return load(*args, put=put_and_keep, **options)
+
+    monkeypatch.setattr(llava_files, "load", watched)
+    vlc_jax.load(folder[0])
+    assert len(kept) == len(jax.tree.leaves(folder[2]))
+    assert all(isinstance(array, jax.Array) for array in kept)
 
 
 def test_every_result_says_protocol_prompt_and_checkpoint(evaluated, folder):

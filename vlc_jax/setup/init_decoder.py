@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlc_jax import weights
+from vlc_jax import sharding, weights
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, lm
 from vlc_jax.setup import weights_compatibility
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from vlc_jax.setup import Setup
 
 
-def load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def load_llava(
+    setup: "Setup", shapes: Mapping[str, Any], path: Path, is_placed: bool = False
+) -> dict[str, Any]:
     """Image tower and head of a folder, a tree like `shapes` without a text tower.
 
+    is_placed: arrays are where the leaves of `shapes` lie, else in the memory of the host.
     Raises UsageError for a model that has no decoder, or has a text tower.
     """
     if not has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
@@ -26,7 +29,7 @@ def load_llava(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[st
             f"{path} has a language model, which is a head without a text tower: set "
             "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
         )
-    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]})
+    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, is_placed)
     head = {name: found[name] for name in ("projector", "lm")}
     bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
     return {
@@ -66,11 +69,13 @@ def load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, 
     return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]})}
 
 
-def _load_shaped(path: Path, shapes: Mapping[str, Any]) -> dict[str, Any]:
+def _load_shaped(path: Path, shapes: Mapping[str, Any], is_placed: bool = False) -> dict[str, Any]:
     """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
-    types = weights.flatten(shapes)
+    like = weights.flatten(shapes)
 
-    def cast(name: str, array: np.ndarray) -> np.ndarray:
-        return array.astype(types[name].dtype, copy=False)
+    def put(name: str, array: np.ndarray) -> Any:
+        if is_placed:
+            return sharding.put_like(array, like[name])
+        return array.astype(like[name].dtype, copy=False)
 
-    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=cast)
+    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=put)

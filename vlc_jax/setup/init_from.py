@@ -65,10 +65,14 @@ class Latest(NamedTuple):
         return {"params": self.params, "batch_stats": self.batch_stats}
 
 
-def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> dict[str, Any]:
+def load(
+    setup: "Setup", shapes: Mapping[str, Any], path: str | None = None, is_placed: bool = False
+) -> dict[str, Any]:
     """The parameters at `path`, else at config.init_from, numpy arrays, a tree like `shapes`.
 
     They are float32, those of language models of the types in `shapes`.
+    is_placed: arrays of LLaVA and its kin go to the devices of `shapes` one by one, so that no two
+      are in the memory of the host.
     shapes: of all parameters of the model. If the weights have another head, only the two towers
     are loaded: a logit scale is made for one kind of score. But heads with a decoder (captioner,
     vlm2vec) have the same parameters, which go from one to the other. If only one of the two models
@@ -79,7 +83,7 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
     config, WeightsError if the numbers do not fit the model.
     """
-    params = _load(setup, shapes, Path(path or setup.origin.path))
+    params = _load(setup, shapes, Path(path or setup.origin.path), is_placed)
     if setup.origin.head_path and path is None:
         is_decoder = init_decoder.has_decoder(setup)
         load_head = init_decoder.load_language_model if is_decoder else _load_head
@@ -87,11 +91,11 @@ def load(setup: "Setup", shapes: Mapping[str, Any], path: str | None = None) -> 
     return params
 
 
-def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path, is_placed: bool) -> dict[str, Any]:
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
     if llava_config.is_llava(path):
-        return init_decoder.load_llava(setup, shapes, path)
+        return init_decoder.load_llava(setup, shapes, path, is_placed)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
@@ -273,7 +277,7 @@ def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     Raises UsageError if a part of the model is not there.
     """
     shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
-    params = load(setup, shapes, path)
+    params = load(setup, shapes, path, is_placed=True)
     require_all(params, shapes, path or setup.origin.path)
     return sharding.put_like(params, shapes)
 
