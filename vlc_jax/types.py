@@ -38,7 +38,7 @@ class FeatureRequest(NamedTuple):
 
     @property
     def has_tokens(self) -> bool:
-        """Whether a tower computes the features of every token."""
+        """True if a tower computes the features of every token."""
         return self.tokens not in ("none", "ids")
 
 

@@ -44,8 +44,11 @@ def embed_prompt(
 
 
 class M3ID(NamedTuple):
-    """Numbers of M3ID. alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the
-    first token, of which the paper does not say if it is 0, where it is never changed, or 1."""
+    """Parameters of M3ID decoding.
+
+    alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the first token, of
+      which the paper does not say if it is 0, where it is never changed, or 1.
+    """
 
     alpha: float | Float[Array, ""] = 0.6
     decay: float | Float[Array, ""] = 0.15
@@ -120,8 +123,8 @@ def stream(
 
 
 class _State(NamedTuple):
-    """Of decoding: the number of tokens so far, all ids, the last one, whether a row has ended, and
-    a cache for each prompt of a row."""
+    """State of decoding: the number of tokens so far, all ids, the last one, whether a row has
+    ended, and a cache for each prompt of a row."""
 
     step: Int[Array, ""]
     ids: Int[Array, "batch steps"]

@@ -151,12 +151,12 @@ class Captioner(DecoderHead):
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """No: a decoder reads tokens of an image, if only one."""
+        """False for both: a decoder reads tokens of an image, if only one, and ids of a text."""
         return False, False
 
     @property
     def reads_question(self) -> bool:
-        """Behind the image."""
+        """True: a question is read behind the image."""
         return True
 
     def image(
@@ -267,8 +267,8 @@ class Captioner(DecoderHead):
         return jnp.broadcast_to(seen[None], (images, len(slot)))
 
     def _params(self) -> Any:
-        """Of the decoder, which is called as a function of them: lax.map cannot call a module that
-        is bound to its parameters."""
+        """Parameters of the decoder, which is called as a function of them: lax.map cannot call a
+        module that is bound to its parameters."""
         if self.is_initializing():
             self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
         return self.lm.variables["params"]
