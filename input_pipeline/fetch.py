@@ -57,7 +57,7 @@ def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
 
 
 def refresh(path: str | os.PathLike[str]) -> Path:
-    """As `local`, compared with the store anew."""
+    """The path that `local` gives, compared with the store anew."""
     _fetch.cache_clear()
     return local(path)
 

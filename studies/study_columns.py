@@ -52,7 +52,7 @@ LABELS = {  # run -> its name in tables
     "text_vectors": "cosine with vectors of texts",
     "clip_frozen": "cosine of the towers",
     "captioner": "decoder on patch tokens, captions of relations",
-    "captioner_pooled": "the same on the embedding alone",
+    "captioner_pooled": "decoder on the embedding alone, captions of relations",
     "captioner_any": "decoder on patch tokens, any captions",
     "vlm2vec": "the same decoder as an embedder, asked",
     "vlm2vec_plain": "as an embedder, not asked",

@@ -24,7 +24,7 @@ COLUMNS = 16  # questions are padded to multiples of so many tokens, each compil
 
 
 def can_answer(setup: Setup) -> bool:
-    """Whether a model's head writes text and its tokenizer turns ids into text."""
+    """True if a model's head writes text and its tokenizer turns ids into text."""
     return hasattr(setup.model.head, "prompt") and hasattr(setup.tokenizer, "decode")
 
 
@@ -133,7 +133,7 @@ class Answers:
             )
 
     def _text(self, ids: np.ndarray) -> str:
-        """Up to the first end token."""
+        """The text of an answer, up to the first end token."""
         ends = np.flatnonzero(np.isin(ids, self._ends))
         return self.tokenizer.decode(ids[: ends[0]] if len(ends) else ids).strip()
 
@@ -145,7 +145,7 @@ def _prompts(
     ids: Int[Array, "images length"],
     valid: Bool[Array, "images length"],
 ) -> tuple[Prompt, ...]:
-    """With the image, and for M3ID without it."""
+    """The prompts with the image, and for M3ID those without it."""
     sides = (True,) if kind == "greedy" else (True, False)
     return tuple(model.head.prompt(image, ids, valid, has_image=side) for side in sides)
 

@@ -73,6 +73,7 @@ class Evaluation:
 
     def into(self, folder: str) -> "Evaluation":
         """The same, with its results in that folder of the workdir."""
+        # shallow: it shares the benchmarks and the encoder, but folders belong to a root
         other = copy.copy(self)
         other._root, other._folders = self.workdir.path / folder, {}
         return other
@@ -89,6 +90,7 @@ class Evaluation:
             self._write_maps(variables, scorer, step)
         for name in self._options.benchmarks:
             is_late = seconds is not None and time.monotonic() - begun >= seconds
+            # clocks differ, and a benchmark is a collective: all processes leave it, or none
             if sharding.any_process(is_late) and not self._is_finished(name, step):
                 left.append(name)
             else:
@@ -230,7 +232,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     latest = init_from.load_latest(setup, workdir.path, workdir.event)
     imported = None if latest.trained is not None else _identity(setup, latest.params)
     evaluation = Evaluation(setup, workdir, stop, imported)
-    stop.interrupt(evaluation.read)
+    stop.interrupt(evaluation.read)  # before the claim: a wrong option leaves no config.json
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         unmixed = {"other": None, "alpha": mixture.shares}
         workdir.claim({**setup.config, "interpolate": unmixed})

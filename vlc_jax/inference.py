@@ -202,12 +202,12 @@ class Model:
 
     @property
     def scores_are_cosines(self) -> bool:
-        """Whether a score is the dot product of the two embeddings; else it is of their tokens."""
+        """True if a score is the dot product of the two embeddings; else it is of their tokens."""
         return all(self._setup.model.head.reads_pooled)
 
     @property
     def fingerprint(self) -> str:
-        """Of weights, preprocessing and tokenizer, on which embeddings depend."""
+        """Hash of the weights, the preprocessing and the tokenizer, on which embeddings depend."""
         setup, config = self._setup, self.config
         facts = [
             *(config["model"], config["input"]["normalisation"]),
@@ -222,8 +222,8 @@ class Model:
         return self._setup.model.embed
 
     def _scorer(self, count: int) -> Scorer:
-        """For batches of the next power of two, so that one image does not cost a whole batch and
-        few shapes are compiled."""
+        """The scorer for batches of the next power of two: one image does not cost a whole batch,
+        and few shapes are compiled."""
         size = min(self._batch_size, 1 << max(count - 1, 0).bit_length())
         if size not in self._scorers:
             evaluation = self._setup.evaluation._replace(batch_size=size)

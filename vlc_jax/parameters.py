@@ -113,8 +113,8 @@ class Parameters(NamedTuple):
         return merge_trees(frozen, trained)
 
     def for_step(self, frozen: Any, trained: Any) -> dict[str, Any]:
-        """As `merge`; adapters with dropout, or of matrices that a sum would be rounded to, stay
-        beside them (`models.lora.attach`)."""
+        """The parameters as `merge` gives them, for a training step: adapters with dropout, or of
+        matrices that a sum would be rounded to, stay beside them (`models.lora.attach`)."""
         if self.lora and (self.dropout or lora.needs_factors(frozen, trained)):
             return lora.attach(frozen, trained, self.lora["alpha"])
         return self.merge(frozen, trained)
@@ -125,7 +125,7 @@ class Parameters(NamedTuple):
 
     @property
     def dropout(self) -> float:
-        """Of the inputs of adapters in training."""
+        """Dropout rate of the inputs of adapters in training."""
         return self.lora["dropout"] if self.lora else 0.0
 
     def count(self, frozen: Any, trained: Any) -> dict[str, int]:
@@ -183,7 +183,7 @@ def _sums_of_hashes(leaves: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def _sum_of_hashes(bits: Any, position: Any) -> Any:
-    """Of uint32 arrays of numpy or of JAX."""
+    """Sum of the hashes of bits and positions: uint32 arrays of numpy or of JAX."""
     # the last steps of MurmurHash3 (Appleby, public domain): every bit changes half of the others
     mixed = bits ^ (position * np.uint32(0x9E3779B1))
     for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):

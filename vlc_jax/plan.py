@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """Of a step, at best."""
+        """Seconds that a step takes at best."""
         times = [t for t in (self.compute, self.traffic, self.interconnect) if t is not None]
         return max(times, default=None)
 
@@ -304,7 +304,7 @@ def _largest(fitting: Sequence[Plan], size: int) -> str:
 
 
 def _time(plan: Plan) -> float:
-    """Of an example, by which plans are compared; without a chip's figures that of the work."""
+    """Seconds per example, by which plans are compared; without a chip's figures its FLOPs."""
     time_ = plan.seconds if plan.seconds is not None else plan.flops
     return time_ / plan.planned.batch_size
 

@@ -1,4 +1,4 @@
-"""What a step computes, read from its jaxpr and from shapes: FLOPs, large arrays, what it keeps."""
+"""FLOPs, large arrays and residuals of a step, read from its jaxpr and from shapes."""
 
 import math
 import re

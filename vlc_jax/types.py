@@ -3,13 +3,20 @@
 Axis words (jaxtyping signatures use them, einsum letters are their initials):
   batch                    examples of the global training batch
   images, texts            rows and columns of a score matrix
-  height, width, channels  pixels
+  height, width, channels  pixels; a width without a height is that of a decoder or of text vectors
   patches                  image tokens, the class token included if there is one
   length                   text tokens
   embed                    width of an embedding or of a tower
   heads, head              attention heads, and the width of one
+  groups                   heads of keys and values of a decoder
+  layers, slots            blocks of a decoder, and places of its cache or of a padded text
+  vocab                    token ids of a decoder, one per logit
+  steps, ends              tokens of an answer, and ids that end it
+  maps                     similarity maps of image-text pairs, in DCSM's network
   options                  captions to choose from
   negatives, positives     hard negatives, hard positives of one example
+  cases, examples          cases of a benchmark, and decisions over which a metric is the mean
+  queries                  rows whose options are ranked; in attention, tokens that attend
 
 `scores[i, j]` is always image i against text j.
 """
@@ -38,7 +45,7 @@ class FeatureRequest(NamedTuple):
 
     @property
     def has_tokens(self) -> bool:
-        """Whether a tower computes the features of every token."""
+        """True if a tower computes the features of every token."""
         return self.tokens not in ("none", "ids")
 
 

@@ -250,7 +250,7 @@ def packed_image(place: tuple[Path, int, Any], column: str, item: int | None = N
 
 
 def amended(benchmark: Benchmark, *notes: str, version: str = "") -> Benchmark:
-    """With more notes, and with what else the cases depend on as part of the version."""
+    """The benchmark with more notes, and with what else its cases depend on in its version."""
     versions = [benchmark.version, version] if version else [benchmark.version]
     return dataclasses.replace(
         benchmark, version="/".join(versions), notes=(*benchmark.notes, *notes)

@@ -90,7 +90,8 @@ def whatsup_a_two_way(
 
 
 def whatsup_b_two_way(root: str | Path = "", **options: Any) -> Benchmark:
-    """As `whatsup_a_two_way`, of set B: subsets left_right and front_behind."""
+    """The 408 cases of `whatsup_b` with two captions each, as in `whatsup_a_two_way`; subsets
+    left_right and front_behind."""
     return _read("whatsup_b_two_way", B, root, ("left_right", "front_behind"), False, **options)
 
 

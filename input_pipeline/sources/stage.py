@@ -41,7 +41,7 @@ class Stage:
             raise ValueError(f"cannot make the folder `stage`, {folder}: {error}") from error
 
     def path(self, shard: dict[str, Any]) -> Path:
-        """Where the copy of a shard of a manifest lies, if there is one."""
+        """The path of the copy of a shard of a manifest, if there is one."""
         return self.folder / f"{shard['sha256']}.array_record"
 
     def use(self, shard: dict[str, Any]) -> bool:

@@ -44,13 +44,16 @@ def evaluate(
                 f"group {name!r} of {benchmark.name!r} needs both labels in training and some "
                 f"validation; it has the labels {sorted(set(y.tolist()))} and {len(y_val)} cases"
             )
+        # C is chosen on validation renderings: none of the cases is seen before it is judged
         probe = linear_probe.fit_best(x, y, x_val, y_val)[0]
+        # 2 y - 1: log odds of the true label, above 0 where the probe is right
         log_odds[chosen[2]] = probe.decision_function(x_test) * (2 * y_test - 1)
         right[chosen[2]] = probe.predict(x_test) == y_test
     scores = np.concatenate(
         [score_cases(cases[n : n + chunk], scorer) for n in range(0, len(cases), chunk)]
     )
     stats.require_finite(scores, benchmark.name)
+    # 0: the first caption of a case is the correct one
     standing = ties.standing(scores, np.zeros(len(cases), int))
     by_score, clusters = standing.among_best(1, tie), np.array(names[2])
     differences = [
@@ -82,6 +85,7 @@ def _row(
 
 
 def _parts(benchmark: Benchmark) -> tuple:
+    # the cases last: `evaluate` takes part 2 for them
     parts = (benchmark.training, benchmark.validation, benchmark.cases)
     if not all(parts):
         raise DataError(f"a probe needs training, validation, cases; {benchmark.name!r} lacks some")

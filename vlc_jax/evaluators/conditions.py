@@ -76,7 +76,7 @@ def evaluate(
 
 
 def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
-    """For all `above` being larger than all `below`; those above are the first options."""
+    """Credit for all `above` being larger than all `below`; those above are the first options."""
     if above.min() != below.max() or tie == "strict":
         return float(above.min() > below.max())
     if tie == "first_index":
@@ -142,7 +142,8 @@ def _values(
 
 
 def _chance(case: Case) -> float:
-    """That the similarities above are all larger, in a random order: m! n! / (m + n)!."""
+    """Probability that the similarities above are all larger in a random order:
+    m! n! / (m + n)!."""
     if case.meta["is_apart"]:
         return 1 - FLOOR
     above, below = len(case.meta["above"]), len(case.meta["below"])

@@ -51,7 +51,7 @@ def metrics(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str, 
 
 
 def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
-    """For each kind of `Benchmark.together`: the share of its groups whose cases are all right.
+    """The share of groups whose cases are all right, for each kind of `Benchmark.together`.
 
     KIND_accuracy, with groups and means as in `metrics`, of the kinds whose label all cases of the
     group share. Its chance is the product of the cases' chances.

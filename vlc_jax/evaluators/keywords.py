@@ -94,7 +94,7 @@ def question_of(case: Case, style: str, seed: int) -> str:
 
 
 def has_question(case: Case) -> bool:
-    """Whether a case has one image and two or four captions of What'sUp's kind, and a question of
+    """True if a case has one image and two or four captions of What'sUp's kind, and a question of
     its own or in the papers."""
     subset = case.group.get("subset") if isinstance(case.group, dict) else None
     if subset not in prompts.PAIRS or len(case.images) != 1 or len(case.captions) not in (2, 4):

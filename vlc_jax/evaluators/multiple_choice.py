@@ -244,7 +244,7 @@ def _words(text: str) -> list[str]:
 
 
 def _contains(words: Sequence[str], part: Sequence[str]) -> bool:
-    """Whether `part` stands in `words`, in a row."""
+    """True if `words` contains `part` as consecutive words."""
     places = range(len(words) - len(part) + 1)
     return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in places)
 

@@ -90,7 +90,7 @@ class Standing(NamedTuple):
         return 1.0 + self.above + lost[tie]
 
     def tied(self, k: int) -> Bool[np.ndarray, "queries"]:
-        """Where a tie decides whether a correct option is among the k best."""
+        """Mask of the queries where a tie decides whether a correct option is among the k best."""
         return (self.equal > 0) & (self.above < k) & (self.above + self.equal + self.correct > k)
 
 

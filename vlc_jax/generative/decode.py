@@ -44,12 +44,15 @@ def embed_prompt(
 
 
 class M3ID(NamedTuple):
-    """Numbers of M3ID. alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the
-    first token, of which the paper does not say if it is 0, where it is never changed, or 1."""
+    """Parameters of M3ID decoding.
+
+    alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the first token, of
+      which the paper does not say if it is 0, where it is never changed, or 1.
+    """
 
     alpha: float | Float[Array, ""] = 0.6
     decay: float | Float[Array, ""] = 0.15
-    first_step: int | Int[Array, ""] = 1
+    first_step: int | Int[Array, ""] = 1  # at 0 an answer of one token is that of greedy decoding
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
@@ -114,14 +117,14 @@ def stream(
         if state.done[0]:
             return
         yield int(state.token[0])
-        if int(state.step) == steps:
+        if int(state.step) == steps:  # the caches have no slot for another token
             return
         state = _next_token(decoder, params, prompts, terminators, numbers, state, **fixed)
 
 
 class _State(NamedTuple):
-    """Of decoding: the number of tokens so far, all ids, the last one, whether a row has ended, and
-    a cache for each prompt of a row."""
+    """State of decoding: the number of tokens so far, all ids, the last one, whether a row has
+    ended, and a cache for each prompt of a row."""
 
     step: Int[Array, ""]
     ids: Int[Array, "batch steps"]
@@ -179,8 +182,10 @@ def _first_token(
     steps: int,
     rope_length: int | None,
 ) -> _State:
+    # steps - 1 slots: the last token is chosen and never read
     prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
     token = _chosen(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32), numbers)
+    # terminators, not zeros: the loop of `_decode` may stop before it has written all of them
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
     token, done = token.astype(ids.dtype), jnp.isin(token, terminators)
     caches = tuple(cache for _, cache in prefilled)
@@ -203,11 +208,13 @@ def _next_token(
     logits, grown = [], []
     for prompt, cache in zip(prompts, state.caches, strict=True):
         valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
+        # token number `step` is not in the cache yet: its slot is step - 1 behind the prompt
         at = {"start": start + state.step - 1, "rope_length": rope_length}
         hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
         logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
         grown.append(cache)
     token = _chosen(tuple(logits), state.step, numbers)
+    # rows that have ended are still computed with the batch; their tokens do not count
     token = jnp.where(state.done, terminators[0], token).astype(state.ids.dtype)
     ids = state.ids.at[:, state.step].set(token)
     done = state.done | jnp.isin(token, terminators)

@@ -150,8 +150,8 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
 
 
 def has_question(case: Case) -> bool:
-    """Whether `question_of_case` has one: the papers have none about two objects on top of one
-    another. Raises DataError for a caption of another form."""
+    """True if `question_of_case` has a question: the papers have none about two objects on top of
+    one another. Raises DataError for a caption of another form."""
     _, second = objects(case.captions[0])
     return second is None or case.group["subset"] != "top_bottom"
 

@@ -105,7 +105,8 @@ def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
 
 
 # Whether hard negatives are also contrasted with all images of the batch is a choice between two
-# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative and hn_focal go with all.
+# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative and hn_focal can be added
+# to any of these.
 LOSSES: dict[str, Loss] = {
     "infonce": Loss(
         infonce.dense,

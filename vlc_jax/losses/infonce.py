@@ -135,4 +135,5 @@ def _own_logits(
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
 ) -> Float[Array, "batch"]:
+    # no einsum: accelerators would round its factors, and the own logit be unlike its tile's
     return logit_scale * jnp.sum(image * text, axis=1)

@@ -26,6 +26,7 @@ def dense(
     """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
 
     def logits(scores: jax.Array) -> jax.Array:
+        # float32: logits reach 100, where bfloat16 has steps of 0.5
         return logit_scale * scores.astype(jnp.float32) + logit_bias
 
     negative_logits = None if negative_scores is None else logits(negative_scores)
@@ -103,6 +104,7 @@ def _row_sums(
     columns: masks.PairMasks,
 ) -> Float[Array, "images"]:
     """The loss of each image, summed over the texts that the masks let in."""
+    # softplus: log(sigmoid(x)) is -inf below about x = -100, where sigmoid is 0
     loss = jax.nn.softplus(jnp.where(masks.is_own(rows, columns), -logits, logits))
     value = jnp.sum(jnp.where(masks.captions(rows, columns), loss, 0.0), axis=1)
     if negative_logits is not None:

@@ -29,7 +29,7 @@ class Texts(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """How the results of two tiles become one, and its derivative by the result of one tile.
+    """The merge of the results of two tiles, and its derivative by the result of one tile.
 
     merge: (one, other) -> merged.   share: (one, merged) -> d merged / d one.
     """

@@ -64,8 +64,10 @@ def why_not_cudnn(platform: str, dtype: str, head_dim: int, mask: str) -> str | 
 def failure(
     implementation: str, *, dtype: str, head_dim: int, length: int, is_causal: bool
 ) -> str | None:
-    """Why `implementation` does not work here; None if it does: the output and the gradients of two
-    random examples of `length` tokens are those of XLA within TOLERANCE.
+    """The reason why `implementation` does not work here; None if it does.
+
+    It works if the output and the gradients of two random examples of `length` tokens are those of
+    XLA within TOLERANCE.
     """
     rng = np.random.default_rng(0)
     shape = (2, length, 2, head_dim)

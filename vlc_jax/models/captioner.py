@@ -79,6 +79,7 @@ class DecoderHead(heads.Head):
         if self.param_dtype == "compute":
             more["param_dtype"] = self.dtype
         if isinstance(self.decoder, Mapping):
+            # parent=None: methods ask for it, too, where Flax allows no new submodule
             return lm.from_sizes(self.decoder, **more, parent=None)
         if self.decoder:
             sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
@@ -151,12 +152,12 @@ class Captioner(DecoderHead):
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """No: a decoder reads tokens of an image, if only one."""
+        """False for both: a decoder reads tokens of an image, if only one, and ids of a text."""
         return False, False
 
     @property
     def reads_question(self) -> bool:
-        """Behind the image."""
+        """True: a question is read behind the image."""
         return True
 
     def image(
@@ -173,6 +174,7 @@ class Captioner(DecoderHead):
                 f"{self.bidirectional!r}: set config.input.question=''"
             )
         is_asked = features.question != types.NOT_ASKED
+        # id 0 as padding: NOT_ASKED is no index of an embedding; `_valid` keeps it from being read
         question = self.lm.embed(jnp.where(is_asked, features.question, 0))
         tokens = [features.tokens, question.astype(features.tokens.dtype)]
         return features._replace(tokens=jnp.concatenate(tokens, axis=1))
@@ -267,9 +269,9 @@ class Captioner(DecoderHead):
         return jnp.broadcast_to(seen[None], (images, len(slot)))
 
     def _params(self) -> Any:
-        """Of the decoder, which is called as a function of them: lax.map cannot call a module that
-        is bound to its parameters."""
-        if self.is_initializing():
+        """Parameters of the decoder, which is called as a function of them: lax.map cannot call a
+        module that is bound to its parameters."""
+        if self.is_initializing():  # only a call of the bound module makes parameters
             self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
         return self.lm.variables["params"]
 

@@ -60,18 +60,18 @@ class Head(nn.Module):
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """Whether scores are of the pooled features alone, of images and of texts."""
+        """True if scores read the pooled features alone; one value for images and one for texts."""
         return tuple(request.tokens == "none" for request in self.requests)
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether `image` and `text` give pooled features of each row by itself, without random
+        """True if `image` and `text` give pooled features of each row by itself, without random
         numbers: with config.microbatch they are then computed a few rows at a time, too."""
         return False
 
     @property
     def reads_question(self) -> bool:
-        """Whether it reads what is asked of an image (`ImageFeatures.question`)."""
+        """True if the head reads what is asked of an image (`ImageFeatures.question`)."""
         return False
 
     def image(

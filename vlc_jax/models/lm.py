@@ -72,7 +72,7 @@ class View(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """Rotated keys, and values, of all slots of all layers."""
+    """Key-value cache: rotated keys and values of all slots of all layers."""
 
     k: Float[Array, "layers batch slots groups head"]
     v: Float[Array, "layers batch slots groups head"]

@@ -149,7 +149,7 @@ class PACL(heads.Head):
     def condition_on_own_captions(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> types.ImageFeatures:
-        """With own_caption and uniform: images pooled once, for all texts."""
+        """Images pooled once for all texts, with own_caption and uniform."""
         if self.pooling == "pairwise":
             return image
         if self.pooling == "uniform":
@@ -278,7 +278,7 @@ _quadratic.defvjp(_quadratic_forward, _quadratic_backward)
 
 
 def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "images patches 1"]:
-    """As `layers.l2_normalize` scales."""
+    """1 / length of each patch, the factor of `layers.l2_normalize`."""
     return jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
 
 

@@ -78,10 +78,12 @@ class TextTower(Tower, kw_only=True):
             nn.initializers.normal(0.01 if is_clip else self.width**-0.5),
             (self.context_length, self.width),
         )
+        # from 0: texts are padded on the right, and a shorter one lacks padding alone
         x = x + embedding[:length].astype(x.dtype)[None]
         if self.pooling == "eos":
             positions = end_of_text(text, self.eos_id)
         else:
+            # padding as a rule, which SigLIP attends to: so texts must have the full length
             positions = jnp.full(len(text), length - 1)
         is_pooled_only = not request.has_tokens
         raw = self._blocks(
@@ -92,6 +94,7 @@ class TextTower(Tower, kw_only=True):
         )
         normed = self._norm("norm")(raw)
         project = self._projection(request)
+        # the last block has computed one position if `positions` was given to it
         pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
         tokens = tokens_of(request, raw, normed, project)
         return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

@@ -11,7 +11,7 @@ from vlc_jax.models.text import real_tokens
 
 
 class TokenIds(nn.Module, kw_only=True):
-    """In place of a text tower, for a head that reads token ids (models/captioner.py).
+    """The stand-in for a text tower of a head that reads token ids (models/captioner.py).
 
     vocab_size, context_length, eos_id: as in TextTower.
     """

@@ -37,22 +37,22 @@ class VLM2Vec(captioner.DecoderHead):
 
     @property
     def embed(self) -> int:
-        """That of the decoder."""
+        """Width of the embeddings: that of the decoder."""
         return self.language_model.width
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """Scores are cosines."""
+        """True for both: scores are cosines of the pooled features."""
         return True, True
 
     @property
     def is_row_wise(self) -> bool:
-        """Rows are embedded one by one."""
+        """True: each row is embedded by itself."""
         return True
 
     @property
     def reads_question(self) -> bool:
-        """Behind the image."""
+        """True: a question is read behind the image."""
         return True
 
     def image(

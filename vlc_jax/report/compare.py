@@ -100,7 +100,7 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 
 def newest_results(runs: Iterable[Run]) -> list[dict[str, dict[str, Any]]]:
-    """Of each run, {benchmark: its newest result}."""
+    """{benchmark: its newest result} of each run."""
     return [{one.name: one.newest for one in run.evaluations} for run in runs]
 
 

@@ -83,7 +83,7 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
 
 
 def _text(row: Mapping[str, Any], name: str, k: int) -> str:
-    """Of image k, where a row has one of each image (multiple choice), or a single one."""
+    """The text of image k, where a row has one of each image (multiple choice), or its only one."""
     found = row.get(f"{name}s", row.get(name))
     if isinstance(found, list):
         found = found[k] if k < len(found) else None

@@ -43,7 +43,7 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _is_asked_alike(result: dict[str, Any], value: Value) -> bool:
-    """Whether captions were scored by VQAScore with its end token on both sides or on neither."""
+    """True if both or neither scored captions by VQAScore with its end token."""
     prompt = result.get("details", {}).get("prompt", {})
     is_vqascore = bool(prompt.get("question")) and prompt.get("eos", True)
     if result["protocol"] in ("keywords", "multiple_choice"):
@@ -81,8 +81,8 @@ def _named(benchmark: str, value: Value) -> str:
 def _left_out(
     result: dict[str, Any], candidates: Sequence[Value], alike: Sequence[Value]
 ) -> Iterable[str]:
-    """Why a row of the table has no published value, unless a form of its metric has: by group, or
-    as the mean over groups. alike: candidates that were asked as the result was."""
+    """Reasons why rows of the table have no published value, unless a form of their metric has: by
+    group, or as the mean over groups. alike: candidates that were asked as the result was."""
     rows = table.rows([result])
     compared = {_stem(row.metric) for row in rows if row.paper is not None}
     for row in rows:

@@ -281,7 +281,7 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
 
 
 def unreadable(path: Path, file: Path) -> str | None:
-    """Why a file of the workdir at `path` is not read; None if it is."""
+    """The reason why a file of the workdir at `path` is not read; None if it is."""
     if not file.exists():
         return "is missing"
     if not _is_within(path, file):

@@ -217,7 +217,7 @@ class Checkpoints:
 
 
 def _first_said(problem: str | None) -> str | None:
-    """What the first process that found a problem says of it, on all of them; a collective."""
+    """The message of the first process that found a problem, on all processes; a collective."""
     text = (problem or "").encode()[:SAID_BYTES].ljust(SAID_BYTES, b"\0")
     found = multihost_utils.process_allgather(np.frombuffer(text, np.uint8))
     said = (row.tobytes().rstrip(b"\0").decode(errors="replace") for row in found)

@@ -28,7 +28,8 @@ def environment() -> dict[str, Any]:
 
 
 def _commit(folder: Path) -> str:
-    """That of the checkout in `folder`, or from which pip installed the package; "" if unknown."""
+    """The commit of the checkout in `folder`, or of that from which pip installed the package; ""
+    if unknown."""
     # an installed package may lie inside somebody else's checkout
     if (folder / ".git").exists() and (folder / "pyproject.toml").exists():
         commit = _git(folder, "rev-parse", "HEAD")

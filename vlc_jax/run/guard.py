@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
-    """Returns in a child process; the parent waits for its end and exits with its code.
+    """Forks: returns in the child; the parent waits for its end and exits with its code.
 
     A child that crashes because another process is lost ends as `Peers` says; one that shows no
     sign of life for `lost_seconds` is killed, with ExitCode.HANG. Call it before JAX computes.
@@ -70,7 +70,7 @@ def _begin_child(parent: int, workdir: Path | str) -> None:
 
 
 def _native_output(workdir: Path | str, child: int) -> Path:
-    """Where the child's C++ libraries print to: on this host, if the run is in a store."""
+    """The file that the child's C++ libraries print to: on this host, if the run is in a store."""
     is_url = stores.is_url(workdir)
     folder = fetch.cache_folder(workdir, "workdirs") if is_url else Path(workdir)
     return folder / "logs" / f"native_{child}.txt"

@@ -157,7 +157,8 @@ class StepClock:
         return values
 
     def _read_values(self) -> dict[str, float]:
-        """Of this process since the last reading; absent for sources without shards or a stage."""
+        """Reads of this process since the last reading; absent for sources without shards or a
+        stage."""
         reads, values = self._reads, {}
         if "bytes_read" in reads:
             values["perf/read_mb"] = reads["bytes_read"] / 1e6

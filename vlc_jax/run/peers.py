@@ -64,7 +64,7 @@ class Presence(NamedTuple):
 
 
 def folder_of(workdir: Path | str) -> Folder:
-    """Where the processes of a run keep their files."""
+    """The folder in which the processes of a run keep their files."""
     return stores.folder(workdir).below("processes")
 
 
@@ -315,7 +315,7 @@ class Peers:
             self._set(found={} if self.index else self._find(seen))
 
     def _find(self, seen: Mapping[int, Presence | None]) -> dict[str, Any]:
-        """What process 0 writes for all."""
+        """The findings that process 0 writes for all processes."""
         found = dict(self._mine.found)
         self._silence[0].is_alive = True
         if self._starts is None:
@@ -359,7 +359,7 @@ def judge(
 
 
 def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
-    """As `Peers.lost`, of a process that crashed: the other one that was lost before.
+    """Exit code and message of the process whose loss made this one crash; None if there is none.
 
     Crashes of others and their ExitCode.INFRASTRUCTURE are effects, and no cause.
     """

@@ -51,11 +51,11 @@ class LocalSteps:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def where(self, step: int) -> str:
-        """Where Orbax finds a complete step."""
+        """The path at which Orbax finds a complete step."""
         return f"{self.path / str(step)}/state"
 
     def where_written(self, step: int) -> str:
-        """Where Orbax writes a step."""
+        """The path to which Orbax writes a step."""
         return f"{self._writing(step)}/state"
 
     def begin(self, step: int) -> None:

@@ -129,8 +129,8 @@ def _name(holder: dict[str, Any]) -> str:
 
 
 def _pid_space() -> str:
-    """What makes pids comparable: the same boot of the same host, the same container. Random where
-    that is unknown."""
+    """The id of the boot and the container within which pids are comparable; random if it is
+    unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

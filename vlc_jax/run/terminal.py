@@ -40,7 +40,7 @@ def write_native_output_to(path: Path) -> None:
 
 
 class _PlainFormatter(logging.Formatter):
-    """warning: MESSAGE"""
+    """The format "warning: MESSAGE"."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {super().format(record)}"

@@ -99,7 +99,7 @@ class Workdir:
 
     @property
     def stacks(self) -> Path:
-        """Where the stacks of this process go, should it hang."""
+        """The file for the stacks of this process, should it hang."""
         return self.path / "logs" / f"stacks_{jax.process_index():03d}.txt"
 
     def lost(self) -> tuple[int, str] | None:

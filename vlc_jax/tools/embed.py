@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def command_line_parser() -> argparse.ArgumentParser:
-    """Of the options above."""
+    """The parser of the options above."""
     parser = argparse.ArgumentParser(
         prog="python -m vlc_jax.tools.embed",
         description=__doc__,
@@ -286,7 +286,7 @@ def is_bad(found: object) -> bool:
 
 
 def file_size(path: Path) -> int:
-    """In bytes; -1 of a file that is not there."""
+    """Size in bytes; -1 of a file that is not there."""
     try:
         return path.stat().st_size
     except (OSError, ValueError):

@@ -265,7 +265,7 @@ def has_tokenizer_files(setup: Setup) -> bool:
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """As torch's libraries read it, and readable for all: safetensors makes files private."""
+    """Writes a file that torch's libraries read, readable for all: safetensors makes it private."""
     save_file(arrays, path, metadata={"format": "pt"})
     path.chmod(0o644)
 

@@ -89,7 +89,7 @@ class LanguageModelEncoder:
 
 
 def is_language_model(folder: Path) -> bool:
-    """Whether a folder holds a language model known here and is none of sentence-transformers."""
+    """True if a folder holds a language model known here and is none of sentence-transformers."""
     config = folder / "config.json"
     if not config.is_file() or (folder / "modules.json").exists():
         return False

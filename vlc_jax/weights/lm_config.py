@@ -225,7 +225,7 @@ def _image_tower(vision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _original(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a folder by LLaVA's own code, which names its image tower."""
+    """Fields of a folder by LLaVA's own code, which names its image tower."""
     _require(config, "mm_projector_type", "mlp2x_gelu")
     names = f"{config.get('model_type')} {config.get('architectures')}".lower()
     family = next((name for name in ("phi", "mistral", "gemma") if name in names), "llama")
@@ -386,7 +386,7 @@ def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_gemma3(lm: Mapping[str, Any], rope: Mapping[str, Any], head: int) -> dict[str, Any]:
-    """As transformers 5 reads it, and by the names of before."""
+    """Fields of Gemma 3 as transformers 5 reads them, and by the names of before."""
     local = {"rope_theta": lm["local_theta"], "rope_type": "default"}
     scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
     return {

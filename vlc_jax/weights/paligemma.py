@@ -61,7 +61,7 @@ _GEMMA: dict[str, tuple[tuple[str, ...], Load]] = {
 
 
 def is_paligemma(path: str | Path) -> bool:
-    """Whether a file is of PaliGemma as big_vision writes it, by its names."""
+    """True if a file is of PaliGemma as big_vision writes it, by its names."""
     path = Path(path)
     return path.suffix == ".npz" and path.is_file() and _names(path).keys() >= _MARKS
 

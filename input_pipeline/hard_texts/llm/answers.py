@@ -132,7 +132,7 @@ def _found(texts: list[Text], reason: str | None) -> Found:
 
 
 def _no_list(lines: list[str]) -> str:
-    """Why lines hold no list."""
+    """The reason why lines hold no list."""
     return (_unusable(_strip(lines[0])) or "no list") if lines else "empty"
 
 
@@ -170,7 +170,7 @@ def _items(answer: Answer) -> tuple[list[str], str | None]:
 
 
 def _unusable(text: str) -> str | None:
-    """Why a text is no caption of anything, or None."""
+    """The reason why a text is no caption of anything; None if it may be one."""
     if key(text) in ("none", "n/a"):
         return "answered None"
     if _REFUSAL.match(text.replace("’", "'")):
