@@ -20,13 +20,8 @@ By default all but score and vqascore_no_end, each on the sets that it is for. c
 set, 0 for all); world (of the sets of the scenes); tie (strict, first_index or half). Every result
 names protocol, prompt and weights.
 
-LLaVA-1.5-7B in the papers, in percent; 2 points to either side are a match (seeds of swaps, sizes
-of images and kinds of GPU). ACL 2025 ("Exploring How Generative MLLMs Perceive More Than CLIP with
-the Same Vision Encoder"), vqascore: What'sUp A left/right 96.6, pairs 93.2; on/under 76.2, 52.4; B
-left/right 98.5, 97.1; front/behind 76.0, 52.9; Winoground text score 39.8, NaturalBench-Retrieval
-52.2, MMVP image score 36.0, MMVP-VLM 49.6. "On Erroneous Agreements of CLIP Image Embeddings"
-(2024): What'sUp A left/right by keywords 99.0, pairs 98.1; MMVP pairs as written 25.3 (judged by
-people, not by letters), by M3ID 31.3; relaxed pairs of options 73.3.
+Values of the papers are in docs/mllm.md; 2 points to either side are a match (seeds of swaps, sizes
+of images and kinds of GPU).
 """
 
 import difflib
