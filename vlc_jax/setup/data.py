@@ -171,9 +171,14 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 class TokenizerShape(NamedTuple):
-    """All that the shapes of a model depend on of a tokenizer, for a plan, which reads no files."""
+    """What the shapes of a model and of its batch depend on of a tokenizer, for a plan, which reads
+    no files.
+
+    has_marks: whether it marks tokens, of functional words or answers (`input_pipeline.tokenize`).
+    """
 
     context_length: int
+    has_marks: bool
     eos_id: int = 0
 
 
@@ -181,7 +186,9 @@ def tokenizer_shape(config: ConfigDict) -> TokenizerShape | input_pipeline.TextV
     """In place of `make_tokenizer`; only vectors of texts are opened, for their width."""
     if config.text.tokenizer == "vectors":
         return make_tokenizer(config)
-    return TokenizerShape(config.text.context_length)
+    is_conversation = config.text.tokenizer in input_pipeline.CONVERSATIONS
+    has_marks = is_conversation or bool(config.text.functional_words.words)
+    return TokenizerShape(config.text.context_length, has_marks)
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:
