@@ -183,7 +183,7 @@ def resolve(
     net = model.with_attention(net, wanted, platform)
     validate.check_tensor(mesh.shape.get("tensor", 1), net)
     if mode != "plan":
-        validate.check_model(config, tokenizer, net)
+        validate.check_model(config, mode, tokenizer, net)
     parameters = model.make_parameters(config, net)
     training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it
     if mode == "train":

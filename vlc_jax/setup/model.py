@@ -18,6 +18,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax import losses, models, optimizer
 from vlc_jax.errors import UsageError, known
+from vlc_jax.evaluators import Abilities
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
@@ -113,6 +114,17 @@ def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Cho
     )
 
 
+def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
+    """What the model can do with questions: it writes if its head does and the tokenizer turns ids
+    into text; its scores are of answers if the tokenizer marks these and the head reads the marks.
+    """
+    is_conversation = isinstance(tokenizer, ConversationTokenizer)
+    return Abilities(
+        writes=hasattr(model.head, "prompt") and hasattr(tokenizer, "decode"),
+        scores_answers=is_conversation and getattr(model.head, "scores", "") == "answer",
+    )
+
+
 def normaliser(name: str) -> Callable[[Array], Array]:
     """uint8 pixels -> float32 with the named mean and standard deviation, on the device."""
     known("normalisation", name, image_ops.NORMALISATIONS)
@@ -159,16 +171,21 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             mu_dtype=c.get("mu_dtype", "float32"),  # absent from a config.json that is older
         ),
         schedule=schedule,
-        losses={
-            name: {key: value for key, value in options.items() if value is not None}
-            for name, options in config.losses.items()
-        },
+        losses=given_losses(config),
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
         microbatch=config.get("microbatch"),  # of a config.json that is older, None
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
     )
+
+
+def given_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
+    """config.losses without the options that are None, which are not set."""
+    return {
+        name: {key: value for key, value in options.items() if value is not None}
+        for name, options in config.losses.items()
+    }
 
 
 def learning_rate(config: ConfigDict, steps: int) -> Schedule:

@@ -15,6 +15,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.renamed_fields import refuse_renamed_values
 from vlc_jax.setup import addresses
+from vlc_jax.setup.model import abilities, given_losses
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
 
@@ -35,9 +36,20 @@ def check(config: ConfigDict, mode: str) -> None:
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     for name in config.losses:
         known("loss", name, losses.LOSSES)
+    if mode in ("train", "plan"):  # a run that is evaluated may be of a version with other options
+        losses.check(given_losses(config))
+    if mode != "weights":
+        check_evals(config)
+
+
+def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = None) -> None:
+    """Raises UsageError for options of protocols that the first evaluation would refuse, after
+    hours of training. abilities: of the model; None: not known yet."""
     for name, options in config.evals.items():
-        # a misspelt name is found before hours of training
-        evaluators.protocol(options.get("reader", name), options.get("protocol", ""))
+        try:
+            evaluators.check(options.get("reader", name), options.to_dict(), abilities)
+        except UsageError as error:
+            raise UsageError(f"config.evals.{name}: {error}") from error
 
 
 def check_forms(config: ConfigDict) -> None:
@@ -206,12 +218,16 @@ def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
 
 def check_model(
     config: ConfigDict,
+    mode: str,
     tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
     model: nn.Module,
 ) -> None:
-    """Raises UsageError where tokenizer and model do not fit together."""
+    """Raises UsageError where tokenizer and model do not fit together, or the benchmarks ask for
+    what they cannot do. mode: as in `setup.resolve`."""
     if not isinstance(tokenizer, input_pipeline.TextVectors):
         check_vocabulary(tokenizer, model.text.vocab_size)
+    if mode != "weights":
+        check_evals(config, abilities(model, tokenizer))
     check_functional_words(config, model)
     check_text_lengths(config, model)
     check_question(config, model)
