@@ -78,14 +78,14 @@ def _ids_before_image(text: str, tokenizer: Tokenizer | TokenizerShape) -> tuple
     return tokenizer.before_image(text)
 
 
-def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
+def with_attention(model: nn.Module, wanted: str, platform: str) -> nn.Module:
     """The model with the attention that `wanted` (config.model.attention) is on a platform.
 
     Logs what each tower has, and why. Raises UsageError for "cudnn" where that cannot be.
     """
     choices = {}
     for name in TOWERS:
-        tower = getattr(net, name)
+        tower = getattr(model, name)
         if isinstance(tower, Tower):  # not of vectors
             choices[name] = _choose_attention(tower, wanted, platform)
     described = (
@@ -93,10 +93,10 @@ def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
     )
     logging.info("attention: %s", ", ".join(described))
     changed = {
-        name: getattr(net, name).clone(attention=choice.implementation)
+        name: getattr(model, name).clone(attention=choice.implementation)
         for name, choice in choices.items()
     }
-    return net.clone(**changed)
+    return model.clone(**changed)
 
 
 def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Choice:

@@ -265,13 +265,13 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
 
 def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError unless the head has a vector for each of config.text.functional_words."""
-    words = len(config.text.functional_words.words)
-    vectors = getattr(model.head, "num_functional_words", 0)
-    if words != vectors:
+    num_words = len(config.text.functional_words.words)
+    num_vectors = getattr(model.head, "num_functional_words", 0)
+    if num_words != num_vectors:
         raise UsageError(
-            f"config.text.functional_words.words are {words}, the head {config.model.name} has "
-            f"{vectors} of them: set config.model.head.num_functional_words to their number (dcsm "
-            "alone reads them)"
+            f"config.text.functional_words.words are {num_words}, the head {config.model.name} has "
+            f"{num_vectors} of them: set config.model.head.num_functional_words to their number "
+            "(dcsm alone reads them)"
         )
 
 
