@@ -178,8 +178,8 @@ def resolve(
         config = addresses.localised(config)
         tokenizer = data.make_tokenizer(config)
     model = model_setup.make_model(config, tokenizer)
-    # weights are also read elsewhere than they were trained; a config.json may be older
-    wanted = "auto" if mode == "weights" else config.model.get("attention", "xla")
+    # weights are also read elsewhere than they were trained
+    wanted = "auto" if mode == "weights" else config.model.attention
     model = model_setup.with_attention(model, wanted, platform)
     validate.check_tensor(mesh.shape.get("tensor", 1), model)
     if mode != "plan":
@@ -265,7 +265,7 @@ def _of_length(parameters: Parameters, length: int) -> Parameters:
 
 
 def _evaluation(config: ConfigDict) -> EvaluationSetup:
-    other, question = config.interpolate.get("other"), data.question(config)
+    other, question = config.interpolate.get("other"), config.input.question
     text = {"text": config.text.to_dict()}
     asked = {"question": question, **text} if question else {}
     return EvaluationSetup(
@@ -273,8 +273,8 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
         transform=data.image_transform(config, is_training=False),
         question=question,
         every=config.eval.every,
-        seconds=config.eval.get("seconds"),  # of a config.json that is older, None
-        cache=config.eval.get("cache"),
+        seconds=config.eval.seconds,
+        cache=config.eval.cache,
         batch_size=config.eval.batch_size,
         examples=config.eval.examples,
         preview=config.input.preview,

@@ -149,7 +149,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         preview=config.input.preview,
         max_bad_share=config.input.max_bad_share,
         loader=config.input.loader.to_dict(),
-        question=question(config),
+        question=config.input.question,
         has_features=config.input.source == "features",
         feature_cache_key=feature_cache_key(config, model, tokenizer),
         text_lengths=(*config.text.lengths, config.text.context_length),
@@ -276,11 +276,6 @@ def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
     with usage_errors():
         options = config.input.noun_phrases
         return input_pipeline.NounPhrases(**options) if options.share else None
-
-
-def question(config: ConfigDict) -> str:
-    """config.input.question; "" of a config.json that is older."""
-    return config.input.get("question", "")
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:

@@ -22,7 +22,7 @@ from vlc_jax.evaluators import Abilities
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
-from vlc_jax.setup.data import Tokenizer, TokenizerShape, question
+from vlc_jax.setup.data import Tokenizer, TokenizerShape
 
 Schedule = Callable[[Any], Array]
 
@@ -168,13 +168,13 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             clip_norm=c.clip_norm,
             decay_exclude=c.decay_exclude,
             learning_rate_multipliers=tuple(map(tuple, c.learning_rate_multipliers)),
-            mu_dtype=c.get("mu_dtype", "float32"),  # absent from a config.json that is older
+            mu_dtype=c.mu_dtype,
         ),
         schedule=schedule,
         losses=given_losses(config),
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
-        microbatch=config.get("microbatch"),  # of a config.json that is older, None
+        microbatch=config.microbatch,
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
     )
@@ -214,6 +214,6 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
     trained = parameters.trained_share("head")
-    asked = parameters.model.text.context_length if question(config) else 0
+    asked = parameters.model.text.context_length if config.input.question else 0
     of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": asked}
     return towers + flops.head(parameters.model, **of_head, trained=trained)

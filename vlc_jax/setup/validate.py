@@ -128,11 +128,10 @@ def check_ranges(config: ConfigDict) -> None:
             # negated, since NaN is in no range
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
-    # absent from a config.json that is older, as config.eval.seconds
-    for name, value in (config.get("watchdog") or {}).items():
+    for name, value in config.watchdog.items():
         if not value >= 0:
             raise UsageError(f"config.watchdog.{name} must be at least 0; got {value}")
-    seconds = config.eval.get("seconds")
+    seconds = config.eval.seconds
     if seconds is not None and not seconds > 0:
         raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
 
@@ -140,7 +139,7 @@ def check_ranges(config: ConfigDict) -> None:
 def check_microbatch(config: ConfigDict, devices: int) -> None:
     """Raises UsageError unless micro-batches of config.microbatch rows fill every sub-batch, and
     every one of the `devices` has equally many of their rows."""
-    rows = config.get("microbatch")  # absent from a config.json that is older
+    rows = config.microbatch
     if rows is None:
         return
     sub_batch = config.batch_size // config.sub_batches
@@ -235,7 +234,7 @@ def check_model(
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.text.lengths of texts whose scores read their padding."""
-    lengths, longest = list(config.text.get("lengths", ())), config.text.context_length
+    lengths, longest = list(config.text.lengths), config.text.context_length
     if not lengths:
         return
     if lengths != sorted(set(lengths)) or not 1 < lengths[0] <= lengths[-1] < longest:
@@ -255,7 +254,7 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
 
 def check_question(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.input.question before a head that reads none."""
-    question = config.input.get("question")  # absent from a config.json that is older
+    question = config.input.question
     if question and not model.head.reads_question:
         raise UsageError(
             f"config.input.question={question!r} is for a head that reads it behind the image: set "
