@@ -24,7 +24,7 @@ from input_pipeline.loader import Loader, make_train
 from input_pipeline.record import DataError, ImageLike, Record, Source
 from input_pipeline.sources import SOURCES
 from input_pipeline.stored_features import FeatureTransform
-from input_pipeline.tokenizers import TOKENIZERS
+from input_pipeline.tokenizers import CONVERSATIONS, TOKENIZERS
 from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from input_pipeline.tokenizers.pretrained_folder import files as tokenizer_files
 from input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
@@ -33,6 +33,7 @@ from input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
 __all__ = [
+    "CONVERSATIONS",
     "NORMALISATIONS",
     "SOURCES",
     "TOKENIZERS",

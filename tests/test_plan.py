@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.scenes import clip, dcsm, hp_hn, negclip
+from configs.scenes import captioner, clip, dcsm, hp_hn, llava, negclip, vlm2vec
 from input_pipeline import batch as batch_contract
 from tests.support import helpers, tiny
 from vlc_jax import devices, plan, sharding, step_jaxpr, train_step
@@ -26,11 +26,18 @@ def changed(config, **fields):
     return config
 
 
-@pytest.mark.parametrize(
-    "config",
-    [clip.get_config(), hp_hn.get_config(), dcsm.get_config(), negclip.get_config("hard_images")],
-    ids=["clip", "hp_hn", "dcsm", "hard_images"],
-)
+BATCHES = {
+    "clip": clip.get_config(),
+    "hp_hn": hp_hn.get_config(),
+    "dcsm": dcsm.get_config(),
+    "hard_images": negclip.get_config("hard_images"),
+    "captioner": captioner.get_config(),
+    "llava": llava.get_config(),
+    "vlm2vec": vlm2vec.get_config(),
+}
+
+
+@pytest.mark.parametrize("config", BATCHES.values(), ids=BATCHES)
 def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
     with config.unlocked():
         config.pretrain, config.frozen, config.init_from = {}, (), None
@@ -44,6 +51,13 @@ def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
     shapes = plan_setup.batch_shapes(config, setup.mesh, setup.parameters)
     found = {key: (array.shape, array.dtype) for key, array in real.items()}
     assert {key: (shape.shape, shape.dtype) for key, shape in shapes.items()} == found
+
+
+@pytest.mark.parametrize("name", ["llava", "vlm2vec"])
+def test_a_step_of_a_decoder_is_traced_from_the_shapes_of_its_batch(name):
+    config = changed(BATCHES[name], batch_size=16, model__image__depth=1, model__head__depth=1)
+    planned = next(plan_setup.planned(config))
+    assert step_jaxpr.executed_flops(planned) > 0  # refused where the head misses an input
 
 
 def test_a_plan_compiles_what_training_runs():

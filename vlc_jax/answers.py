@@ -11,13 +11,13 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Int
 
 from input_pipeline import prompt_ids
-from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.encode import compiled
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import Decoding, take
 from vlc_jax.generative import decode
 from vlc_jax.models.continuation import Prompt
 from vlc_jax.setup import Setup
+from vlc_jax.setup.model import abilities
 from vlc_jax.types import ImageFeatures
 
 COLUMNS = 16  # questions are padded to multiples of so many tokens, each compiled on its own
@@ -25,14 +25,14 @@ COLUMNS = 16  # questions are padded to multiples of so many tokens, each compil
 
 def can_answer(setup: Setup) -> bool:
     """True if a model's head writes text and its tokenizer turns ids into text."""
-    return hasattr(setup.model.head, "prompt") and hasattr(setup.tokenizer, "decode")
+    return abilities(setup.model, setup.tokenizer).writes
 
 
 def prompt(setup: Setup) -> dict[str, str] | None:
     """The text around a question, and the question that the tokenizer asks about a caption, as
     `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
     head, tokenizer = setup.model.head, setup.tokenizer
-    if not isinstance(tokenizer, ConversationTokenizer) or getattr(head, "scores", "") != "answer":
+    if not abilities(setup.model, tokenizer).scores_answers:
         return None
     before = tokenizer.decode(head.prefix, special=True)
     template = f"{before}<image>{tokenizer.template}"

@@ -186,7 +186,7 @@ def run(stop: StopSignal) -> int:
         peers = connect(chosen, folder)
         workdir = Workdir(folder, peers)
         stop.interrupt(partial(fetch_inputs, chosen, MODE.value), has_begun=False)
-        devices.keep_compiled(chosen.get("compilation_cache"))  # a config.json may be older
+        devices.keep_compiled(chosen.compilation_cache)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
             train.train(setup, workdir, stop, allow_change=ALLOW.value)

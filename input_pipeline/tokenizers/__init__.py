@@ -27,3 +27,5 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
     "vectors": text_vectors.text_vectors,
     "words": word_level.WordTokenizer,
 }
+# Those that make a ConversationTokenizer, which marks the tokens of answers.
+CONVERSATIONS = ("conversation", "scenes_conversation")

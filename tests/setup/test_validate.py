@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from configs.scenes import clip
+from configs.scenes import clip, llava
 from vlc_jax import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve, validate
@@ -55,6 +55,68 @@ def test_a_wrong_field_is_named_with_its_value(field, value, message):
         node[last] = value
     with pytest.raises(UsageError, match=message):
         resolve(config, "eval")
+
+
+@pytest.mark.parametrize(
+    ("reader", "options", "message"),
+    [
+        ("scenes_order", {"tie": "strct"}, r"evals\.x: tie must be one of .*; got 'strct'"),
+        ("scenes_retrieval", {"tie": "strct"}, "tie must be one of"),
+        ("scenes_retrieval", {"duplicates": "maybe"}, "duplicates must be one of"),
+        ("scenes_order", {"vqascore": {"end": False}}, "unknown option of vqascore 'end'"),
+        ("scenes_order", {"vqascore": True}, "vqascore is a mapping of some of"),
+        ("scenes_order", {"vqascore": {"question": "Is it?"}}, r"got 'Is it\?'"),
+        ("scenes_whatsup", {"protocol": "keywords", "vqascore": {}}, "has questions of its own"),
+        ("scenes_whatsup", {"protocol": "keywords", "decoding": "m3d"}, "did you mean 'm3id'"),
+        ("scenes_whatsup", {"protocol": "keywords", "max_tokens": 0}, "max_tokens is at least 1"),
+        ("mmvp", {"protocol": "multiple_choice", "answer": "letter"}, "did you mean 'letters'"),
+        ("mmvp", {"protocol": "multiple_choice", "decoding": "perplexty"}, "mean 'perplexity'"),
+        ("mmvp", {"protocol": "multiple_choice", "tie": "strct"}, "tie must be one of"),
+        # of a model without questions and answers
+        ("scenes_whatsup", {"protocol": "keywords"}, r"evals\.x: .*this one writes nothing"),
+        ("mmvp", {"protocol": "multiple_choice"}, "this model's scores are none"),
+        ("mmvp", {"protocol": "multiple_choice", "decoding": "greedy"}, "this one writes nothing"),
+        ("scenes_order", {"vqascore": {}}, "this model's scores are none"),
+    ],
+)
+def test_a_protocol_that_evaluation_would_refuse_is_refused_before_training(
+    reader, options, message
+):
+    config = clip.get_config()
+    config.evals = ConfigDict({"x": {"reader": reader, **options}})
+    with pytest.raises(UsageError, match=message):
+        resolve(config, "train")
+    resolve(config, "weights")  # which evaluates nothing
+
+
+def test_a_model_that_answers_may_be_asked():
+    config = llava.get_config()
+    config.evals = ConfigDict(
+        {
+            "words": {"reader": "scenes_whatsup", "protocol": "keywords", "decoding": "m3id"},
+            "vqascore": {"reader": "scenes_order", "vqascore": {"eos": False}},
+        }
+    )
+    assert resolve(config, "eval").evaluation.benchmarks.keys() == {"words", "vqascore"}
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        ({"infonce": {"weight": 1.0, "directon": "both"}}, "did you mean 'direction'"),
+        ({"infonce": {"weight": 1.0, "direction": "text_to_image"}}, "unknown direction"),
+        ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),
+        ({"infonce": {"weight": 1.0, "implementation": "chunked"}}, "and chunk None"),
+        ({"infonce": {"weight": 1.0, "duplicates": "masks"}}, "did you mean 'mask'"),
+        ({"hn_focal": {"weight": 1.0, "gamma": 0.5}}, "gamma of hn_focal is 0 or at least 1"),
+    ],
+)
+def test_options_of_losses_are_refused_before_anything_is_traced(losses, message):
+    config = clip.get_config()
+    config.losses = ConfigDict(losses)
+    with pytest.raises(UsageError, match=message):
+        resolve(config, "train")
+    validate.check(config, "eval")  # which needs no loss
 
 
 def test_no_clipping_is_zero_or_none():

@@ -20,20 +20,23 @@ from vlc_jax.evaluators import (
     pairs,
     retrieval,
     superposition,
+    ties,
     triplet,
     vqascore,
     zeroshot,
 )
-from vlc_jax.evaluators.scorer import Decoding, Scorer
+from vlc_jax.evaluators.scorer import Abilities, Decoding, Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
 
 __all__ = [
     "EVALUATIONS",
     "PROTOCOLS",
+    "Abilities",
     "Decoding",
     "Estimate",
     "EvalResult",
     "Scorer",
+    "check",
     "evaluate",
     "headline",
     "protocol",
@@ -56,6 +59,8 @@ PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
     "zeroshot": zeroshot.evaluate,
 }
 
+# Protocols with a `check` of their own; all others have the tie policy alone.
+CHECKED = {"keywords": keywords, "multiple_choice": multiple_choice, "retrieval": retrieval}
 # Of models that answer questions: the option `protocol` of a benchmark names one of these in place
 # of its reader's.
 ASKING = ("keywords", "multiple_choice")
@@ -139,16 +144,9 @@ def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) 
     known = protocol_options(reader, chosen)
     for option in options:
         errors.known(f"option of benchmark {reader!r}", option, known)
+    check(reader, {"protocol": chosen, **options}, scorer.abilities)
     asked = options.pop("vqascore", None)
     if asked is not None:
-        if chosen in ASKING:
-            raise errors.UsageError(f"protocol {chosen!r} has questions of its own: no vqascore")
-        if not isinstance(asked, Mapping):
-            raise errors.UsageError(
-                f"vqascore is a mapping of some of {vqascore.OPTIONS}, {{}} for none; got {asked!r}"
-            )
-        for option in asked:
-            errors.known("option of vqascore", option, vqascore.OPTIONS)
         scorer = vqascore.asking(scorer, **asked)
     result = PROTOCOLS[protocol(reader, chosen)](benchmark, scorer, **options)
     if scorer.prompt and "prompt" not in result.details:
@@ -156,11 +154,37 @@ def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) 
     return result
 
 
+def check(reader: str, options: Mapping[str, Any], abilities: Abilities | None = None) -> None:
+    """Raises UsageError for values of a protocol's options that need no benchmark to be refused,
+    and for a protocol that asks for what a model cannot do.
+
+    options: of a benchmark in config.evals; those of its reader are left alone.
+    abilities: of the model; None: not known yet.
+    """
+    chosen, asked = options.get("protocol", ""), options.get("vqascore")
+    name = protocol(reader, chosen)
+    own = {**_defaults(name), **options}
+    if name in CHECKED:
+        CHECKED[name].check(**own)
+    elif "tie" in own:
+        ties.check(own["tie"])
+    if asked is not None:
+        if name in ASKING:
+            raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
+        vqascore.check(asked)
+    if abilities is not None and (asked is not None or name in ASKING):
+        abilities.require("scores_answers" if asked is not None else CHECKED[name].needs(**own))
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    """Options of a protocol, with their default values."""
+    parameters = inspect.signature(PROTOCOLS[name]).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
 def protocol_options(reader: str, chosen: str = "") -> tuple[str, ...]:
     """Options of a benchmark's protocol; all others are its reader's."""
-    parameters = inspect.signature(PROTOCOLS[protocol(reader, chosen)]).parameters.values()
-    own = tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-    return (*own, *OPTIONS)
+    return (*_defaults(protocol(reader, chosen)), *OPTIONS)
 
 
 def headline(reader: str, chosen: str = "") -> str:

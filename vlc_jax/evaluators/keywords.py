@@ -14,16 +14,31 @@ none, or several, is unparsed, and wrong.
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from input_pipeline.benchmarks import Benchmark, Case
 from input_pipeline.record import AskedImage, DataError, ImageLike
+from vlc_jax.errors import known
 from vlc_jax.evaluators import groups, stats
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
 from vlc_jax.generative import prompts
 
 WEAK = "on"  # part of other answers: "on the left", "on the right side"
+
+
+def check(*, decoding: str, max_tokens: int, style: str, **others: Any) -> None:
+    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    del others
+    Decoding(decoding, max_tokens).check()
+    known("style of questions", style, prompts.STYLES)
+
+
+def needs(**options: Any) -> Literal["writes"]:
+    """The ability of a model that `evaluate` needs."""
+    del options
+    return "writes"
 
 
 def evaluate(
@@ -54,6 +69,7 @@ def evaluate(
     left out, and counted. Raises UsageError for a model that writes nothing, DataError for a
     benchmark without any such case.
     """
+    check(decoding=decoding, max_tokens=max_tokens, style=style)
     how = Decoding(decoding, max_tokens, alpha, decay, first_step)
     cases = [case for case in benchmark.cases if has_question(case)]
     if not cases:

@@ -7,7 +7,7 @@ al. (CVPR 2024) have a person or GPT-4 judge and we look for the letter. The rel
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,6 +19,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import (
     Decoding,
+    DecodingKind,
     Scorer,
     answers,
     embed_texts_once,
@@ -28,6 +29,27 @@ from vlc_jax.generative import prompts
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")
+PERPLEXITY = "perplexity"  # the decoding that decodes nothing
+
+
+def check(*, decoding: str, answer: str, tie: str, max_tokens: int, **others: Any) -> None:
+    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    del others
+    ties.check(tie)
+    known("answer", answer, ANSWERS)
+    known("decoding", decoding, (PERPLEXITY, *get_args(DecodingKind)))
+    if decoding != PERPLEXITY:
+        Decoding(decoding, max_tokens).check()
+        if answer != "letters":
+            raise UsageError(
+                f"answer={answer!r} is of decoding='perplexity'; what is written is read as letters"
+            )
+
+
+def needs(*, decoding: str, **others: Any) -> Literal["writes", "scores_answers"]:
+    """The ability of a model that `evaluate` needs."""
+    del others
+    return "scores_answers" if decoding == PERPLEXITY else "writes"
 
 
 def evaluate(
@@ -62,17 +84,12 @@ def evaluate(
     directly." in all of these. Raises UsageError for a model that answers no questions, DataError
     for cases without questions: of MMVP and MMVP-VLM `texts="questions"` has them.
     """
-    ties.check(tie)
-    known("answer", answer, ANSWERS)
-    if decoding != "perplexity" and answer != "letters":
-        raise UsageError(
-            f"answer={answer!r} is of decoding='perplexity'; what is written is read as letters"
-        )
+    check(decoding=decoding, answer=answer, tie=tie, max_tokens=max_tokens)
     _check(benchmark)
     parts = [benchmark.cases[i : i + chunk] for i in range(0, len(benchmark.cases), chunk)]
     details: dict[str, Any] = {"decoding": decoding, "answer": answer}
     first = _asked(_questions(benchmark.cases[0])[0])
-    if decoding == "perplexity":
+    if needs(decoding=decoding) == "scores_answers":
         template = require_questions(scorer)
         scores = np.concatenate([_log_scores(part, scorer, answer) for part in parts])
         stats.require_finite(scores, benchmark.name)

@@ -6,7 +6,7 @@ a wrong candidate with the same score goes before the right one.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -95,6 +95,14 @@ def recall_chance(
     return 1 - missed
 
 
+def check(*, duplicates: str, tie: str, **others: Any) -> None:
+    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    del others
+    if duplicates not in DUPLICATES:
+        raise errors.UsageError(f"duplicates must be one of {DUPLICATES}; got {duplicates!r}")
+    ties.check(tie)
+
+
 def evaluate(
     benchmark: Benchmark,
     scorer: Scorer,
@@ -121,9 +129,7 @@ def evaluate(
       UsageError: an unknown `duplicates` or tie policy. DataError: fewer than two cases, a case
         without one image and a caption.
     """
-    if duplicates not in DUPLICATES:
-        raise errors.UsageError(f"duplicates must be one of {DUPLICATES}; got {duplicates!r}")
-    ties.check(tie)
+    check(duplicates=duplicates, tie=tie)
     _check(benchmark)
     captions = [caption for case in benchmark.cases for caption in case.captions]
     owner = np.repeat(np.arange(len(benchmark.cases)), [len(c.captions) for c in benchmark.cases])

@@ -1,7 +1,7 @@
 """Scorer: functions from images and strings, which evaluators get instead of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
+DecodingKind = Literal["greedy", "m3id"]
 
 
 class Decoding(NamedTuple):
@@ -20,7 +21,7 @@ class Decoding(NamedTuple):
     (vlc_jax/generative/decode.py).
     """
 
-    kind: Literal["greedy", "m3id"] = "greedy"
+    kind: DecodingKind = "greedy"
     max_tokens: int = 16
     alpha: float = 0.6
     decay: float = 0.15
@@ -28,9 +29,37 @@ class Decoding(NamedTuple):
 
     def check(self) -> None:
         """Raises UsageError for an unknown kind and for max_tokens < 1."""
-        known("decoding", self.kind, get_args(get_type_hints(Decoding)["kind"]))
+        known("decoding", self.kind, get_args(DecodingKind))
         if self.max_tokens < 1:
             raise UsageError(f"max_tokens is at least 1; got {self.max_tokens}")
+
+
+# Of Abilities: what a protocol says of a model that lacks one.
+REFUSALS = {
+    "writes": (
+        "this protocol reads what a model writes, and this one writes nothing: take a captioner"
+    ),
+    "scores_answers": (
+        "this protocol scores answers to questions, and this model's scores are none: take a "
+        "captioner with the tokenizer 'conversation' and config.model.head.scores='answer', "
+        "such as LLaVA"
+    ),
+}
+
+
+class Abilities(NamedTuple):
+    """What a model can do with a question about an image.
+
+    writes: it writes an answer.   scores_answers: its scores are of answers to questions.
+    """
+
+    writes: bool
+    scores_answers: bool
+
+    def require(self, ability: Literal["writes", "scores_answers"]) -> None:
+        """Raises UsageError for a model that cannot do it."""
+        if not getattr(self, ability):
+            raise UsageError(REFUSALS[ability])
 
 
 class Scorer(NamedTuple):
@@ -60,15 +89,15 @@ class Scorer(NamedTuple):
     answers: Callable[[ImageFeatures, Sequence[str], Decoding], list[str]] | None = None
     prompt: Mapping[str, str] | None = None
 
+    @property
+    def abilities(self) -> Abilities:
+        """Of the model."""
+        return Abilities(self.answers is not None, self.prompt is not None)
+
 
 def require_questions(scorer: Scorer) -> Mapping[str, str]:
     """The prompt around questions. Raises UsageError for a model that answers none."""
-    if scorer.prompt is None:
-        raise UsageError(
-            "this protocol scores answers to questions, and this model's scores are none: take a "
-            "captioner with the tokenizer 'conversation' and config.model.head.scores='answer', "
-            "such as LLaVA"
-        )
+    scorer.abilities.require("scores_answers")
     return scorer.prompt
 
 
@@ -78,10 +107,7 @@ def answers(
     """The answer to question i about image i, in words. Raises UsageError for a model that writes
     none."""
     how.check()
-    if scorer.answers is None:
-        raise UsageError(
-            "this protocol reads what a model writes, and this one writes nothing: take a captioner"
-        )
+    scorer.abilities.require("writes")
     return scorer.answers(images, questions, how)
 
 

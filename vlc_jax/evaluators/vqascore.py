@@ -8,15 +8,29 @@ Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025) prints; without
 p(Yes). Rankings are those of the score.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from input_pipeline.tokenizers.conversation import asked
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators.scorer import Scorer, require_questions
 from vlc_jax.generative import prompts
 from vlc_jax.types import TextFeatures
 
 OPTIONS = ("question", "answer", "eos")
+
+
+def check(options: Any) -> None:
+    """Raises UsageError for what are no options of `asking`, and for a question without {}."""
+    if not isinstance(options, Mapping):
+        raise UsageError(
+            f"vqascore is a mapping of some of {OPTIONS}, {{}} for none; got {options!r}"
+        )
+    for option in options:
+        known("option of vqascore", option, OPTIONS)
+    question = options.get("question")
+    if question and "{}" not in question:
+        raise UsageError(f"a question has {{}} in the place of the caption; got {question!r}")
 
 
 def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = True) -> Scorer:
@@ -27,12 +41,11 @@ def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = Tru
     prompts.VQASCORE and "Yes".   eos: whether the end token counts.
     Raises UsageError for a question without {}, and for a model that answers no questions.
     """
+    check({"question": question})
     own = require_questions(scorer)
     if not own["question"]:
         own = {**own, "question": prompts.VQASCORE, "answer": "Yes"}
     question, answer = question or own["question"], answer or own["answer"]
-    if "{}" not in question:
-        raise UsageError(f"a question has {{}} in the place of the caption; got {question!r}")
     facts = {**own, "question": question, "answer": answer, "eos": eos}
 
     def embed_texts(texts: Sequence[str]) -> TextFeatures:

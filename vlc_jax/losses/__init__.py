@@ -30,6 +30,7 @@ class Loss(NamedTuple):
     needs: the hard texts that the batch must have besides captions.
     mean_over: "batch", or "examples_with_hard_texts": those that have all hard texts of `needs`.
     contrasts_all: those of `needs` that are scored with all images, not only with their own.
+    check_options: refuses values of the loss's own options, all of which it gets.
     """
 
     dense: Values
@@ -40,6 +41,7 @@ class Loss(NamedTuple):
     needs: tuple[HardText, ...] = ()
     mean_over: Literal["batch", "examples_with_hard_texts"] = "batch"
     contrasts_all: tuple[HardText, ...] = ()
+    check_options: Callable[..., None] = lambda **options: None
 
     @property
     def implementations(self) -> dict[str, Values]:
@@ -114,6 +116,7 @@ LOSSES: dict[str, Loss] = {
         chunked=infonce.chunked,
         ring=infonce.ring,
         embeddings=lambda o, m: (*_embeddings(o), m),
+        check_options=infonce.check,
     ),
     "negclip": Loss(
         infonce.dense,
@@ -123,6 +126,7 @@ LOSSES: dict[str, Loss] = {
         embeddings=lambda o, m: (*_embeddings(o), m, o.negative_text.pooled),
         needs=("negative",),
         contrasts_all=("negative",),
+        check_options=infonce.check,
     ),
     "sigmoid": Loss(
         sigmoid.dense,
@@ -144,7 +148,11 @@ LOSSES: dict[str, Loss] = {
         svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
     ),
     "hn_focal": Loss(
-        hn_focal.hn_focal, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
+        hn_focal.hn_focal,
+        _own_negatives,
+        needs=("negative",),
+        mean_over="examples_with_hard_texts",
+        check_options=hn_focal.check,
     ),
     "analogy": Loss(
         svlc.analogy,
@@ -219,16 +227,9 @@ def _total(
     outputs: types.Outputs,
     batch: Mapping[str, Array],
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
+    check(config_losses)
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
-        loss = _lookup(name)
-        own_options = _own_options(loss)
-        for option in options:
-            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *own_options))
-        if not 0 <= options.get("weight", -1) < float("inf"):
-            raise errors.UsageError(
-                f"the loss {name} needs a weight from 0 on; got {dict(options)}"
-            )
         per_example, is_counted = _per_example(name, outputs, batch, mesh, **options)
         parts[name] = (jnp.where(is_counted, per_example, 0.0).sum(), is_counted.sum())
         # at least 1: a batch in which no example has such texts costs 0, not 0 / 0
@@ -236,14 +237,36 @@ def _total(
     return value, parts
 
 
+def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch."""
+    for name, options in config_losses.items():
+        loss = _lookup(name)
+        own = _own_options(loss)
+        for option in options:
+            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *own))
+        if not 0 <= options.get("weight", -1) < float("inf"):
+            raise errors.UsageError(
+                f"the loss {name} needs a weight from 0 on; got {dict(options)}"
+            )
+        implementation, chunk = options.get("implementation", "dense"), options.get("chunk")
+        errors.known(f"implementation of the loss {name}", implementation, loss.implementations)
+        if (chunk is None) == (implementation == "chunked"):
+            raise errors.UsageError(
+                "chunk, the images at a time, goes with implementation 'chunked' and with no "
+                f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
+            )
+        masks.check(options.get("duplicates", "keep"))
+        loss.check_options(**{key: options.get(key, value) for key, value in own.items()})
+
+
 def _lookup(name: str) -> Loss:
     return LOSSES[errors.known("loss", name, LOSSES)]
 
 
-def _own_options(loss: Loss) -> list[str]:
-    """The keyword-only parameters of the formula."""
+def _own_options(loss: Loss) -> dict[str, Any]:
+    """The keyword-only parameters of the formula, and their default values."""
     parameters = inspect.signature(loss.dense).parameters.values()
-    return [x.name for x in parameters if x.kind is x.KEYWORD_ONLY]
+    return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
 
 
 def _per_example(
@@ -262,18 +285,12 @@ def _per_example(
     """The loss of each example, and which of them count in its mean."""
     del weight  # `total` applies it
     loss = LOSSES[name]
-    errors.known(f"implementation of the loss {name}", implementation, loss.implementations)
     for text in loss.needs:
         if f"{text}_text" not in batch:
             raise errors.UsageError(
                 f"the loss {name} needs hard {text}s and the batch has none: set "
                 f"config.input.{text}s.count to at least 1"
             )
-    if (chunk is None) == (implementation == "chunked"):
-        raise errors.UsageError(
-            f"chunk, the images at a time, goes with implementation 'chunked' and with no other; "
-            f"the loss {name} has implementation {implementation!r} and chunk {chunk}"
-        )
     if implementation == "chunked":
         options["chunk"] = chunk
     if implementation == "ring":

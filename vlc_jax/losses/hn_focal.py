@@ -15,6 +15,18 @@ from vlc_jax import errors
 from vlc_jax.losses.masks import MASKED_LOGIT
 
 
+def check(gamma: float, label_smoothing: float) -> None:
+    """Raises UsageError unless gamma is 0 or at least 1 and label_smoothing at least 0 and below
+    1."""
+    # between 0 and 1 the slope of (1 - p)^gamma at p = 1 is infinite, and p does round to 1
+    if not (gamma == 0 or 1 <= gamma < float("inf")):
+        raise errors.UsageError(f"gamma of hn_focal is 0 or at least 1; got {gamma}")
+    if not 0 <= label_smoothing < 1:
+        raise errors.UsageError(
+            f"label_smoothing of hn_focal is at least 0 and below 1; got {label_smoothing}"
+        )
+
+
 def hn_focal(
     own_scores: Float[Array, "batch"],
     own_negative_scores: Float[Array, "batch negatives"],
@@ -33,15 +45,9 @@ def hn_focal(
     are no classes; the authors' code leaves out their label alone, while a logit of 0 stays in the
     softmax. Without any the loss is 0. With gamma = 0 and e = 0 it is `svlc.negative`.
 
-    Raises UsageError unless gamma is 0 or at least 1 and label_smoothing at least 0 and below 1.
+    Raises UsageError as `check` does.
     """
-    # between 0 and 1 the slope of (1 - p)^gamma at p = 1 is infinite, and p does round to 1
-    if not (gamma == 0 or 1 <= gamma < float("inf")):
-        raise errors.UsageError(f"gamma of hn_focal is 0 or at least 1; got {gamma}")
-    if not 0 <= label_smoothing < 1:
-        raise errors.UsageError(
-            f"label_smoothing of hn_focal is at least 0 and below 1; got {label_smoothing}"
-        )
+    check(gamma, label_smoothing)
     own = logit_scale * own_scores.astype(jnp.float32)
     negative = logit_scale * own_negative_scores.astype(jnp.float32)
     logits = jnp.concatenate([own[:, None], jnp.where(mask, negative, MASKED_LOGIT)], axis=1)

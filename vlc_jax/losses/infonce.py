@@ -30,6 +30,11 @@ from vlc_jax.losses.masks import MASKED_LOGIT
 DIRECTIONS = ("both", "image_to_text")
 
 
+def check(direction: str) -> None:
+    """Raises UsageError unless it is one of DIRECTIONS."""
+    errors.known("direction of a contrastive loss", direction, DIRECTIONS)
+
+
 def dense(
     scores: Float[Array, "batch batch"],
     logit_scale: Float[Array, ""],
@@ -126,7 +131,7 @@ def _negative_logsumexp(logits: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def _directed(rows: jax.Array, columns: jax.Array, direction: str) -> jax.Array:
-    errors.known("direction of a contrastive loss", direction, DIRECTIONS)
+    check(direction)
     return rows if direction == "image_to_text" else (rows + columns) / 2
 
 

@@ -48,6 +48,11 @@ class PairMasks(NamedTuple):
     hashes: Hashes | None = None
 
 
+def check(duplicates: str) -> None:
+    """Raises UsageError unless it is "keep" or "mask"."""
+    errors.known("value of duplicates", duplicates, DUPLICATES)
+
+
 def pair_masks(
     batch: Mapping[str, Array],
     duplicates: str = "keep",
@@ -58,7 +63,7 @@ def pair_masks(
     Hard negatives outside [first, stop) of negative_range are taken for missing; a stop of None is
     their number. Raises UsageError unless `duplicates` is "keep" or "mask".
     """
-    errors.known("value of duplicates", duplicates, DUPLICATES)
+    check(duplicates)
     hashes = None
     if duplicates == "mask":
         texts = (batch.get(key) for key in ("text", "negative_text", "positive_text"))

@@ -1,6 +1,7 @@
 """Config fields by which config.json of earlier versions differs: renamed ones and renamed values,
 which are refused with the new name, and added ones, whose value is implied."""
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,20 @@ RENAMED_VALUES = {  # field -> former value, also as a word of the command line 
 
 # Added field -> the value that runs without it had.
 IMPLIED_FIELDS = {
+    "compilation_cache": None,
+    "eval.cache": None,
+    "eval.seconds": None,
     "input.question": "",
     "input.shards.shuffle": "global",
+    "input.shards.stage": None,
     "lora.dropout": 0.0,
+    "microbatch": None,
+    "model.attention": "xla",
     "model.text_tower": True,
     "optimizer.mu_dtype": "float32",
     "plan.step": "train",
     "text.lengths": (),
+    "watchdog": {},
 }
 
 
@@ -41,7 +49,7 @@ def add_implied_fields(content: dict[str, Any]) -> None:
         for group in groups:
             node = node.get(group) if isinstance(node, dict) else None
         if isinstance(node, dict):
-            node.setdefault(field, value)
+            node.setdefault(field, copy.copy(value))
 
 
 def refuse_renamed_fields(content: Mapping[str, Any], path: Path) -> None:

@@ -324,12 +324,14 @@ def is_workdir(path: Path) -> bool:
 
 
 def saved_config(workdir: Path) -> ConfigDict:
-    """The config of the run in `workdir`, locked. Raises UsageError if there is none."""
+    """The config of the run in `workdir`, locked, with the fields that an older one lacks
+    (run/renamed_fields.py). Raises UsageError if there is none."""
     path = workdir / "config.json"
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     content = read_object(path)
     refuse_renamed_fields(content, path)
+    add_implied_fields(content)
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -21,11 +21,11 @@ from vlc_jax.setup import (
     data,
     duration,
     init_from,
-    model,
     validate,
     weights_compatibility,
     weights_config,
 )
+from vlc_jax.setup import model as model_setup
 from vlc_jax.setup.data import BenchmarkSetup, TrainingData
 from vlc_jax.setup.model import Optimization
 from vlc_jax.state import State
@@ -177,14 +177,14 @@ def resolve(
     else:
         config = addresses.localised(config)
         tokenizer = data.make_tokenizer(config)
-    net = model.make_model(config, tokenizer)
-    # weights are also read elsewhere than they were trained; a config.json may be older
-    wanted = "auto" if mode == "weights" else config.model.get("attention", "xla")
-    net = model.with_attention(net, wanted, platform)
-    validate.check_tensor(mesh.shape.get("tensor", 1), net)
+    model = model_setup.make_model(config, tokenizer)
+    # weights are also read elsewhere than they were trained
+    wanted = "auto" if mode == "weights" else config.model.attention
+    model = model_setup.with_attention(model, wanted, platform)
+    validate.check_tensor(mesh.shape.get("tensor", 1), model)
     if mode != "plan":
-        validate.check_model(config, tokenizer, net)
-    parameters = model.make_parameters(config, net)
+        validate.check_model(config, mode, tokenizer, model)
+    parameters = model_setup.make_parameters(config, model)
     training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it
     if mode == "train":
         training = _training(config, tokenizer, parameters)
@@ -194,11 +194,11 @@ def resolve(
         mesh=mesh,
         tokenizer=tokenizer,
         tokenizer_path=None if mode == "plan" else data.tokenizer_options(config).get("path"),
-        model=net,
-        normalise=model.normaliser(config.input.normalisation),
+        model=model,
+        normalise=model_setup.normaliser(config.input.normalisation),
         parameters=parameters,
-        optimization=model.make_optimization(config, parameters, steps),
-        origin=None if mode == "plan" else _origin(config, original.pretrain, net, tokenizer),
+        optimization=model_setup.make_optimization(config, parameters, steps),
+        origin=None if mode == "plan" else _origin(config, original.pretrain, model, tokenizer),
         evaluation=None if mode == "plan" else _evaluation(config),
         training=training,
     )
@@ -219,21 +219,21 @@ def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
     return config
 
 
-def of_model(config: ConfigDict, net: nn.Module, steps: int) -> Setup:
+def of_model(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
     """The half of a Setup that a train step needs, for a model that was made without a config.
 
     It has no tokenizer, data or benchmarks: for speed/ and tests.
     """
-    parameters = model.make_parameters(config, net)
+    parameters = model_setup.make_parameters(config, model)
     return Setup(
         config=config.to_dict(),
         mesh=sharding.make_mesh(**config.mesh, batch_size=config.batch_size),
         tokenizer=None,
         tokenizer_path=None,
-        model=net,
-        normalise=model.normaliser(config.input.normalisation),
+        model=model,
+        normalise=model_setup.normaliser(config.input.normalisation),
         parameters=parameters,
-        optimization=model.make_optimization(config, parameters, steps),
+        optimization=model_setup.make_optimization(config, parameters, steps),
         origin=None,
         evaluation=None,
         training=None,
@@ -249,9 +249,9 @@ def _training(
         steps=duration.total_steps(config, len(records.source)),
         log_every=config.log_every,
         checkpoint=config.checkpoint.to_dict(),
-        flops_per_example=model.flops_per_example(config, parameters),
+        flops_per_example=model_setup.flops_per_example(config, parameters),
         flops_of_length={
-            length: model.flops_per_example(config, _of_length(parameters, length))
+            length: model_setup.flops_per_example(config, _of_length(parameters, length))
             for length in config.text.lengths
         },
         watchdog=(config.watchdog.seconds, config.watchdog.steps),
@@ -260,12 +260,12 @@ def _training(
 
 def _of_length(parameters: Parameters, length: int) -> Parameters:
     """Parameters of the model for shorter texts, for its FLOPs."""
-    net = parameters.model
-    return parameters._replace(model=net.clone(text=net.text.clone(context_length=length)))
+    model = parameters.model
+    return parameters._replace(model=model.clone(text=model.text.clone(context_length=length)))
 
 
 def _evaluation(config: ConfigDict) -> EvaluationSetup:
-    other, question = config.interpolate.get("other"), data.question(config)
+    other, question = config.interpolate.get("other"), config.input.question
     text = {"text": config.text.to_dict()}
     asked = {"question": question, **text} if question else {}
     return EvaluationSetup(
@@ -273,8 +273,8 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
         transform=data.image_transform(config, is_training=False),
         question=question,
         every=config.eval.every,
-        seconds=config.eval.get("seconds"),  # of a config.json that is older, None
-        cache=config.eval.get("cache"),
+        seconds=config.eval.seconds,
+        cache=config.eval.cache,
         batch_size=config.eval.batch_size,
         examples=config.eval.examples,
         preview=config.input.preview,
@@ -287,13 +287,13 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
 
 
 def _origin(
-    config: ConfigDict, pretraining: ConfigDict | None, net: nn.Module, tokenizer: data.Tokenizer
+    config: ConfigDict, pretraining: ConfigDict | None, model: nn.Module, tokenizer: data.Tokenizer
 ) -> init_from.Origin:
     is_first = bool(config.pretrain) and not config.init_from
     return init_from.Origin(
         path=config.init_from,
         head_path=config.head_from,
         model_name=config.model.name,
-        metadata=weights_compatibility.metadata(config, net, tokenizer),
+        metadata=weights_compatibility.metadata(config, model, tokenizer),
         pretraining=partial(resolve, pretraining, "train") if is_first else None,
     )

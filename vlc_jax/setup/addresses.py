@@ -51,7 +51,7 @@ def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
 
 def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
     # shards with a stage are copied one by one
-    is_staged = name == "input.shards.path" and config.input.shards.get("stage")
+    is_staged = name == "input.shards.path" and config.input.shards.stage
     return name not in KEPT and not is_staged and stores.is_url(value)
 
 

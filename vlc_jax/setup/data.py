@@ -149,7 +149,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         preview=config.input.preview,
         max_bad_share=config.input.max_bad_share,
         loader=config.input.loader.to_dict(),
-        question=question(config),
+        question=config.input.question,
         has_features=config.input.source == "features",
         feature_cache_key=feature_cache_key(config, model, tokenizer),
         text_lengths=(*config.text.lengths, config.text.context_length),
@@ -171,9 +171,14 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 class TokenizerShape(NamedTuple):
-    """All that the shapes of a model depend on of a tokenizer, for a plan, which reads no files."""
+    """What the shapes of a model and of its batch depend on of a tokenizer, for a plan, which reads
+    no files.
+
+    has_marks: whether it marks tokens, of functional words or answers (`input_pipeline.tokenize`).
+    """
 
     context_length: int
+    has_marks: bool
     eos_id: int = 0
 
 
@@ -181,7 +186,9 @@ def tokenizer_shape(config: ConfigDict) -> TokenizerShape | input_pipeline.TextV
     """In place of `make_tokenizer`; only vectors of texts are opened, for their width."""
     if config.text.tokenizer == "vectors":
         return make_tokenizer(config)
-    return TokenizerShape(config.text.context_length)
+    is_conversation = config.text.tokenizer in input_pipeline.CONVERSATIONS
+    has_marks = is_conversation or bool(config.text.functional_words.words)
+    return TokenizerShape(config.text.context_length, has_marks)
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:
@@ -269,11 +276,6 @@ def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
     with usage_errors():
         options = config.input.noun_phrases
         return input_pipeline.NounPhrases(**options) if options.share else None
-
-
-def question(config: ConfigDict) -> str:
-    """config.input.question; "" of a config.json that is older."""
-    return config.input.get("question", "")
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:

@@ -18,10 +18,11 @@ from input_pipeline import image as image_ops
 from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax import losses, models, optimizer
 from vlc_jax.errors import UsageError, known
+from vlc_jax.evaluators import Abilities
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.tower import Tower
 from vlc_jax.parameters import TOWERS, Parameters
-from vlc_jax.setup.data import Tokenizer, TokenizerShape, question
+from vlc_jax.setup.data import Tokenizer, TokenizerShape
 
 Schedule = Callable[[Any], Array]
 
@@ -77,14 +78,14 @@ def _ids_before_image(text: str, tokenizer: Tokenizer | TokenizerShape) -> tuple
     return tokenizer.before_image(text)
 
 
-def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
+def with_attention(model: nn.Module, wanted: str, platform: str) -> nn.Module:
     """The model with the attention that `wanted` (config.model.attention) is on a platform.
 
     Logs what each tower has, and why. Raises UsageError for "cudnn" where that cannot be.
     """
     choices = {}
     for name in TOWERS:
-        tower = getattr(net, name)
+        tower = getattr(model, name)
         if isinstance(tower, Tower):  # not of vectors
             choices[name] = _choose_attention(tower, wanted, platform)
     described = (
@@ -92,10 +93,10 @@ def with_attention(net: nn.Module, wanted: str, platform: str) -> nn.Module:
     )
     logging.info("attention: %s", ", ".join(described))
     changed = {
-        name: getattr(net, name).clone(attention=choice.implementation)
+        name: getattr(model, name).clone(attention=choice.implementation)
         for name, choice in choices.items()
     }
-    return net.clone(**changed)
+    return model.clone(**changed)
 
 
 def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Choice:
@@ -110,6 +111,17 @@ def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Cho
         mask="lengths" if is_text and tower.padding_mask else mask,
         probe=partial(attention.failure, "cudnn", length=length, is_causal=is_causal, **kind),
         **kind,
+    )
+
+
+def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
+    """What the model can do with questions: it writes if its head does and the tokenizer turns ids
+    into text; its scores are of answers if the tokenizer marks these and the head reads the marks.
+    """
+    is_conversation = isinstance(tokenizer, ConversationTokenizer)
+    return Abilities(
+        writes=hasattr(model.head, "prompt") and hasattr(tokenizer, "decode"),
+        scores_answers=is_conversation and getattr(model.head, "scores", "") == "answer",
     )
 
 
@@ -156,19 +168,24 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             clip_norm=c.clip_norm,
             decay_exclude=c.decay_exclude,
             learning_rate_multipliers=tuple(map(tuple, c.learning_rate_multipliers)),
-            mu_dtype=c.get("mu_dtype", "float32"),  # absent from a config.json that is older
+            mu_dtype=c.mu_dtype,
         ),
         schedule=schedule,
-        losses={
-            name: {key: value for key, value in options.items() if value is not None}
-            for name, options in config.losses.items()
-        },
+        losses=given_losses(config),
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
-        microbatch=config.get("microbatch"),  # of a config.json that is older, None
+        microbatch=config.microbatch,
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
     )
+
+
+def given_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
+    """config.losses without the options that are None, which are not set."""
+    return {
+        name: {key: value for key, value in options.items() if value is not None}
+        for name, options in config.losses.items()
+    }
 
 
 def learning_rate(config: ConfigDict, steps: int) -> Schedule:
@@ -197,6 +214,6 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
     trained = parameters.trained_share("head")
-    asked = parameters.model.text.context_length if question(config) else 0
+    asked = parameters.model.text.context_length if config.input.question else 0
     of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": asked}
     return towers + flops.head(parameters.model, **of_head, trained=trained)

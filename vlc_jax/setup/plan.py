@@ -232,7 +232,7 @@ def batch_shapes(
         length = tokenizer.width if is_vector else tokenizer.context_length
         shape = (rows, length) if count is None else (rows, count, length)
         shapes[f"{kind}text"] = (shape, "float32" if is_vector else "int32")
-        if config.text.functional_words.words or config.text.tokenizer == "conversation":
+        if not is_vector and tokenizer.has_marks:
             shapes[f"{kind}text_marks"] = (shape, "int8")
         if count is not None:
             shapes[f"{kind}mask"] = ((rows, count), "bool")

@@ -15,6 +15,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
 from vlc_jax.run.renamed_fields import refuse_renamed_values
 from vlc_jax.setup import addresses
+from vlc_jax.setup.model import abilities, given_losses
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
 
@@ -35,9 +36,20 @@ def check(config: ConfigDict, mode: str) -> None:
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     for name in config.losses:
         known("loss", name, losses.LOSSES)
+    if mode in ("train", "plan"):  # a run that is evaluated may be of a version with other options
+        losses.check(given_losses(config))
+    if mode != "weights":
+        check_evals(config)
+
+
+def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = None) -> None:
+    """Raises UsageError for options of protocols that the first evaluation would refuse, after
+    hours of training. abilities: of the model; None: not known yet."""
     for name, options in config.evals.items():
-        # a misspelt name is found before hours of training
-        evaluators.protocol(options.get("reader", name), options.get("protocol", ""))
+        try:
+            evaluators.check(options.get("reader", name), options.to_dict(), abilities)
+        except UsageError as error:
+            raise UsageError(f"config.evals.{name}: {error}") from error
 
 
 def check_forms(config: ConfigDict) -> None:
@@ -116,11 +128,10 @@ def check_ranges(config: ConfigDict) -> None:
             # negated, since NaN is in no range
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
-    # absent from a config.json that is older, as config.eval.seconds
-    for name, value in (config.get("watchdog") or {}).items():
+    for name, value in config.watchdog.items():
         if not value >= 0:
             raise UsageError(f"config.watchdog.{name} must be at least 0; got {value}")
-    seconds = config.eval.get("seconds")
+    seconds = config.eval.seconds
     if seconds is not None and not seconds > 0:
         raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
 
@@ -128,7 +139,7 @@ def check_ranges(config: ConfigDict) -> None:
 def check_microbatch(config: ConfigDict, devices: int) -> None:
     """Raises UsageError unless micro-batches of config.microbatch rows fill every sub-batch, and
     every one of the `devices` has equally many of their rows."""
-    rows = config.get("microbatch")  # absent from a config.json that is older
+    rows = config.microbatch
     if rows is None:
         return
     sub_batch = config.batch_size // config.sub_batches
@@ -206,12 +217,16 @@ def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
 
 def check_model(
     config: ConfigDict,
+    mode: str,
     tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
     model: nn.Module,
 ) -> None:
-    """Raises UsageError where tokenizer and model do not fit together."""
+    """Raises UsageError where tokenizer and model do not fit together, or the benchmarks ask for
+    what they cannot do. mode: as in `setup.resolve`."""
     if not isinstance(tokenizer, input_pipeline.TextVectors):
         check_vocabulary(tokenizer, model.text.vocab_size)
+    if mode != "weights":
+        check_evals(config, abilities(model, tokenizer))
     check_functional_words(config, model)
     check_text_lengths(config, model)
     check_question(config, model)
@@ -219,7 +234,7 @@ def check_model(
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.text.lengths of texts whose scores read their padding."""
-    lengths, longest = list(config.text.get("lengths", ())), config.text.context_length
+    lengths, longest = list(config.text.lengths), config.text.context_length
     if not lengths:
         return
     if lengths != sorted(set(lengths)) or not 1 < lengths[0] <= lengths[-1] < longest:
@@ -239,7 +254,7 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
 
 def check_question(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.input.question before a head that reads none."""
-    question = config.input.get("question")  # absent from a config.json that is older
+    question = config.input.question
     if question and not model.head.reads_question:
         raise UsageError(
             f"config.input.question={question!r} is for a head that reads it behind the image: set "
@@ -249,13 +264,13 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
 
 def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError unless the head has a vector for each of config.text.functional_words."""
-    words = len(config.text.functional_words.words)
-    vectors = getattr(model.head, "num_functional_words", 0)
-    if words != vectors:
+    num_words = len(config.text.functional_words.words)
+    num_vectors = getattr(model.head, "num_functional_words", 0)
+    if num_words != num_vectors:
         raise UsageError(
-            f"config.text.functional_words.words are {words}, the head {config.model.name} has "
-            f"{vectors} of them: set config.model.head.num_functional_words to their number (dcsm "
-            "alone reads them)"
+            f"config.text.functional_words.words are {num_words}, the head {config.model.name} has "
+            f"{num_vectors} of them: set config.model.head.num_functional_words to their number "
+            "(dcsm alone reads them)"
         )
 
 

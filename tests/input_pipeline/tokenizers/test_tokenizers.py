@@ -1,6 +1,7 @@
 """Every kind of tokenizer on a vocabulary made here."""
 
 import hashlib
+import inspect
 import io
 import json
 import pickle
@@ -15,6 +16,7 @@ from input_pipeline.tokenizers import (
     byte_level,
     clean,
     clip_bpe,
+    conversation,
     hugging_face,
     pretrained_folder,
     sentence_piece,
@@ -354,3 +356,12 @@ def test_a_special_token_that_is_none_is_refused(hf_folder, content):
     (hf_folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(ValueError, match=r"tokenizer_config\.json"):
         hugging_face.HfTokenizer(16, hf_folder, pad_token="</s>")
+
+
+def test_all_names_of_conversation_tokenizers_are_listed():
+    def made(build):
+        return build if inspect.isclass(build) else inspect.signature(build).return_annotation
+
+    kind = conversation.ConversationTokenizer
+    found = [name for name, build in input_pipeline.TOKENIZERS.items() if made(build) is kind]
+    assert tuple(found) == input_pipeline.CONVERSATIONS
