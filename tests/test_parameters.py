@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from vlc_jax import models, optimizer, parameters, sharding
+from vlc_jax import models, optimizer, sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.parameters import Parameters, fingerprint
 
@@ -104,7 +104,7 @@ def test_a_fingerprint_is_of_the_values_wherever_they_lie(monkeypatch):
     rows = jax.device_put(params["a"], sharding.batch_sharding(mesh))
     assert fingerprint({**params, "a": rows}) == plain
     with monkeypatch.context() as patch:  # as on an accelerator
-        patch.setattr(parameters, "_is_on_this_cpu", lambda x: False)
+        patch.setattr(sharding, "is_on_cpu_here", lambda x: False)
         assert fingerprint(jax.device_put({**params, "a": rows})) == plain
     swapped = params["a"].copy()
     swapped[[0, 1]] = swapped[[1, 0]]

@@ -68,7 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.hlo": (),
     "vlc_jax.devices": ("vlc_jax.chips", "vlc_jax.errors", "input_pipeline.stores"),
     "vlc_jax.state": (),
-    "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.errors"),
+    "vlc_jax.parameters": ("vlc_jax.models", "vlc_jax.sharding", "vlc_jax.errors"),
     "vlc_jax.setup": (
         *("vlc_jax.devices", "vlc_jax.sharding", "vlc_jax.optimizer", "vlc_jax.state"),
         "vlc_jax.parameters",
@@ -135,8 +135,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.plan": (
         *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
-        *("vlc_jax.chips", "vlc_jax.devices", "vlc_jax.errors", "vlc_jax.hlo"),
-        "vlc_jax.step_jaxpr",
+        *("vlc_jax.devices", "vlc_jax.errors", "vlc_jax.hlo", "vlc_jax.step_jaxpr"),
     ),
     "vlc_jax.step_jaxpr": (
         *("vlc_jax.setup", "vlc_jax.train_step", "vlc_jax.state", "vlc_jax.sharding"),
@@ -221,7 +220,8 @@ def violations(name: str, source: str) -> list[str]:
 
 
 def words(source: str) -> set[str]:
-    """Those of WORDS that a file uses: a name, or `jax.`'s attributes about devices."""
+    """Those of WORDS that a file uses: a name, or what JAX says of devices: attributes and names of
+    its modules, the kind of one, those of an array and of a mesh."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name | ast.alias):
@@ -229,6 +229,13 @@ def words(source: str) -> set[str]:
             found |= {"ConfigDict"} & {name.rpartition(".")[2]}
         is_jax = isinstance(node, ast.Attribute) and ast.unparse(node.value).startswith("jax")
         if is_jax and "device" in node.attr:
+            found.add("device")
+        if isinstance(node, ast.Attribute):
+            is_of_mesh = ast.unparse(node).endswith(".devices.flat")
+            if node.attr in ("device_kind", "device_set") or is_of_mesh:
+                found.add("device")
+        of_jax = isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "jax"
+        if of_jax and any("device" in alias.name.lower() for alias in node.names):
             found.add("device")
     return found
 
@@ -253,6 +260,11 @@ def test_file_keeps_to_its_room(path):
         ("def f(config: ml.ConfigDict | ConfigDict): ...", "ConfigDict"),
         ("x = jax.local_devices()", "device"),
         ("x = jax.device_put(y)", "device"),
+        ("from jax import device_put as put", "device"),
+        ("from jax.sharding import SingleDeviceSharding", "device"),
+        ("kind = mesh.devices.flat[0]", "device"),
+        ("x = found[0].device_kind", "device"),
+        ("where = x.sharding.device_set", "device"),
     ],
 )
 def test_a_word_of_another_room_is_noticed(source, word):

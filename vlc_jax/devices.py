@@ -180,8 +180,19 @@ def require_pinned_host(device: Any) -> None:
     if not has_pinned_host(device):
         raise UsageError(
             "config.model.remat=offload keeps activations in pinned memory of the host, which "
-            f"{device.device_kind} has not: take config.model.remat=dots or block"
+            f"{kind(device)} has not: take config.model.remat=dots or block"
         )
+
+
+def kind(device: Any) -> str:
+    """Its name, such as "TPU v5 lite"."""
+    return device.device_kind
+
+
+def chip(device: Any) -> chips.Chip | None:
+    """Published figures of a device; None for an unknown one."""
+    found = chips.find(kind(device))
+    return found[1] if found else None
 
 
 def shares_host_memory(device: Any) -> bool:
@@ -199,9 +210,8 @@ def memory_limit(device: Any) -> float:
             found = None
         if found and "bytes_limit" in found:
             return float(found["bytes_limit"])
-    chip = chips.find(device.device_kind)
-    if chip:
-        return chip[1].memory
+    if published := chip(device):
+        return published.memory
     return psutil.virtual_memory().total / jax.local_device_count()
 
 
@@ -209,7 +219,7 @@ def hardware() -> dict[str, Any]:
     """Devices, processes and host of this run, for env.json."""
     return {
         "platform": jax.default_backend(),
-        "devices": sorted({d.device_kind for d in jax.devices()}),
+        "devices": sorted({kind(device) for device in jax.devices()}),
         "device_count": jax.device_count(),
         "process_count": jax.process_count(),
         "cpu": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -223,8 +233,7 @@ def peak_flops() -> tuple[float, str]:
     Accelerators: the published dense bfloat16 peak. Unknown ones and the CPU: the best of a few
     float32 matrix products measured now (a tenth of a second), shared among the simulated devices.
     """
-    kind = jax.devices()[0].device_kind
-    if found := chips.find(kind):
+    if found := chips.find(kind(jax.devices()[0])):
         return found[1].flops, f"published bfloat16 peak of {found[0]}"
     size = 1024  # reaches what larger ones reach
     a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])

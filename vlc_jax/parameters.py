@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from vlc_jax import models
+from vlc_jax import models, sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lora
 
@@ -153,16 +153,12 @@ def fingerprint(params: Any) -> str:
     Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
     """
     leaves = jax.tree.leaves(params)
-    if all(isinstance(x, np.ndarray) or _is_on_this_cpu(x) for x in leaves):
+    if all(isinstance(x, np.ndarray) or sharding.is_on_cpu_here(x) for x in leaves):
         # nothing to copy, and nothing to compile, which takes seconds
         sums = [_sum_on_host(np.asarray(x)) for x in leaves]
     else:
         sums = _sums_of_hashes(leaves)
     return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
-
-
-def _is_on_this_cpu(x: jax.Array) -> bool:
-    return x.is_fully_addressable and all(d.platform == "cpu" for d in x.sharding.device_set)
 
 
 def _sum_on_host(x: np.ndarray) -> np.uint32:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 
-from vlc_jax import chips, devices, hlo, sharding, step_jaxpr, train_step
+from vlc_jax import devices, hlo, sharding, step_jaxpr, train_step
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import plan as plan_setup
 from vlc_jax.setup.plan import Planned
@@ -79,7 +79,7 @@ class Plan(NamedTuple):
 def make(planned: Planned) -> Plan:
     """Compiles a step and reads what the compiler says of it."""
     mesh, step = planned.setup.mesh, step_jaxpr.program(planned)
-    device, count = mesh.devices.flat[0], mesh.size
+    device, count = sharding.one_device(mesh), mesh.size
     parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
     limit, start = devices.memory_limit(device), time.monotonic()
     try:
@@ -114,10 +114,9 @@ def make(planned: Planned) -> Plan:
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
     )
-    found = chips.find(device.device_kind)
-    if found is None:
+    chip = devices.chip(device)
+    if chip is None:
         return plan
-    chip = found[1]
     return plan._replace(
         compute=plan.flops / chip.flops,
         traffic=plan.program_bytes / chip.bandwidth,
@@ -187,10 +186,10 @@ def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
 def describe(plan: Plan) -> str:
     """A plan in lines: memory, work, collectives, time."""
     planned, mesh, memory = plan.planned, plan.planned.setup.mesh, plan.memory
-    count, kind = mesh.size, mesh.devices.flat[0].device_kind
+    count, device = mesh.size, sharding.one_device(mesh)
     axes = " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
     lines = [
-        f"{count:,} x {kind} ({axes}), batch {planned.batch_size:,}, "
+        f"{count:,} x {devices.kind(device)} ({axes}), batch {planned.batch_size:,}, "
         f"compiled in {plan.compile_seconds:.0f} s",
         "memory of a device, GiB:",
     ]
@@ -205,7 +204,7 @@ def describe(plan: Plan) -> str:
         f"  {'in all':12}{memory.total / GIB:9.3f} of {memory.limit / GIB:.3f} "
         f"({share:.0%}){verdict}"
     )
-    if devices.shares_host_memory(mesh.devices.flat[0]):
+    if devices.shares_host_memory(device):
         lines.append(f"the limit is the host's memory, shared among its {count:,} CPU devices")
     if not plan.fits:
         if plan.refusal is not None:
@@ -250,7 +249,7 @@ def rate(plan: Plan) -> Rate | None:
         return None
     planned, mesh = plan.planned, plan.planned.setup.mesh
     per_second = planned.batch_size / plan.seconds
-    peak = chips.find(mesh.devices.flat[0].device_kind)[1].flops
+    peak = devices.chip(sharding.one_device(mesh)).flops
     mfu = planned.flops / mesh.size / plan.seconds / peak
     steps = planned.steps
     examples = UNKNOWN_EXAMPLES if steps is None else steps * planned.batch_size

@@ -120,6 +120,11 @@ def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarra
     )
 
 
+def one_device(mesh: Mesh) -> Any:
+    """A device of the mesh, whose devices are all of one kind."""
+    return mesh.devices.flat[0]
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
     """The same array on every device."""
     return NamedSharding(mesh, PartitionSpec())
@@ -233,6 +238,12 @@ def put_like(arrays: Any, like: Any) -> Any:
 def to_host(arrays: Any) -> Any:
     """The values of replicated arrays as numpy; waits until they are computed."""
     return jax.device_get(arrays)
+
+
+def is_on_cpu_here(array: jax.Array) -> bool:
+    """True if this process holds all of the array, on its CPU."""
+    is_cpu = all(device.platform == "cpu" for device in array.sharding.device_set)
+    return array.is_fully_addressable and is_cpu
 
 
 def any_process(flag: bool) -> bool:

@@ -168,7 +168,7 @@ def resolve(
         if mode in ("train", "plan"):
             validate.check_microbatch(config, sharding.row_groups(mesh))
             if config.model.remat == "offload":
-                devices.require_pinned_host(mesh.devices.flat[0])
+                devices.require_pinned_host(sharding.one_device(mesh))
     platform = devices.platform_name() if hardware is None else hardware[0].platform
     config = _with_dtype(config, platform)
     original = config
