@@ -48,6 +48,8 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
         parts = {"image": count["image"], "text": count.get("text"), "logit_scale": 1}
         if "lm" in params.get("head", {}):
             parts["head/lm"] = sum(x.size for x in jax.tree.leaves(params["head"]["lm"]))
+        if "functional_words" in params.get("head", {}):
+            parts["head/functional_words"] = params["head"]["functional_words"].size
         assert count["total"] - expected == sum(parts[rule] for rule in config.frozen)
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
     assert sum(x.size for x in moments) >= 2 * (expected - 10)

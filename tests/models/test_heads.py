@@ -23,7 +23,6 @@ HEADS = {
         "length": LENGTH,
         "num_functional_words": 2,
         "hidden": 32,
-        "train_functional_words": True,
     },
     "captioner": {
         "vocab_size": 9,
