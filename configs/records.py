@@ -43,26 +43,21 @@ from configs.coco import (
 )
 from configs.common import arguments, heads, pretrained
 
-# Method -> its config on COCO, and the arguments that make its hard texts from any caption.
+# Method -> its config on COCO.
 METHODS = {
-    "negclip": (negclip, "hard_images=0,negatives=negclip,tagger={tagger}"),
-    "crepe_swap": (crepe_swap, ""),
-    "crepe_replace": (crepe_replace, ""),
-    "crepe_negate": (crepe_negate, ""),
-    "hn": (hn, ""),
-    "hp_hn": (hp_hn, ""),
-    "hp_hn_swap_only": (hp_hn_swap_only, ""),
-    "hp_hn_replace_only": (hp_hn_replace_only, ""),
-    "svlc": (svlc, "negatives=rule"),
-    "leftright": (leftright, ""),
-    "fsc_clip": (fsc_clip, "tagger={tagger}"),
+    "negclip": negclip,
+    "crepe_swap": crepe_swap,
+    "crepe_replace": crepe_replace,
+    "crepe_negate": crepe_negate,
+    "hn": hn,
+    "hp_hn": hp_hn,
+    "hp_hn_swap_only": hp_hn_swap_only,
+    "hp_hn_replace_only": hp_hn_replace_only,
+    "svlc": svlc,
+    "leftright": leftright,
+    "fsc_clip": fsc_clip,
 }
-HEADS = {
-    "dcsm": (dcsm, "mode=clean,opposite=text,captions=negclip,tagger={tagger},blocks={blocks}"),
-    "pacl": (pacl, "noun_phrases=0"),
-    "sparc": (sparc, "noun_phrases=0"),
-    "labclip": (labclip, "tagger={tagger}"),
-}
+HEADS = {"dcsm": dcsm, "pacl": pacl, "sparc": sparc, "labclip": labclip}
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -107,9 +102,8 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
     methods = METHODS | HEADS
     if method not in methods:
         raise ValueError(f"method is one of clip, {', '.join(methods)}; got {method!r}")
-    module, argument = methods[method]
     blocks = max(1, config.batch_size // heads.PAIRS)
-    theirs = module.get_config(argument.format(tagger=tagger, blocks=blocks))
+    theirs = methods[method].get_config(arguments_of(method, tagger, blocks))
     config.losses = theirs.losses
     if method in HEADS:
         use_head(config, theirs, method)
@@ -120,6 +114,25 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
                 if "mode" in options:  # the authors' slips are for the authors' numbers
                     del options["mode"]
         config.input[side] = texts
+
+
+def arguments_of(method: str, tagger: str, blocks: int) -> dict[str, Any] | None:
+    """The arguments by which a method makes its hard texts from any caption; None for its own."""
+    return {
+        "negclip": {"hard_images": 0, "negatives": "negclip", "tagger": tagger},
+        "svlc": {"negatives": "rule"},
+        "fsc_clip": {"tagger": tagger},
+        "dcsm": {
+            "mode": "clean",
+            "opposite": "text",
+            "captions": "negclip",
+            "tagger": tagger,
+            "blocks": blocks,
+        },
+        "pacl": {"noun_phrases": 0.0},
+        "sparc": {"noun_phrases": 0.0},
+        "labclip": {"tagger": tagger},
+    }.get(method)
 
 
 def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:

@@ -152,6 +152,7 @@ def build_jax(
 
     from vlc_jax import losses, models
     from vlc_jax.models import flops
+    from vlc_jax.parameters import Parameters, merge_trees
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
@@ -161,19 +162,23 @@ def build_jax(
         fields = {key: getattr(model.head, key) for key in models._fields(type(model.head))}
         model = model.clone(head=naive_head(name, side)(**fields | {"chunk": batch}))
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = {part: shapes[part] for part in ("head", "logit_scale")}
+    parameters = Parameters(model, 0, shapes, ("image", "text", "head/functional_words"))
+    params, frozen = parameters.split(shapes)
+    frozen = {"head": frozen.get("head", {})}
     names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
 
-    def loss(params, batch, key):
-        outputs = model.apply({"params": params}, batch, rngs={"dropout": key})
+    def loss(params, frozen, batch, key):
+        variables = {"params": merge_trees(frozen, params)}
+        outputs = model.apply(variables, batch, rngs={"dropout": key})
         return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
 
     features = stored(model, batch)
     key = jax.random.key(0)
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, features, key).compile()
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, frozen, features, key).compile()
     image, text = model.image, model.text
     embed = image.projection or image.width
-    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"))
+    trained = parameters.trained_share("head")
+    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"), trained=trained)
     facts = {
         "planned": compiled.memory_analysis().temp_size_in_bytes,
         "sizes": Sizes(
@@ -182,11 +187,11 @@ def build_jax(
     }
     if facts["planned"] > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
         return facts, None
-    params, features = random(params), random(features)
+    params, frozen, features = random(params), random(frozen), random(features)
     features["text"] = features["text"].at[:, -1].set(text.eos_id)
 
     def step() -> None:
-        jax.block_until_ready(compiled(params, features, key))
+        jax.block_until_ready(compiled(params, frozen, features, key))
 
     return facts, step
 

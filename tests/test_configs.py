@@ -48,6 +48,8 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
         parts = {"image": count["image"], "text": count.get("text"), "logit_scale": 1}
         if "lm" in params.get("head", {}):
             parts["head/lm"] = sum(x.size for x in jax.tree.leaves(params["head"]["lm"]))
+        if "functional_words" in params.get("head", {}):
+            parts["head/functional_words"] = params["head"]["functional_words"].size
         assert count["total"] - expected == sum(parts[rule] for rule in config.frozen)
     moments = [x for x in jax.tree.leaves(shapes.opt_state) if x.ndim]
     assert sum(x.size for x in moments) >= 2 * (expected - 10)
@@ -366,6 +368,8 @@ def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
 def test_arguments_are_parsed_by_the_types_of_their_defaults():
     parsed = arguments.parse("steps=20,flag,share=.5", steps=1, flag=False, share=0.1, path="a")
     assert vars(parsed) == {"steps": 20, "flag": True, "share": 0.5, "path": "a"}
+    given = arguments.parse({"steps": 20, "flag": True}, steps=1, flag=False, share=0.5, path="a")
+    assert given == parsed
 
 
 @pytest.mark.parametrize(
@@ -374,6 +378,8 @@ def test_arguments_are_parsed_by_the_types_of_their_defaults():
         ("step=3", "did you mean 'steps'"),
         ("steps=x", "steps is a int; got 'x'"),
         ("flag=maybe", "flag is true or false"),
+        ({"step": 3}, "did you mean 'steps'"),
+        ({"steps": "3"}, "steps is a int; got '3'"),
     ],
 )
 def test_a_wrong_argument_is_an_error(argument, words):

@@ -79,6 +79,7 @@ def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method
     setup = resolve(config)
     assert setup.config["model"]["name"] == method
     frozen = {"image", "text"} if method == "labclip" else {"image", "text", "logit_scale"}
+    frozen |= {"head/functional_words"} if method == "dcsm" else set()
     assert set(setup.parameters.frozen) == frozen
     recipe = importlib.import_module(f"configs.coco.{method}").get_config()
     assert config.optimizer.to_dict() == recipe.optimizer.to_dict()

@@ -53,7 +53,7 @@ ARGUMENTS = {
 }
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **ARGUMENTS))
     config = default.get_config()
     with config.unlocked():

@@ -27,7 +27,7 @@ from configs.common import arguments, pretrained
 GENERATORS = {"negclip": 1.0, "crepe_replace": 1.0, "shuffle_trigrams": 1.0}
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse(argument, **clip_ft.ARGUMENTS, tagger="spacy:en_core_web_sm")
     config = clip_ft.make(args)
     with config.unlocked():

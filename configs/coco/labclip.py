@@ -22,7 +22,7 @@ ARGUMENTS = clip_ft.ARGUMENTS | heads.TOWERS
 ARGUMENTS |= {"batch": 1024, "size": 224, "tagger": "spacy:en_core_web_sm"}
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **ARGUMENTS))
     config = clip_ft.make(args)
     with config.unlocked():

@@ -23,7 +23,7 @@ from configs.coco import clip_ft
 from configs.common import arguments, pretrained
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse(
         argument,
         **clip_ft.ARGUMENTS,

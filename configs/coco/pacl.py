@@ -20,7 +20,7 @@ from configs.llava import pacl
 SMALLER = {"variant": "B/16", "size": 400, "batch": 1024}
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **pacl.ARGUMENTS | SMALLER))
     config = heads.on_captions(args, table="records")
     with config.unlocked():

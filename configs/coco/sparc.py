@@ -17,7 +17,7 @@ from configs.common import arguments, heads
 from configs.llava import sparc
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = heads.check(arguments.parse(argument, **sparc.ARGUMENTS | pacl.SMALLER))
     config = heads.on_captions(args, table="records")
     with config.unlocked():

@@ -34,7 +34,7 @@ ARGUMENTS = {
 }
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     return make(arguments.parse(argument, **ARGUMENTS))
 
 

@@ -178,6 +178,8 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
     mode = {"standardise": "tensor" if is_authors else "running"}
     mode |= {"dropout": 0.1} if is_authors else {}
     use(config, args, "dcsm", 1.0, num_functional_words=len(words), **mode | head)
+    if words:  # random vectors, which the authors do not train
+        config.frozen = (*config.frozen, "head/functional_words")
     has_image = args.opposite == "image"
     config.sub_batches = args.blocks
     config.batch_size = PAIRS * (1 + has_image) * args.blocks

@@ -1,6 +1,7 @@
 """DCSM: the map, its standardisation, functional words and the network, against plain numpy."""
 
 import functools
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
+from vlc_jax.run import renamed_fields
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -119,7 +121,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
     weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
 
     def value(variables, features, chunk):
-        head = make(standardise=standardise, chunk=chunk, train_functional_words=True)
+        head = make(standardise=standardise, chunk=chunk)
         scores = head.apply(variables, *features, method=scored)
         return jnp.sum(weights * scores), scores
 
@@ -221,15 +223,6 @@ def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(feature
     assert updated(variables, image, mutable=("intermediates",)).keys() <= {"intermediates"}
 
 
-def test_vectors_of_functional_words_are_fixed_unless_they_are_trained(features):
-    for train_functional_words in (False, True):
-        head = make(train_functional_words=train_functional_words)
-        variables = init(head, features)
-        gradient = jax.grad(lambda v, head=head: head.apply(v, *features, method=scored).sum())
-        is_moved = bool(np.abs(jit(gradient)(variables)["params"]["functional_words"]).max() > 0)
-        assert is_moved == train_functional_words
-
-
 def test_vectors_of_functional_words_start_around_a_third():
     table = dcsm._word_vectors(jax.random.key(0), (11, 197))
     assert table.mean() == pytest.approx(1 / 3, abs=2e-3)
@@ -311,6 +304,12 @@ def test_adapters_take_the_place_of_projections(features):
 def test_an_unknown_option_or_value_is_refused(head, message):
     with pytest.raises(errors.UsageError, match=message):
         models.build("dcsm", "mini", head=head)
+
+
+def test_a_former_option_of_the_head_is_refused_with_the_field_that_freezes():
+    saved = {"model": {"head": {"train_functional_words": False}}}
+    with pytest.raises(errors.UsageError, match=r"_words is now config\.frozen"):
+        renamed_fields.refuse_renamed_fields(saved, Path("config.json"))
 
 
 def test_the_grid_sees_neighbours_above_and_below(features):

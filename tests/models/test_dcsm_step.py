@@ -124,3 +124,38 @@ def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_fi
     assert not metrics["is_finite"]
     for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_vectors_of_functional_words_that_are_frozen_stay_bit_for_bit_and_do_not_decay():
+    rng = np.random.default_rng(0)
+    options = {"num_functional_words": 2, "standardise": "running", "network": "mlp"}
+    model = models.build("dcsm", "mini", head=options)
+    patches, length, embed = model.head.patches, model.head.length, model.image.embed
+    shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
+    shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}
+    batch = {name: jnp.asarray(rng.normal(size=s), "f4") for name, s in shapes.items()}
+    batch |= {"text": jnp.zeros((4, length), jnp.int32), "mask": jnp.ones(4, bool)}
+    marks = np.zeros((4, length), np.int8)
+    marks[:, 2] = 0, 1, 2, 1
+    batch["text_marks"] = jnp.asarray(marks)
+    batch["stop"] = jnp.zeros(4, bool)
+    variables = jax.jit(model.init)(jax.random.key(0), batch)
+    params, words = variables["params"], variables["params"]["head"]["functional_words"]
+    for rules in ((), ("head/functional_words",)):
+        config = default.get_config()
+        with config.unlocked():
+            config.batch_size, config.optimizer.warmup_steps = 8, 1
+            config.optimizer.weight_decay = 0.1
+            config.frozen, config.init_from = ("image", "text", *rules), "towers"
+        run = setup.of_model(config, model, 9)
+        trained, frozen = run.parameters.split(params)
+        optimizer = run.optimization.optimizer.init(trained)
+        state = State(jnp.zeros((), jnp.int32), trained, optimizer, variables["batch_stats"])
+        state, metrics = jit(train_step.make_step(run))(state, frozen, batch)
+        assert metrics["is_finite"]
+        after = run.parameters.merge(frozen, state.params)["head"]
+        assert np.array_equal(after["functional_words"], words) == bool(rules)
+        assert not np.array_equal(after["dense_0"], params["head"]["dense_0"])
+        moments = {leaf.shape for leaf in jax.tree.leaves(state.opt_state)}
+        assert (words.shape in moments) == (not rules)
+        assert state.batch_stats["head"]["steps"] == 1

@@ -6,6 +6,7 @@ import pytest
 
 from vlc_jax import losses, models, types
 from vlc_jax.models import dcsm_network, flops
+from vlc_jax.parameters import Parameters, merge_trees
 
 # image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
 PROFILE = {
@@ -73,38 +74,42 @@ def test_training_costs_three_forwards_and_a_frozen_tower_one():
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "size"),
+    ("name", "options", "size", "rules"),
     [
-        ("dcsm", {}, 4),
-        ("dcsm", {"layout": "grid", "standardise": "per_pair"}, 4),
-        ("dcsm", {"network": "mlp", "train_functional_words": True}, 4),
-        ("pacl", {}, 4),
-        ("pacl", {"chunk": 64}, 64),  # more texts than patches, in one part
-        ("pacl", {"pooling": "own_caption"}, 4),
-        ("sparc", {}, 4),
-        ("labclip", {}, 64),
+        ("dcsm", {}, 4, ("head/functional_words",)),
+        ("dcsm", {"layout": "grid", "standardise": "per_pair"}, 4, ("head/functional_words",)),
+        ("dcsm", {"network": "mlp"}, 4, ()),
+        ("pacl", {}, 4, ()),
+        ("pacl", {"chunk": 64}, 64, ()),  # more texts than patches, in one part
+        ("pacl", {"pooling": "own_caption"}, 4, ()),
+        ("sparc", {}, 4, ()),
+        ("labclip", {}, 64, ()),
     ],
 )
 @pytest.mark.parametrize("frozen", [(), ("image", "text")])
-def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, size, frozen):
+def test_flops_of_a_head_are_those_of_its_gradient(monkeypatch, name, options, size, rules, frozen):
     # a loop is counted once, not per round
     monkeypatch.setattr(dcsm_network, "shifted", dcsm_network.convolved)
     one = {"depth": 1}
     model = models.build(name, "B/32", head=options, context_length=30, image=one, text=one)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = {part: shapes[part] for part in ("head", "logit_scale")}
+    parameters = Parameters(model, 0, shapes, rules)
+    heads = {part: shapes[part] for part in ("head", "logit_scale")}
+    params, fixed = parameters.split(heads)
     batch = stored(model, size)
 
-    def loss(params, features, rest):
+    def loss(params, features, fixed, rest):
         rngs = {"dropout": jax.random.key(0)}
-        outputs = model.apply({"params": params}, {**features, **rest}, rngs=rngs)
+        variables = {"params": merge_trees(fixed, params)}
+        outputs = model.apply(variables, {**features, **rest}, rngs=rngs)
         names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
         return losses.total({name: {"weight": 1.0} for name in names}, outputs, rest)[0]
 
     rest = {key: batch.pop(key) for key in ("text", "text_marks", "mask") if key in batch}
     gradient = jax.value_and_grad(loss, argnums=0 if frozen else (0, 1))
-    counted = jax.jit(gradient).lower(params, batch, rest).cost_analysis()["flops"]
-    expected = size * flops.head(model, pairs=size, frozen=frozen)
+    counted = jax.jit(gradient).lower(params, batch, fixed, rest).cost_analysis()["flops"]
+    trained = parameters.trained_share("head")
+    expected = size * flops.head(model, pairs=size, frozen=frozen, trained=trained)
     # XLA also counts norms, sigmoid, GELU; not what a convolution does on the padding
     least = 0.88 if options.get("layout") == "grid" else 0.99
     assert least * expected <= counted < 1.12 * expected

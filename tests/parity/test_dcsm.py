@@ -26,7 +26,8 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     def score(module, image, text):
         return module.score(module.image(image), module.text(text), is_training=True)
 
-    def loss(params):
+    def loss(params, vectors):
+        params = {**params, "functional_words": vectors}
         scores = head.apply({"params": params}, image, text, method=score)
         pair_masks = masks.pair_masks({"mask": jnp.ones(2, bool)})
         return 2 * infonce.dense(scores, jnp.ones(()), pair_masks).mean(), scores
@@ -38,13 +39,12 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     params, words = dcsm.load(tmp_path / "dcsm.pt", shapes)
     assert words is None
     params = jax.tree.map(jnp.asarray, params)
-    (value, scores), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    # the authors' optimizer leaves the vectors alone
+    vectors = params.pop("functional_words")
+    (value, scores), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params, vectors)
     np.testing.assert_allclose(scores, io["scores"], atol=2e-5)
     assert np.ptp(io["scores"]) > 1e-3
     np.testing.assert_allclose(value, io["loss"], rtol=1e-5)
-    assert not np.abs(
-        gradient.pop("functional_words")
-    ).any()  # the authors' optimizer leaves them alone
     names = [name for name in io if name.startswith("gradient/")]
     assert len(names) == len(gradient)
     for name in names:

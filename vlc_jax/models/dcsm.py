@@ -30,10 +30,10 @@ class DCSM(heads.Head):
 
     patches, length: tokens of an image and of a text; they fix the sizes of the network.
     num_functional_words: words that have a vector of their own, which fills their column of the
-      map; 0 for none. The batch says where they stand (`text_marks`).
+      map; 0 for none. The batch says where they stand (`text_marks`). The authors' vectors are not
+      trained: config.frozen names "head/functional_words".
     functional_words: replace the column of the word's token | insert a column for the word (the
       text is cut at the end; `insert_columns`).
-    train_functional_words: whether the vectors are trained; the authors' are not.
     standardise: tensor (mean and standard deviation over all maps that are scored together, as the
       authors do, so that a score depends on the others: in training all images with all texts of
       the batch, in evaluation's `score_options` the options of one image) | per_pair (over each
@@ -53,7 +53,6 @@ class DCSM(heads.Head):
     length: int
     num_functional_words: int = len(WORDS)
     functional_words: Literal["replace", "insert"] = "replace"
-    train_functional_words: bool = False
     standardise: Literal["tensor", "per_pair", "running"] = "tensor"
     network: Literal["cnn", "mlp"] = "cnn"
     layout: Literal["flat", "grid"] = "flat"
@@ -156,6 +155,8 @@ class DCSM(heads.Head):
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the maps, of the network on each of them, and of the moments of all."""
         trained = 2 - sum(sizes.frozen)  # towers
+        # the whole head is trained unless these vectors are frozen
+        trains_words = self.num_functional_words > 0 and sizes.trained == 1
         patches = self._map_patches
         total = (1 + trained) * 2 * sizes.pairs * patches * self.length * sizes.image
         if self.standardise != "per_pair":
@@ -171,7 +172,7 @@ class DCSM(heads.Head):
         for _, shape in shapes.values():
             if len(shape) > 1:
                 uses = cells if len(shape) == 4 else 1
-                has_input_gradient = not is_first or trained or self.train_functional_words
+                has_input_gradient = not is_first or trained or trains_words
                 passes = 3 if has_input_gradient else 2
                 total += passes * 2 * sizes.pairs * uses * math.prod(shape)
                 is_first = False
@@ -247,11 +248,8 @@ class DCSM(heads.Head):
         """Per-patch vectors of the functional words, in their columns; 0 in all others."""
         if not self.num_functional_words:
             return jnp.zeros((len(text.tokens), self._map_patches, text.tokens.shape[1]))
-        vectors = self.word_vectors
-        if not self.train_functional_words:
-            vectors = jax.lax.stop_gradient(vectors)
         is_word = jax.nn.one_hot(text.marks - 1, self.num_functional_words)
-        return jnp.einsum("tlw,wp->tpl", is_word, vectors, precision="highest")
+        return jnp.einsum("tlw,wp->tpl", is_word, self.word_vectors, precision="highest")
 
     def _moments(
         self, image: types.ImageFeatures, text: types.TextFeatures

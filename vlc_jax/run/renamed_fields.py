@@ -12,6 +12,7 @@ RENAMED_FIELDS = {  # former name -> name now
     "blocks": "sub_batches",
     "logit_scale_max": "model.logit_scale_max",
     "optimizer.multipliers": "optimizer.learning_rate_multipliers (config.frozen for those of 0)",
+    "model.head.train_functional_words": "frozen ('head/functional_words' unless they are trained)",
     "input.negatives.kinds": "input.negatives.generators",
     "input.negatives.missing": "input.negatives.fallback",
     "input.positives.kinds": "input.positives.generators",
