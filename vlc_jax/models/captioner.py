@@ -81,7 +81,7 @@ class DecoderHead(heads.Head):
         if isinstance(self.decoder, Mapping):
             return lm.from_sizes(self.decoder, **more, parent=None)
         if self.decoder:
-            sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
+            return lm.build(self.decoder, **more, parent=None)
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
     @property
