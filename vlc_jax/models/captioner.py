@@ -29,7 +29,7 @@ class DecoderHead(heads.Head):
 
     vocab_size, patches, has_class_token, dtype, remat: of the text and of the image tower; patches
       with the class token.
-    decoder: a name of lm.VARIANTS, with the text's vocabulary, or all fields of one
+    decoder: a name of lm_variants.VARIANTS, with the text's vocabulary, or all fields of one
       (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
       width).
     select: patch | cls | cls_patch, of the tower's tokens as in LLaVA, or pooled (the image's
