@@ -190,7 +190,6 @@ def preview(
     image_transform: ImageTransform | None,
     count: int = 256,
     max_bad_share: float = 0.01,
-    threads: int = 2,
 ) -> Report:
     """Inspects the first `count` records, which training does before it compiles anything.
 
@@ -198,7 +197,7 @@ def preview(
     part was read, more than three standard deviations above that share of the part, so that an
     acceptable source is not refused for an unlucky beginning.
     """
-    report = inspect(source, tokenizer, image_transform, count=count, threads=threads)
+    report = inspect(source, tokenizer, image_transform, count=count)
     check_report(report, max_bad_share)
     return report
 

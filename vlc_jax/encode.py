@@ -21,6 +21,7 @@ Rows = dict[str, np.ndarray]
 
 THREADS = 8  # that decode images; decoding releases the GIL
 AHEAD = 2  # batches that are read before they are needed
+COLUMNS = 16  # texts are cut to a multiple of so many tokens (`on_short_texts`)
 
 
 def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -306,14 +307,14 @@ def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
 Score = Callable[[ImageFeatures, TextFeatures], np.ndarray]
 
 
-def on_short_texts(score: Score, columns: int = 16) -> Score:
+def on_short_texts(score: Score) -> Score:
     """`score` of a head that reads ids, of texts cut behind the last token that counts of any of
-    them, to a multiple of `columns`: each length is compiled on its own, and a decoder computes
-    all columns."""
+    them, to a multiple of COLUMNS: each length is compiled on its own, and a decoder computes all
+    columns."""
 
     def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
         used = np.flatnonzero(text.mask.any(axis=0))
-        length = -(-(used[-1] + 1) // columns) * columns if len(used) else columns
+        length = -(-(used[-1] + 1) // COLUMNS) * COLUMNS if len(used) else COLUMNS
         arrays = {"ids": text.ids, "mask": text.mask, "marks": text.marks}
         cut = {name: x if x is None else x[:, :length] for name, x in arrays.items()}
         return score(image, text._replace(**cut))

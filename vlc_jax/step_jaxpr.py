@@ -46,8 +46,8 @@ def program(planned: Planned) -> Program:
     return Program(train_step.make_step(setup), (state, frozen, batch), parts | {"batch": batch})
 
 
-def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
-    """Lines for the largest arrays that the step computes, with where; fused ones never exist."""
+def largest_arrays(planned: Planned) -> list[str]:
+    """Lines for the five largest arrays of the step, with where; fused ones never exist."""
     setup = planned.setup
     found: dict[str, float] = {}
     for equation, _ in _equations(_jaxpr(planned)):
@@ -59,7 +59,7 @@ def largest_arrays(planned: Planned, count: int = 5) -> list[str]:
             where = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", where)
             text = f"{result.aval.str_short()} {equation.primitive} at {where}"
             found[text] = max(found.get(text, 0), size)
-    largest = sorted(found.items(), key=lambda item: -item[1])[:count]
+    largest = sorted(found.items(), key=lambda item: -item[1])[:5]
     return [f"  {size / GIB:9.3f}  {text}" for text, size in largest]
 
 

@@ -26,9 +26,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Bool, Float, Int
 
-Image = UInt8[Array, "batch height width channels"]
 Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
 
 

@@ -22,7 +22,6 @@ def test_every_benchmark_has_a_reader_of_its_name():
 @pytest.mark.parametrize("name", evaluators.EVALUATIONS)
 def test_every_benchmark_has_a_protocol(name):
     assert evaluators.protocol(name) in evaluators.PROTOCOLS
-    assert evaluators.headline(name) == evaluators.summary(name)[0]
 
 
 # Not those of features: a linear probe learns from labels, also which class is most frequent.
@@ -35,14 +34,14 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
     name = next(n for n, p in evaluators.EVALUATIONS.items() if p == protocol)
     benchmark = tiny_benchmark(protocol)
     result = evaluators.evaluate(name, benchmark, constant_scorer)
-    assert result.metrics[evaluators.headline(name)].unit == "fraction"
+    assert result.metrics[evaluators.summary(name)[0]].unit == "fraction"
     written = evaluators.to_json(name, benchmark, result, step=7, options={}, seconds=0.5)
     read = json.loads(json.dumps(written, allow_nan=False))
     assert (read["benchmark"], read["step"], read["version"]) == (name, 7, "v3")
-    assert read["summary"][0] == evaluators.headline(name)
+    assert read["summary"][0] == evaluators.summary(name)[0]
     assert set(read["summary"]) <= set(read["metrics"])
-    headline = read["metrics"][evaluators.headline(name)]
-    assert headline == result.metrics[evaluators.headline(name)]._asdict()
+    headline = read["metrics"][evaluators.summary(name)[0]]
+    assert headline == result.metrics[evaluators.summary(name)[0]]._asdict()
     assert headline["value"] == 0.0  # a constant scorer is right in no case
     assert json.loads(json.dumps(result.per_example)) == result.per_example
 
@@ -61,7 +60,7 @@ def test_unknown_option_names_the_nearest(constant_scorer):
 
 def test_a_protocol_that_asks_takes_the_place_of_the_readers_own():
     assert evaluators.protocol("whatsup_a", "keywords") == "keywords"
-    assert evaluators.headline("mmvp", "multiple_choice") == "pair_accuracy"
+    assert evaluators.summary("mmvp", "multiple_choice")[0] == "pair_accuracy"
     assert "first_step" in evaluators.protocol_options("mmvp", "multiple_choice")
     assert "first_step" not in evaluators.protocol_options("mmvp")
     with pytest.raises(errors.UsageError, match=r"unknown protocol of 'mmvp' 'letters'.*keywords"):
@@ -90,5 +89,5 @@ def test_a_table_of_your_own_is_a_benchmark_of_each_protocol(name, tmp_path, con
     benchmark = benchmarks.READERS[name]("all", **options)
     assert evaluators.protocol(name) == name
     result = evaluators.evaluate(name, benchmark, constant_scorer)
-    headline = result.metrics[evaluators.headline(name)]
+    headline = result.metrics[evaluators.summary(name)[0]]
     assert (headline.value, headline.ties, headline.count) == (0.0, 1.0, 3)

@@ -187,11 +187,6 @@ def protocol_options(reader: str, chosen: str = "") -> tuple[str, ...]:
     return (*_defaults(protocol(reader, chosen)), *OPTIONS)
 
 
-def headline(reader: str, chosen: str = "") -> str:
-    """Main metric of a benchmark, for plots, cards and TensorBoard."""
-    return summary(reader, chosen)[0]
-
-
 def summary(reader: str, chosen: str = "") -> tuple[str, ...]:
     """Metrics of a benchmark in result tables, the headline first."""
     return SUMMARIES[protocol(reader, chosen)]

@@ -20,7 +20,6 @@ from vlc_jax.evaluators.vectors import cosine_of_rows
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 FLOOR = 0.95  # quantile of the differences between two renderings of a scene
-Pair = Sequence[str]  # names of an image or text of the case: "i0", "t1"
 
 
 def evaluate(

@@ -87,30 +87,47 @@ def evaluate(
     check(decoding=decoding, answer=answer, tie=tie, max_tokens=max_tokens)
     _check(benchmark)
     parts = [benchmark.cases[i : i + chunk] for i in range(0, len(benchmark.cases), chunk)]
-    details: dict[str, Any] = {"decoding": decoding, "answer": answer}
-    first = _asked(_questions(benchmark.cases[0])[0])
-    if needs(decoding=decoding) == "scores_answers":
-        template = require_questions(scorer)
-        scores = np.concatenate([_log_scores(part, scorer, answer) for part in parts])
-        stats.require_finite(scores, benchmark.name)
-        written = None
-    else:
-        how = Decoding(decoding, max_tokens, alpha, decay, first_step)
-        template = scorer.prompt or {}
-        written = [each for part in parts for each in _written(part, scorer, how)]
-        scores = _named(benchmark.cases, written)
-        details = {"decoding": how._asdict(), "answer": "letters"}
-        tie = "strict"  # of an answer that names none, or several, nothing is drawn
-    details |= {"tie": tie, "prompt": {"template": template.get("template"), "question": first}}
-    metrics = _metrics(scores, benchmark, tie, is_written=written is not None)
-    rows = [_row(case, scores[n]) for n, case in enumerate(benchmark.cases)]
-    if written is not None:
-        pairs = np.array(written, dtype=object).reshape(-1, 2)
-        rows = [row | {"answers": list(pair)} for row, pair in zip(rows, pairs, strict=True)]
-        unparsed = scores.reshape(-1, 2, 2).max(axis=2).ravel() == 0
-        clusters = np.repeat(stats.images_of(benchmark.cases), 2)
-        metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
+    if decoding == PERPLEXITY:
+        return _of_perplexities(benchmark, parts, scorer, answer, tie)
+    how = Decoding(decoding, max_tokens, alpha, decay, first_step)
+    return _of_written(benchmark, parts, scorer, how)
+
+
+def _of_perplexities(
+    benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, answer: str, tie: str
+) -> stats.EvalResult:
+    template = require_questions(scorer)
+    scores = np.concatenate([_log_scores(part, scorer, answer) for part in parts])
+    stats.require_finite(scores, benchmark.name)
+    details = {"decoding": PERPLEXITY, "answer": answer}
+    details |= {"tie": tie, "prompt": _prompt(benchmark, template)}
+    metrics = _metrics(scores, benchmark, tie, is_written=False)
+    return stats.EvalResult(metrics, [*map(_row, benchmark.cases, scores)], details)
+
+
+def _of_written(
+    benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, how: Decoding
+) -> stats.EvalResult:
+    tie = "strict"  # of an answer that names none, or several, nothing is drawn
+    written = [each for part in parts for each in _written(part, scorer, how)]
+    scores = _named(benchmark.cases, written)
+    details = {"decoding": how._asdict(), "answer": "letters"}
+    details |= {"tie": tie, "prompt": _prompt(benchmark, scorer.prompt or {})}
+    metrics = _metrics(scores, benchmark, tie, is_written=True)
+    pairs = np.array(written, dtype=object).reshape(-1, 2)
+    rows = [
+        _row(*case) | {"answers": list(pair)}
+        for *case, pair in zip(benchmark.cases, scores, pairs, strict=True)
+    ]
+    unparsed = scores.reshape(-1, 2, 2).max(axis=2).ravel() == 0
+    clusters = np.repeat(stats.images_of(benchmark.cases), 2)
+    metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
     return stats.EvalResult(metrics, rows, details)
+
+
+def _prompt(benchmark: Benchmark, template: Mapping[str, Any]) -> dict[str, Any]:
+    first = _asked(_questions(benchmark.cases[0])[0])
+    return {"template": template.get("template"), "question": first}
 
 
 def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarray, "cases 2"]]:

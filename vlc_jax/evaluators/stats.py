@@ -117,12 +117,12 @@ def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float |
     return credit.size / max(1.0, clustered / variance)
 
 
-def macro(groups: Sequence[Estimate], chance: float | None = None) -> Estimate:
+def macro(groups: Sequence[Estimate]) -> Estimate:
     """The unweighted mean of group accuracies, as benchmarks with rare groups report it.
 
     The interval is the MOVER one (Zou and Donner, Statistics in Medicine 2008): each group
-    contributes the squared distance from its value to its own limit. Without `chance` it is the
-    mean of the groups' chances.
+    contributes the squared distance from its value to its own limit. Chance is the mean of the
+    groups' chances.
     """
     if not groups:
         raise ValueError("a mean over groups needs at least one group")
@@ -133,7 +133,8 @@ def macro(groups: Sequence[Estimate], chance: float | None = None) -> Estimate:
     below = float(np.sqrt(np.sum((value - low) ** 2)) / len(groups))
     above = float(np.sqrt(np.sum((high - value) ** 2)) / len(groups))
     count = sum(group.count for group in groups)
-    if chance is None and all(group.chance is not None for group in groups):
+    chance = None
+    if all(group.chance is not None for group in groups):
         chance = float(np.mean([group.chance for group in groups]))
     ties = None
     if all(group.ties is not None for group in groups):

@@ -21,7 +21,8 @@ from vlc_jax.models.continuation import Prompt, apply, prefill
 def image_tokens(
     model: llava.LLaVA, params: Any, image: Float[Array, "batch height width channels"]
 ) -> Float[Array, "batch patches embed"]:
-    """Image tokens of normalised pixels, which prompts with the same image can share."""
+    """Image tokens of normalised pixels, which prompts with the same image can share; of the plain
+    model, for comparisons (runs have Captioner.image)."""
     return model.apply({"params": params}, image, method="image_tokens")
 
 
@@ -33,7 +34,8 @@ def embed_prompt(
     valid: Bool[Array, "batch length"],
     tokens: Float[Array, "batch patches embed"] | None,
 ) -> Prompt:
-    """Prompts of token ids, with the image tokens of row i at its image slots.
+    """Prompts of token ids, with the image tokens of row i at its image slots; of the plain model,
+    for comparisons (runs have Captioner.prompt).
 
     tokens: None for prompts without their images, whose slots then hold no token: those of M3ID.
     """

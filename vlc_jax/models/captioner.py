@@ -29,7 +29,7 @@ class DecoderHead(heads.Head):
 
     vocab_size, patches, has_class_token, dtype, remat: of the text and of the image tower; patches
       with the class token.
-    decoder: a name of lm.VARIANTS, with the text's vocabulary, or all fields of one
+    decoder: a name of lm_variants.VARIANTS, with the text's vocabulary, or all fields of one
       (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
       width).
     select: patch | cls | cls_patch, of the tower's tokens as in LLaVA, or pooled (the image's
@@ -82,7 +82,7 @@ class DecoderHead(heads.Head):
             # parent=None: methods ask for it, too, where Flax allows no new submodule
             return lm.from_sizes(self.decoder, **more, parent=None)
         if self.decoder:
-            sizes = lm.VARIANTS[errors.known("decoder", self.decoder, lm.VARIANTS)]
+            return lm.build(self.decoder, **more, parent=None)
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
     @property

@@ -42,7 +42,7 @@ def apply(decoder: lm.Decoder, params: Any, *arguments: Any, **options: Any) -> 
 
 
 def prefill(
-    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None
+    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None = None
 ) -> tuple[Float[Array, "batch vocab"], lm.Cache]:
     """Logits after the last token of each prompt, and a cache with room for `steps` more slots."""
     batch, length = prompt.valid.shape
@@ -62,7 +62,6 @@ def log_probabilities(
     params: Any,
     prompt: Prompt,
     ids: Int[Array, "batch options length"],
-    rope_length: int | None = None,
     questions: Bool[Array, "batch options length"] | None = None,
 ) -> Float[Array, "batch options length"]:
     """Log probability of every id of several texts of each prompt, given the prompt and the ids
@@ -82,8 +81,7 @@ def log_probabilities(
         ids: Int[Array, "batch length"], prefix: Bool[Array, "batch _"] | None
     ) -> Float[Array, "batch length"]:
         embeds = jnp.concatenate([prompt.embeds, read(ids)], axis=1)
-        see = {"prefix": prefix, "rope_length": rope_length}
-        hidden, _ = apply(decoder, params, embeds, later["valid"], **see)
+        hidden, _ = apply(decoder, params, embeds, later["valid"], prefix=prefix)
         hidden = jnp.concatenate([layers.at(hidden, prompt.last), hidden[:, length:]], axis=1)
         return token_log_probabilities(apply(decoder, params, hidden, method="logits"), ids)
 
@@ -94,12 +92,12 @@ def log_probabilities(
         return jnp.swapaxes(jax.lax.map(lambda text: with_prompt(*text), tuple(by_text)), 0, 1)
     if ids.shape[1] == 1:
         return with_prompt(ids[:, 0], later["prefix"])[:, None]
-    first, cache = prefill(decoder, params, prompt, more, rope_length)
+    first, cache = prefill(decoder, params, prompt, more)
 
     def of_text(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:
         logits = first[:, None]
         if more:
-            at = {"cache": cache, "start": length, "rope_length": rope_length}
+            at = {"cache": cache, "start": length}
             hidden, _ = apply(decoder, params, read(ids), later["valid"], **at)
             rest = apply(decoder, params, hidden, method="logits")
             logits = jnp.concatenate([logits, rest], axis=1)

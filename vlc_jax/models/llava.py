@@ -81,6 +81,9 @@ def square_means(
 class LLaVA(nn.Module):
     """Image tower, projector and language model; the parameters are {image, projector, lm}.
 
+    The plain model that tests compare the parts with which runs use: a run has the head captioner
+    over the image tower.
+
     image: a tower without the blocks that no token of the wanted layer needs: CLIP's hidden state
       -2 is the output of a tower of depth - 1 blocks (`image_tower`).
     image_id: the token id whose embeddings image tokens replace.
@@ -192,7 +195,8 @@ def number_selected(patches: int, select: str, side: int | None = None) -> int:
 
 def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
     """CLIP's image tower whose raw tokens are hidden state `layer` of a tower of `depth` blocks, a
-    negative index into the embedding and the outputs of all blocks.
+    negative index into the embedding and the outputs of all blocks; of LLaVA alone, for
+    comparisons (setup.llava_config gives runs the same depth).
 
     sizes: further fields of vit.ImageTower.   Raises UsageError for a layer without a block.
     """
@@ -206,8 +210,9 @@ def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
 
 
 def build(sizes: Mapping[str, Any], **options: Any) -> LLaVA:
-    """The model with the sizes that `weights.llava.read_sizes` gives; options: dtype, param_dtype
-    and remat of the language model, of which the image tower takes dtype."""
+    """The model with the sizes that `weights.llava.read_sizes` gives, for comparisons (`LLaVA`);
+    options: dtype, param_dtype and remat of the language model, of which the image tower takes
+    dtype."""
     tower = {key: options[key] for key in ("dtype",) if key in options}
     return LLaVA(
         image=image_tower(**sizes["image"], layer=sizes["layer"], **tower),
@@ -220,7 +225,7 @@ def build(sizes: Mapping[str, Any], **options: Any) -> LLaVA:
 
 
 def init(model: LLaVA, key: jax.Array) -> dict[str, Any]:
-    """Random parameters; of `jax.eval_shape`, their shapes."""
+    """Random parameters of LLaVA, for comparisons; of `jax.eval_shape`, their shapes."""
     side = model.image.image_size
     ids = jnp.full((1, model.num_image_tokens + 1), model.image_id).at[0, 0].set(0)
     image, valid = jnp.zeros((1, side, side, 3)), jnp.ones(ids.shape, bool)

@@ -14,14 +14,14 @@ from vlc_jax.models import layers, rope
 from vlc_jax.models.tower import Tower, tokens_of
 
 
-def sincos2d(grid: int, width: int, temperature: float = 10_000.0) -> np.ndarray:
+def sincos2d(grid: int, width: int) -> np.ndarray:
     """Sine-cosine positions of a grid x grid image, (grid * grid, width), as in MoCo v3.
 
     A quarter of the width each for sin and cos of the column, sin and cos of the row.
     """
     if width % 4:
         raise ValueError(f"sincos2d positions need a width divisible by 4, got {width}")
-    frequency = temperature ** -np.linspace(0.0, 1.0, width // 4)
+    frequency = 10_000.0 ** -np.linspace(0.0, 1.0, width // 4)
     row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * frequency
     waves = [np.sin(column), np.cos(column), np.sin(row), np.cos(row)]
     return np.concatenate(waves, axis=1).astype(np.float32)

@@ -17,6 +17,7 @@ from rich.table import Column
 
 from vlc_jax import workdir_files
 
+LINE_EVERY = 5.0  # seconds between lines of the log
 BAR_WIDTH = 10  # characters: 60 columns have room for step, ETA and loss beside it
 
 
@@ -174,13 +175,13 @@ class StepClock:
 
 
 class ProgressLine:
-    """Progress of the run: a live bar on a terminal, else a line every few seconds.
+    """Progress of the run: a live bar on a terminal, else a line every LINE_EVERY seconds.
 
     A terminal shows what fits into its width, the log every field.
     """
 
-    def __init__(self, total: int, is_shown: bool = True, seconds: float = 5.0):
-        self.total, self.is_shown, self.seconds = total, is_shown, seconds
+    def __init__(self, total: int, is_shown: bool = True):
+        self.total, self.is_shown = total, is_shown
         self._last = -math.inf
         self._bar: Progress | None = None
         # Not a terminal: a log file, where a bar would write its control characters.
@@ -201,7 +202,7 @@ class ProgressLine:
             width = self._bar.console.width - BAR_WIDTH - 1
             line = progress_text(step, self.total, values, eta, width)
             self._bar.update(self._task, completed=step, description=line)
-        if time.monotonic() - self._last >= self.seconds or step == self.total:
+        if time.monotonic() - self._last >= LINE_EVERY or step == self.total:
             self._last = time.monotonic()
             line = progress_text(step, self.total, values, eta)
             logging.info("%s", line)
