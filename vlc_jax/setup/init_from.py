@@ -108,7 +108,7 @@ def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path, is_placed: bool
 
 
 def _has_adapter(model: nn.Module, path: Path) -> bool:
-    """Whether texts are vectors that pass LLM2CLIP's adapter, and the weights at `path` have it."""
+    """True if texts are vectors that pass LLM2CLIP's adapter, and the weights at `path` have it."""
     is_wanted = isinstance(model.text, VectorTower) and model.text.connector == "llm2clip"
     return is_wanted and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
 

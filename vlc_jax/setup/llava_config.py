@@ -19,7 +19,7 @@ INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
 
 def is_llava(path: str | Path) -> bool:
-    """Whether a folder's config.json is of LLaVA (also in its own form), PaliGemma or Gemma 3, or a
+    """True if a folder's config.json is of LLaVA (also in its own form), PaliGemma or Gemma 3, or a
     file is of PaliGemma as big_vision writes it."""
     if paligemma.is_paligemma(path):
         return True

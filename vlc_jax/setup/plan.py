@@ -1,4 +1,4 @@
-"""What `--mode plan` compiles: the step of a config, and of settings near it."""
+"""Setups that `--mode plan` compiles: that of a config, and of settings near it."""
 
 import itertools
 import math
