@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 
 from configs import default
 from configs.coco import hp_hn
-from configs.common import scenes
 from input_pipeline import generated_texts, prepare
 from input_pipeline.hard_texts import sampling
 from input_pipeline.sources import shards
@@ -40,10 +39,15 @@ SHORT = (
 SHALLOW = "--config.model.image={'depth': 1}"
 POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
 SHALLOW_TEXT = "--config.model.text={'depth': 1}"
-VECTORS = (  # texts of a run, and a run on them
-    *(*SHORT, SHALLOW),
-    *(f"--config.evals.{name}.count=8" for name in scenes.evaluations()),
-)
+EVALS = {  # one of each protocol of the scenes
+    name: {"count": 8}
+    for name in (
+        *("scenes_retrieval", "scenes_relation_swap", "scenes_replace", "scenes_whatsup"),
+        "scenes_zero_shot_objects",
+    )
+}
+# texts of a run, and a run on them
+VECTORS = (*SHORT, SHALLOW, f"--config.evals={EVALS}")
 SCENES = (*VECTORS, SHALLOW_TEXT)
 PRETRAINED = (SHALLOW, SHALLOW_TEXT, "--config.eval.batch_size=8")
 SHRINK = {  # start of a command -> what is added to it, the last match

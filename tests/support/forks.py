@@ -1,8 +1,8 @@
 """Processes of the command line without the seconds of their imports: a server forks them.
 
-The server, one for each process of tests, has imported everything and computed nothing. Each fork
-is a process of its own: environment, signals, devices, exit code. Only Python's hash seed is that
-of the server.
+The server, one for each process of tests, has imported everything and computed nothing by JAX. Each
+fork is a process of its own: environment, signals, devices, exit code. Only Python's hash seed is
+that of the server.
 """
 
 import atexit
@@ -139,6 +139,7 @@ def serve(address: str) -> None:
     """Forks a process for every connection, until the process that started it ends."""
     for name in IMPORTED:
         importlib.import_module(name)
+    _warm_up()
     # What is imported stays: no fork looks through it for garbage, nor copies its pages.
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets forks that have ended
@@ -153,6 +154,15 @@ def serve(address: str) -> None:
             _attend(connection)
             return
         connection.close()
+
+
+def _warm_up() -> None:
+    """Reads the fonts and compiles the templates, which else every report would do again."""
+    from vlc_jax.report import page, plot
+
+    for name in ("report.md", "report.html"):
+        page.environment().get_template(f"{name}.jinja")
+    plot.curve("curve", "Curve", [1, 2], [0.0, 1.0])
 
 
 def _attend(connection: socket.socket) -> None:
