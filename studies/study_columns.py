@@ -54,8 +54,8 @@ LABELS = {  # run -> its name in tables
     "captioner": "decoder on patch tokens, captions of relations",
     "captioner_pooled": "decoder on the embedding alone, captions of relations",
     "captioner_any": "decoder on patch tokens, any captions",
-    "vlm2vec": "the same decoder as an embedder, asked",
-    "vlm2vec_plain": "as an embedder, not asked",
+    "vlm2vec": "decoder that knows relations as an embedder, asked",
+    "vlm2vec_plain": "the same, not asked",
 }
 PROTOCOLS = {  # of part i: end of an evaluation's name -> row of its table
     "score": "log probability of the caption",
