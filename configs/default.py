@@ -208,7 +208,10 @@ def _input() -> ConfigDict:
             "llava": {  # join several files or folders by "+"
                 "annotations": "",  # llava_instruct_150k.json, llava_v1_5_mix665k.json, ...
                 "images": "",
-                "answers": "first",  # as captions: first | each (one per reading) | joined
+                # As captions: first | each (one per reading) | joined | conversation (all turns).
+                "answers": "first",
+                # Conversations without an image, too; for captioner and vlm2vec.
+                "text_only": False,
             },
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {  # folder written by python -m input_pipeline.prepare
@@ -244,6 +247,7 @@ def _input() -> ConfigDict:
             # Question about every image, for a head that reads one (vlm2vec): a text with {} in
             # place of the record's or the case's own, or without, the same of all. "": none.
             "question": "",
+            "text_only_question": "",  # the same, where a record of training is a text alone
             # Hard images per record, each a further row of the batch.
             "hard_images": 0,
             # Hard negatives per caption; of_positives: hard negatives of each hard positive, behind

@@ -9,6 +9,8 @@ Absent method, absent key:
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
 Where config.input.question asks something of every image, token ids:
   question       int32   (batch, length)
+Where records of the source may be a text alone, whose image is black:
+  has_image      bool    (batch,)
 Where config.text.functional_words lists words: 1 + the index of the word in that list at its token,
 0 elsewhere (tokenizers/functional_words.py); of the tokenizer `conversation`, 1 on answers:
   text_marks     int8    (batch, length)
@@ -41,6 +43,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "text_pooled": (FLOATS, 2),
     "text_tokens": (FLOATS, 3),
     "question": (("int32",), 2),
+    "has_image": (("bool",), 1),
     "id": (("uint64",), 1),
     "mask": (("bool",), 1),
     "negative_text": (TEXT, 3),

@@ -19,8 +19,8 @@ from input_pipeline import order, questions, record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.noun_phrases import NounPhrases
 from input_pipeline.hard_texts.sampling import HardTexts
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Findable, Record, Source
+from input_pipeline.image import ImageTransform, black
+from input_pipeline.record import DataError, Findable, Record, Source, has_text_only
 
 _LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
 # Random streams of a position; the index enters the key, so new ones go to the end.
@@ -36,7 +36,7 @@ class Example(NamedTuple):
 
     record: Record
     caption: str
-    pixels: np.ndarray  # uint8 (height, width, 3)
+    pixels: np.ndarray  # uint8 (height, width, 3), black where the record has no image
     negatives: list[str]
     positives: list[str]
     question: str  # of the image, "" where nothing is asked
@@ -62,6 +62,7 @@ class Examples:
         positives: HardTexts,
         noun_phrases: NounPhrases | None,
         question: str,
+        text_only_question: str,
         limit: float,
         known_bad: Mapping[str, str],
     ) -> None:
@@ -74,6 +75,8 @@ class Examples:
         self.positives = positives
         self.noun_phrases = noun_phrases
         self.question = question
+        self.text_only_question = text_only_question
+        self.has_text_only = has_text_only(source)
         self.limit = limit
         self.known_bad = known_bad
         self.cancelled = False
@@ -142,7 +145,7 @@ class Examples:
         rng = self._generator(position, "image")
         captions = record_validation.captions(record)
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
-        pixels = self.image_transform(record.image, rng)
+        pixels = self._pixels(record, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
         sides = {
             "negatives": (self.negatives, record.negatives, record.negative_kinds),
@@ -174,10 +177,16 @@ class Examples:
                     self._negatives_of_positive, positive, (), (), rng["negatives"], scene
                 )
                 negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
-        asked = questions.fill(
-            self.question, record.questions[caption] if record.questions else None
-        )
+        template = self.question if record.image is not None else self.text_only_question
+        asked = questions.fill(template, record.questions[caption] if record.questions else None)
         return Example(record, text, pixels, negatives, positives, asked)
+
+    def _pixels(self, record: Record, rng: np.random.Generator) -> np.ndarray:
+        if record.image is not None:
+            return self.image_transform(record.image, rng)
+        if not self.has_text_only:
+            raise DataError("a record without an image, of a source that says it has none")
+        return black(self.image_transform)
 
     @functools.cached_property
     def _order(self) -> order.Order:

@@ -9,7 +9,7 @@ import numpy as np
 from input_pipeline import batch, record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.generator import Generator
-from input_pipeline.record import DataError, Record, Source
+from input_pipeline.record import DataError, Record, Source, has_text_only
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
 _MAX_TRIED = 16  # records, until one can be used
@@ -49,6 +49,7 @@ class GeneratedSource:
             for side, table in generators.items()
         }
         self.request = {**versions, "count": count, "seed": seed}
+        self.has_text_only = has_text_only(source)
         self.fingerprint = source.fingerprint  # the request tells the texts apart
 
     def try_one(self) -> None:

@@ -15,7 +15,7 @@ from input_pipeline import record_validation
 from input_pipeline.hard_texts import sampling
 from input_pipeline.hard_texts.sampling import HardTexts
 from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Record, Source
+from input_pipeline.record import DataError, Record, Source, has_text_only
 from input_pipeline.tokenizers.text_vectors import TextVectors
 from input_pipeline.tokenizers.tokenizer import Tokenizer
 
@@ -151,16 +151,21 @@ def inspect(
     sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[Sample] = []
 
+    def pixels_of(record: Record) -> np.ndarray:
+        if record.image is None and has_text_only(source):
+            return np.zeros((1, 1, 3), np.uint8)
+        if image_transform is None:
+            return images.decode(record.image)
+        # random crops need random numbers; any will do here
+        return image_transform(record.image, np.random.default_rng(0))
+
     def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
         name = f"record {index}"
         try:
             record = source[index]
             name = record.id
             captions = record_validation.captions(record)
-            if image_transform is None:
-                return name, record, images.decode(record.image), captions, ""
-            rng = np.random.default_rng(0)  # random crops need one; any will do here
-            return name, record, image_transform(record.image, rng), captions, ""
+            return name, record, pixels_of(record), captions, ""
         except DataError as error:
             return name, None, None, [], str(error)
 
@@ -220,7 +225,8 @@ def _count(
 ) -> None:
     report.captions += len(texts)
     report.words.update(len(text.split()) for text in texts)
-    report.sizes["x".join(map(str, pixels.shape[1::-1]))] += 1  # one number of pooled features
+    size = "x".join(map(str, pixels.shape[1::-1]))  # one number of pooled features
+    report.sizes["none" if record.image is None else size] += 1
     report.with_negatives += any(record.negatives)
     report.with_positives += any(record.positives)
     if tokenizer is None:

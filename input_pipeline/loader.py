@@ -83,6 +83,8 @@ class Batches:
         examples = self.examples
         if examples.question:
             result["question"] = self.tokenizer([row.question for row in rows])
+        if examples.has_text_only:
+            result["has_image"] = np.array([row.record.image is not None for row in rows])
         slots = sampling.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
@@ -299,6 +301,7 @@ def make_train(
     positives: HardTexts = _NONE,
     noun_phrases: NounPhrases | None = None,
     question: str = "",
+    text_only_question: str = "",
 ) -> Loader:
     """Makes the loader of a training run, which begins to work at once.
 
@@ -315,6 +318,7 @@ def make_train(
       the mask is False. A count of 0 leaves their keys out of the batch.
     noun_phrases: what becomes of captions before hard texts are made of them; None: nothing.
     question: template of what is asked of every image (questions.py); "": nothing.
+    text_only_question: the same, where a record is a text alone.
     Raises ValueError for numbers that do not fit, for a source without hard images and for texts
     that were prepared with another version of a generator.
     """
@@ -351,6 +355,7 @@ def make_train(
         positives=positives,
         noun_phrases=noun_phrases,
         question=question,
+        text_only_question=text_only_question,
         limit=max_bad_share * len(source),
         known_bad=known_bad,
     )

@@ -45,6 +45,7 @@ class Dataset:
     divided: bool  # whether the file holds several splits; otherwise --split is only a name
     example: str
     choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options
+    flags: tuple[str, ...] = ()  # options that are true where they are given
 
 
 _ANNOTATED = ("annotations", "images")
@@ -74,6 +75,7 @@ DATASETS = {
         False,
         "--annotations llava/llava_instruct_150k.json --images coco/train2017",
         {"answers": ANSWERS},
+        ("text_only",),
     ),
 }
 
@@ -98,6 +100,7 @@ def _run(arguments: list[str]) -> int:
         options = _dataset_parser(name).parse_args(arguments[1:])
         dataset = DATASETS[name]
         given = {option: getattr(options, option) for option in (*dataset.files, *dataset.choices)}
+        given |= {flag: True for flag in dataset.flags if getattr(options, flag)}
         given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
         split = options.split if dataset.divided else "all"
     else:
@@ -164,6 +167,8 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
     for option, values in dataset.choices.items():
         help_text = f"one of {', '.join(values)}: see above; default: {values[0]}"
         parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
+    for flag in dataset.flags:
+        parser.add_argument(f"--{flag}", action="store_true", help="see above")
     if "annotations" in dataset.files:
         parser.add_argument(
             "--exclude", metavar="TXT", help="images to leave out (input_pipeline.leaks --write)"

@@ -72,7 +72,8 @@ class StageError(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """One example of a source.
+    """One example of a source. Without an image it is a text alone (LLaVA's conversations about
+    nothing to be seen), of a source that says so: see `has_text_only`.
 
     `negatives` and `positives` hold one list per caption (hard negatives that are wrong for the
     image, hard positives that are right for it); empty means: made on the fly or not used.
@@ -84,7 +85,7 @@ class Record:
     """
 
     id: str
-    image: ImageLike
+    image: ImageLike | None
     captions: Sequence[str]
     negatives: Sequence[Sequence[str]] = ()
     positives: Sequence[Sequence[str]] = ()
@@ -137,3 +138,8 @@ class Sharded(Protocol):
     def take_counts(self) -> dict[str, int]:
         """Reads of this process since the last call; see sources/staged_shards.py: ReadCounts."""
         ...
+
+
+def has_text_only(source: Source) -> bool:
+    """Whether a source may have records without an image: its attribute of this name, if any."""
+    return getattr(source, "has_text_only", False)

@@ -21,11 +21,12 @@ import numpy as np
 
 from input_pipeline import image as images
 from input_pipeline import record_validation
-from input_pipeline.record import DataError, Record, Source
+from input_pipeline.record import DataError, Record, Source, has_text_only
 from input_pipeline.sources import id_index, shards
 
 JPEG_QUALITY = 95
 PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
+NO_IMAGE = b""  # in place of the encoded image of a text alone
 _BLOCK = 64  # records encoded at a time, so that few are held in memory
 
 
@@ -123,14 +124,19 @@ def _write(
             manifest["captions"] += shard["captions"]
             stored.append(hashes)
             _save(out, manifest)
-    manifest["images"] = len(np.unique(np.concatenate(stored)))
+    manifest["images"] = len(np.setdiff1d(np.concatenate(stored), [_hash(NO_IMAGE)]))
     manifest["complete"] = True
     _save(out, manifest)
     return manifest
 
 
 def shrink(record: Record, size: int, image_format: str) -> bytes:
-    """The record's image with its shorter side at most `size`, encoded. Raises DataError."""
+    """The record's image with its shorter side at most `size`, encoded; NO_IMAGE of a text alone.
+
+    Raises DataError.
+    """
+    if record.image is None:
+        return NO_IMAGE
     if image_format == shards.FEATURES:
         return record.image
     picture = images.open_rgb(record.image)
@@ -157,6 +163,7 @@ def _whole_request(
         image_format = "png" if size <= PNG_UP_TO else "jpeg"
     complete = {"split": "all"} | request
     complete |= {"size": size, "format": image_format, "shard_size": shard_size}
+    complete |= {"text_only": True} if has_text_only(source) else {}
     return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
@@ -280,7 +287,8 @@ def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
     for shard in manifest["shards"]:
         if shard["count"]:
             entries = array_record_data_source.ArrayRecordDataSource([out / shard["name"]])
-            hashes = [_hash(shards.decode(entries[i]).image) for i in range(len(entries))]
+            records = (shards.decode(entries[i]) for i in range(len(entries)))
+            hashes = [_hash(record.image or NO_IMAGE) for record in records]
             stored.append(np.array(hashes, np.uint64))
     return stored
 

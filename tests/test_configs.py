@@ -272,6 +272,7 @@ def test_patches_are_trained_as_the_authors_code_does():
             "annotations": "a/x.json+b/y.json",
             "images": "a+b",
             "answers": "each",
+            "text_only": False,
         }
         assert config.input.noun_phrases.share == 0.5
     assert llava("pacl").model.head.pooling == "own_caption"

@@ -59,11 +59,13 @@ class ImageFeatures(NamedTuple):
 
     question: token ids of what is asked of each image, NOT_ASKED behind the last one; only for
       heads that read it.
+    has_image: False where there is none, of a text alone; None: all have one.
     """
 
     pooled: Float[Array, "images embed"]
     tokens: Float[Array, "images patches embed"] | None = None
     question: Int[Array, "images length"] | None = None
+    has_image: Bool[Array, "images"] | None = None
 
 
 class TextFeatures(NamedTuple):

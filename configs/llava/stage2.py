@@ -11,11 +11,12 @@ select=cls and a first stage of the same, the model of "Exploring How Generative
 Than CLIP with the Same Vision Encoder" (ACL 2025) that reads the class token alone. Not yet run
 here. By --mode plan see docs/mllm.md.
 
-Not as in the paper: of llava_v1_5_mix665k.json the 40,688 conversations without an image are left
-out; 2,048 tokens do not count the text before the image (35 of Vicuna); the order does not group
-texts of similar length.
+Not as in the paper: 2,048 tokens do not count the text before the image (35 of Vicuna), and a
+conversation without an image has no more room than one with; the order does not group texts of
+similar length, nor conversations with and without an image.
 
-Arguments: weights (the workdir of a first stage, or a folder of LLaVA); the others as in
+Arguments: weights (the workdir of a first stage, or a folder of LLaVA); text_only=0 leaves out
+conversations without an image, 40,688 of llava_v1_5_mix665k.json; the others as in
 configs/llava/stage1.py.
 """
 
@@ -27,7 +28,7 @@ BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = llava.parse(argument, batch=128)
+    args = llava.parse(argument, batch=128, text_only=1)
     config = llava.make(args)
     with config.unlocked():
         config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})
@@ -37,6 +38,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.optimizer.learning_rate = 2e-4
         config.optimizer.learning_rate_multipliers = (("head/projector/.*", 0.1),)
         config.optimizer.warmup_steps = 146  # 3 % of 4,879
-        config.input.llava.answers = "conversation"
+        config.input.llava.update({"answers": "conversation", "text_only": bool(args.text_only)})
+        # of a conversation without an image, before which the head reads no prefix
+        config.text.tokenizer_options.before = config.model.head.prefix
         config.sub_batches = 8  # each device of the authors has 16 rows, and the loss is their mean
     return config

@@ -16,8 +16,10 @@ linear decay; DoRA of rank 8, alpha 64 and dropout .1 on query, key, value, out 
 decoder (12.9 million parameters). Every 100th checkpoint is kept: the paper's numbers are of step
 900. `microbatch` rows are encoded at a time.
 
-Not as in the paper: rows of text alone, "Find the text that can answer the given query:", are left
-out (40,688 of mix-665K); the first turn of a conversation has the template, too (theirs goes in as
+A conversation without an image (40,688 of mix-665K; text_only=0 leaves them out) is a query of
+text: "Find the text that can answer the given query:" and a question of it.
+
+Not as in the paper: the first turn of a conversation has the template, too (theirs goes in as
 it is); text up to 256 tokens behind the image (theirs 1,024 in all); pixels are squashed to the
 square in evaluation as in training (theirs are cropped: --config.input.eval_crop=centre);
 embeddings and cosines are float32, in bfloat16 they tie.
@@ -38,6 +40,7 @@ TEMPLATES = {
     0: "Represent the given image.",
     1: "Represent the given image with the following question: {}",
 }
+TEXT_ONLY = "Find the text that can answer the given query: {}"
 START = 1  # id of <s>, before the image and before a text
 ARGUMENTS = {
     **pretrained.ARGUMENTS,
@@ -45,6 +48,7 @@ ARGUMENTS = {
     "question": 1,
     "batch": 256,
     "microbatch": 8,
+    "text_only": 1,
     "root": "",
 }
 
@@ -65,8 +69,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         heads.use_dora(config, dropout=0.1)
         config.losses = ConfigDict({"infonce": default.loss(1.0, direction="image_to_text")})
         pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
-        config.input.llava.answers = "each"
+        config.input.llava.update({"answers": "each", "text_only": bool(args.text_only)})
         config.input.question = TEMPLATES[args.question]
+        config.input.text_only_question = TEXT_ONLY
         config.input.image_size, config.input.crop = 336, "none"
         config.text.tokenizer, config.text.context_length = "hf", 256
         config.text.lengths = (32, 64, 128)

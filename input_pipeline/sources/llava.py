@@ -18,12 +18,14 @@ class LlavaSource(PublishedSource):
 
     annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}, or
       several, joined by "+": blip_laion_cc_sbu_558k.json+llava_v1_5_mix665k.json. Entries without
-      an image are left out and mentioned on the log.
+      an image are left out and mentioned on the log, unless text_only.
     images: the folder in which the image names start, or several, joined by "+"; a name is looked
       for in each of them.
     answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
       reading; joined, one caption of all of them; conversation, all turns with the questions, as
-      the text [[question, answer], ...] in JSON without the first "<image>".
+      the text [[question, answer], ...] in JSON without the first "<image>", and
+      {"text_only": [[question, answer], ...]} of an entry without an image.
+    text_only: whether entries without an image, 40,688 of mix-665K, are records, too.
     Of first and each, the turn before an answer is its question, without "<image>".
     `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
     number in the lists.
@@ -44,10 +46,12 @@ class LlavaSource(PublishedSource):
         annotations: str | Path,
         images: str | Path,
         answers: str = "first",
+        text_only: bool = False,
         exclude: str | Path | None = None,
     ) -> None:
         edit.check_known("kind of answers", [answers], ANSWERS)
-        self._answers = answers
+        self._answers, self._text_only = answers, text_only
+        self.has_text_only = False  # whether there are any, as `_conversations` finds out
         first, *self._more_files = _parts(annotations)
         self._folders = [Path(folder) for folder in _parts(images)]
         for folder in self._folders[1:]:
@@ -91,25 +95,39 @@ class LlavaSource(PublishedSource):
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
             raise self._wrong_file(path, json_annotations.describe(document))
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
-        json_annotations.mention(path, len(rows) - len(numbers), len(rows), "entries have no image")
+        left_out = len(rows) - len(numbers)
+        if self._text_only:
+            self.has_text_only |= left_out > 0
+            return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
+        json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
             raise self._wrong_file(path, "a list of conversations none of which has an image")
         used = [rows[number - 1] for number in numbers]
         return tables.MemoryTable(path, used, numbers)
+
+    def _read_image(self, row: dict[str, Any], name: str) -> Path | None:
+        is_text_only = self._text_only and not row.get("image")
+        return None if is_text_only else super()._read_image(row, name)
+
+    def _record_id(self, row: dict[str, Any], row_index: int) -> str:
+        if row.get("image"):
+            return super()._record_id(row, row_index)
+        return f"text_only#{self._table.number(row_index)}"
 
     def _candidate_paths(self, image: str) -> list[Path]:
         return [folder / image for folder in self._folders]
 
     def _fingerprint(self, *further: Any) -> str:
         order = [*self.digests.values()] if self._more_files else []
-        return super()._fingerprint(self._answers, order, *further)
+        text_only = ["text_only"] if self._text_only else []
+        return super()._fingerprint(self._answers, order, *text_only, *further)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
         turns = row.get("conversations")
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
             raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
         if self._answers == "conversation":
-            return [_dialogue(turns, name)]
+            return [_dialogue(turns, name, has_image=bool(row.get("image")))]
         answers = [turn.get("value") for turn in turns if turn.get("from") == "gpt"]
         if not answers or not all(isinstance(answer, str) for answer in answers):
             speakers = [turn.get("from") for turn in turns]
@@ -126,7 +144,7 @@ def _question(turn: dict[str, Any]) -> str:
     return value.replace("<image>", "").strip() if is_asked else ""
 
 
-def _dialogue(turns: list[dict[str, Any]], name: str) -> str:
+def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str:
     """[[question, answer], ...] in JSON, the first question without "<image>" and the spaces and
     line ends around it. Raises DataError unless "human" and "gpt" take turns, with strings."""
     speakers = [turn.get("from") for turn in turns]
@@ -137,7 +155,7 @@ def _dialogue(turns: list[dict[str, Any]], name: str) -> str:
         raise DataError(f"{name}: the 'value' of every turn is a text; got {values!r:.80}")
     values[0] = values[0].replace("<image>", "", 1).strip()
     pairs = [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
-    return json.dumps(pairs, ensure_ascii=False)
+    return json.dumps(pairs if has_image else {"text_only": pairs}, ensure_ascii=False)
 
 
 def _parts(names: str | Path) -> list[str]:

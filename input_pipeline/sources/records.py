@@ -140,7 +140,7 @@ class RecordsSource:
         )
         return Record(
             id=self._record_id(row, row_index),
-            image=self._locate(self._image_name(row, name)),
+            image=self._read_image(row, name),
             captions=captions,
             negatives=negatives,
             positives=positives,
@@ -196,6 +196,9 @@ class RecordsSource:
         if not all(isinstance(caption, str) for caption in captions):
             raise DataError(f"{name}: a caption is text; got {captions}")
         return captions
+
+    def _read_image(self, row: dict[str, Any], name: str) -> Path | None:
+        return self._locate(self._image_name(row, name))
 
     def _image_name(self, row: dict[str, Any], name: str) -> str:
         image = row.get(self._image)

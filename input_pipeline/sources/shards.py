@@ -1,9 +1,10 @@
 """Shards that `python -m input_pipeline.prepare` writes: array_record files and a manifest.
 
 One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
-header (every field of the record but the image) and the encoded image. The manifest says how many
-records each shard holds, its size and sha256, what was left out and why, and what was asked for.
-Beside each shard lie the hashes of its records' ids (uint64, little endian), to find them by.
+header (every field of the record but the image) and the encoded image, nothing of a text alone. The
+manifest says how many records each shard holds, its size and sha256, what was left out and why, and
+what was asked for. Beside each shard lie the hashes of its records' ids (uint64, little endian), to
+find them by.
 """
 
 import functools
@@ -49,11 +50,14 @@ def encode(record: Record, image: bytes) -> bytes:
 
 
 def decode(entry: bytes) -> Record:
-    """Decodes a shard entry; the image stays encoded bytes. Raises ValueError if damaged."""
+    """Decodes a shard entry; the image stays encoded bytes, of a text alone None.
+
+    Raises ValueError if damaged.
+    """
     if len(entry) < _LENGTH.size:
         raise ValueError(f"an entry of {len(entry)} bytes")
     end = _LENGTH.size + _LENGTH.unpack_from(entry)[0]
-    return Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:])
+    return Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:] or None)
 
 
 def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
@@ -138,6 +142,7 @@ class ShardsSource:
         self.manifest = manifest
         self.text_versions = _text_versions(manifest)
         self.fingerprint = f"shards/{_digest(manifest)}"
+        self.has_text_only = manifest["request"].get("text_only", False)
         self._folder = folder
         full = [shard for shard in manifest["shards"] if shard["count"]]
         origin = stores.folder(path)

@@ -12,6 +12,7 @@ from input_pipeline.record import DataError
 from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
 START = '[["'  # of a text that is a conversation
+START_TEXT_ONLY = '{"text_only": [["'  # of one without an image
 
 TEMPLATE = "\n{question} ASSISTANT:"  # of Vicuna 1.5, from behind the image to the answer
 LATER = "USER: {question} ASSISTANT:"  # the same from the end of an answer to the next one
@@ -35,7 +36,10 @@ class ConversationTokenizer:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
     and the end token of an answer is marked, too. A turn [question, answer, ends], as `asked`
     writes it, is there to be scored: it is never cut, and its end token has no mark if `ends` is
-    false. Every other text is a caption in the template of LLaVA's first stage: the caption and a
+    false. {"text_only": [[question, answer], ...]} is a conversation without an image, whose ids
+    begin with the start token and `before`, since nothing is read before it:
+        <s>{before}{question} ASSISTANT: {answer}</s>USER: ...
+    Every other text is a caption in the template of LLaVA's first stage: the caption and a
     line end, all marked, then an unmarked end token. What is longer than `context_length` is cut,
     and its last token is an unmarked end token.
 
@@ -45,6 +49,7 @@ class ConversationTokenizer:
       of {} in the question: [[question, answer]], as VQAScore asks.
     template, later: what stands before the answer of the first turn, from behind the image, and of
       the others. A space is put behind it, unless it ends with a line.
+    before: the text that stands before an image, in conversations without one.
     terminators: names of tokens beside the end token with which a model may end its answer.
     image_token: the name of the token in the image's place, where a checkpoint was trained with the
       whole prompt tokenized as one string (Hugging Face's LLaVA), in which text behind the image
@@ -63,6 +68,7 @@ class ConversationTokenizer:
         answer: str = "Yes",
         template: str = TEMPLATE,
         later: str = LATER,
+        before: str = "",
         terminators: Sequence[str] = (),
         image_token: str = "",
     ) -> None:
@@ -71,7 +77,7 @@ class ConversationTokenizer:
         if any("{question}" not in each for each in (template, later)):
             raise ValueError(f"a template holds {{question}}; got {template!r} and {later!r}")
         self.question, self.answer = question, answer
-        self.template, self._later = template, later
+        self.template, self._later, self._before = template, later, before
         self._decoder = decoder.DecoderTokenizer(path)
         self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
         # end and padding token as the files of a folder say
@@ -86,6 +92,7 @@ class ConversationTokenizer:
         changed = {"question": question, "answer": answer} if question else {}
         changed |= {"template": template} if template != TEMPLATE else {}
         changed |= {"later": later} if later != LATER else {}
+        changed |= {"before": before} if before else {}
         changed |= {"image_token": image_token} if image_token else {}
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
@@ -107,8 +114,7 @@ class ConversationTokenizer:
     def before_image(self, text: str) -> tuple[int, ...]:
         """Ids of the start token, if the vocabulary has one, and of the text before an image, which
         LLaVA's own code tokenizes apart from that behind it."""
-        words, start = self._decoder, self._decoder.start_token
-        return (*([words.id_of(start)] if start else []), *words.encode(text))
+        return (*self._start(), *self._decoder.encode(text))
 
     def prompt(self, question: str) -> list[int]:
         """Ids between an image and the answer to a question about it; of "" none, so that what
@@ -125,17 +131,23 @@ class ConversationTokenizer:
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
-        is_conversation = text.startswith(START)
+        has_image = not text.startswith(START_TEXT_ONLY)
+        is_conversation = text.startswith((START, START_TEXT_ONLY))
         if not is_conversation and not self.question:
             ids = self._behind_image(f"{text}\n" if text else "")
             return [*ids, self.eos_id], [1] * len(ids) + [0]
         turns = [[self.question.replace("{}", text), self.answer, True]]
         if is_conversation:
             turns = _turns(text)
-        ids, marks = [], []
+        ids = [] if has_image else self._start()
+        marks = [0] * len(ids)
         for index, (question, answer, *ends) in enumerate(turns):
             prompt = self._prompt(question, is_first=index == 0)
-            encode = self._decoder.encode if index else self._behind_image
+            encode = self._decoder.encode
+            if index == 0 and has_image:
+                encode = self._behind_image
+            elif index == 0:  # the line end of the template is behind an image
+                prompt = self._before + prompt.removeprefix("\n")
             # at once: the last token of the prompt may be another one before an answer
             both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
@@ -149,6 +161,11 @@ class ConversationTokenizer:
                 f"{turns[0][0][:60]!r}"
             )
         return ids, marks
+
+    def _start(self) -> list[int]:
+        """The start token, if the vocabulary has one."""
+        start = self._decoder.start_token
+        return [self._decoder.id_of(start)] if start else []
 
     def _behind_image(self, text: str) -> list[int]:
         """Ids of a text that stands right behind the image."""
@@ -196,6 +213,8 @@ def _turns(text: str) -> list[list[Any]]:
         turns = json.loads(text)
     except (ValueError, RecursionError):
         turns = None
+    if isinstance(turns, dict):
+        turns = turns.get("text_only")
     is_valid = isinstance(turns, list) and all(
         isinstance(turn, list)
         and [str, str] == [type(x) for x in turn[:2]]
@@ -204,7 +223,8 @@ def _turns(text: str) -> list[list[Any]]:
     )
     if not is_valid:
         raise DataError(
-            f"a text that starts with {START} is a conversation, [[question, answer], ...] in "
-            f"JSON; got {text[:80]!r}: write one with the source llava, answers=conversation"
+            f"a text that starts with {START} or {START_TEXT_ONLY} is a conversation, "
+            f"[[question, answer], ...] in JSON; got {text[:80]!r}: write one with the source "
+            "llava, answers=conversation"
         )
     return turns

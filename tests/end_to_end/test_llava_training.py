@@ -63,7 +63,9 @@ def root(tmp_path_factory):
         asked = [("what is it", "a red dog" if index % 2 else "a dog")] * turns
         said = [(f"<image>\n{q}" if not i else q, a) for i, (q, a) in enumerate(asked)]
         turns = [{"from": w, "value": v} for q, a in said for w, v in (("human", q), ("gpt", a))]
-        rows.append({"id": str(index), "image": name, "conversations": turns})
+        # the second stage reads one conversation without an image, too; the first leaves it out
+        row = {"id": str(index), "image": name, "conversations": turns}
+        rows.append(row if index != 3 else {"id": "3", "conversations": turns})
     (root / "llava.json").write_text(json.dumps(rows))
     return root
 

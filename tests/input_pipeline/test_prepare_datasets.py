@@ -238,6 +238,21 @@ def test_answers_and_several_files_of_llava_reach_the_shards_and_the_request(fol
     assert end.value.code == 2
 
 
+def test_conversations_without_an_image_are_texts_alone_in_shards(folder, capsys):
+    words = ["llava", "--annotations", "llava/llava_v1_5_mix665k.json", "--images", "llava/data"]
+    words += ["--answers", "conversation", "--text_only", "--out"]
+    assert prepare.main([*words, "out"]) == 0
+    assert "6 records (6 captions, 4 different images) in 1 shards" in capsys.readouterr().out
+    source = ShardsSource(path="out")
+    assert source.has_text_only
+    records = [source[index] for index in range(6)]
+    assert [record.image is None for record in records] == [*[False] * 2, True, *[False] * 2, True]
+    assert records[2].captions == ['{"text_only": [["Write a verse.", "Rain, rain."]]}']
+    assert prepare.main([*words[:-2], "--out", "other"]) == 0
+    assert not ShardsSource(path="other").has_text_only
+    assert "text_only" not in json.dumps(manifest("other")["request"])
+
+
 @pytest.mark.parametrize("name", prepare.DATASETS)
 def test_help_says_which_files_to_bring_and_shows_the_example(name, capsys):
     with pytest.raises(SystemExit) as end:

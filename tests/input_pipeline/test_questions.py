@@ -83,3 +83,40 @@ def test_shards_keep_questions():
     for one in (record, dataclasses.replace(record, questions=())):
         again = shards.decode(shards.encode(one, b"image"))
         assert list(again.questions) == list(one.questions)
+
+
+class TextOnly(Asking):
+    """Every second record is a text alone."""
+
+    has_text_only = True
+
+    def __getitem__(self, index):
+        record = super().__getitem__(index)
+        return dataclasses.replace(record, image=None) if index % 2 else record
+
+
+def test_a_text_alone_is_asked_by_a_template_of_its_own():
+    templates = {"question": "what {}", "text_only_question": "asked {}"}
+    batches = take(4, TextOnly(10), tokenizer=WORDS, **templates)
+    for batch in batches:
+        contract.check(batch)
+        first = WORDS(["what asked"])[0]
+        for row in range(8):
+            assert batch["question"][row, 0] == first[0 if batch["has_image"][row] else 1]
+            number = batch["text"][row, 0] - WORDS(["n0"])[0, 0]
+            assert batch["has_image"][row] == (number % 2 == 0)
+            assert batch["has_image"][row] or not batch["image"][row].any()
+    assert {bool(x) for batch in batches for x in batch["has_image"]} == {True, False}
+    assert "has_image" not in take(1, Asking(10), tokenizer=WORDS, question="{}")[0]
+
+
+def test_a_record_without_an_image_is_bad_where_the_source_says_there_are_none():
+    source = TextOnly(10)
+    source.has_text_only = False
+    with pytest.raises(DataError, match="a record without an image"):
+        take(1, source, tokenizer=WORDS)
+
+
+def test_a_preview_counts_texts_alone_by_themselves():
+    report = input_pipeline.preview(TextOnly(10), WORDS, ImageTransform(4))
+    assert (report.bad, report.sizes) == ({}, {"4x4": 5, "none": 5})

@@ -75,6 +75,37 @@ def test_every_image_token_has_a_position_of_its_own(select):
     np.testing.assert_allclose(found.tokens, expected, rtol=1e-6)
 
 
+def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
+    place, ends = jnp.arange(LENGTH)[None], jnp.array(ENDS)[:, None]
+    marks = ((place > 0) & (place <= ends)).astype(jnp.int8)
+    head, variables, image, text, _ = make(marks=marks, scores="answer", prefix=(5, 2))
+    text = types.TextFeatures(*(None if x is None else x[:IMAGES] for x in text))
+    has_image = jnp.array([False, True, False])
+
+    def own(module, image, text):
+        return module.score_options(module.image(image), module.text(text))
+
+    def score_of_one(module, ids):
+        """From the second token on, of the text alone."""
+        logits = module.lm.text_logits(ids[None], jnp.ones((1, len(ids)), bool))[0]
+        return jax.nn.log_softmax(logits)[jnp.arange(len(ids) - 1), ids[1:]].mean()
+
+    def scores(tokens, has_image):
+        features = image._replace(tokens=tokens, has_image=has_image)
+        return head.apply(variables, features, text, method=own)[:, 0]
+
+    found = scores(image.tokens, has_image)
+    for row in (0, 2):
+        expected = head.apply(variables, text.ids[row, : ENDS[row] + 1], method=score_of_one)
+        np.testing.assert_allclose(found[row], expected, atol=1e-5)
+    whole = scores(image.tokens, None)
+    np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
+    assert np.abs(found[::2] - whole[::2]).min() > 1e-3
+    gradient = jax.grad(lambda tokens: scores(tokens, has_image).sum())(image.tokens)
+    assert np.isfinite(gradient).all()
+    np.testing.assert_array_equal(np.abs(gradient).max(axis=(1, 2)) > 0, has_image)
+
+
 def test_a_question_is_read_behind_its_image_and_not_scored():
     head, variables, image, text, both = make()
     question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])

@@ -100,6 +100,20 @@ def test_a_text_is_embedded_at_its_last_token_without_the_end(model, batch):
     np.testing.assert_allclose(again, found, atol=1e-6)
 
 
+def test_a_query_of_text_alone_is_embedded_as_that_text(model, batch):
+    net, variables = model
+    has_image = jnp.array([False, True, False])
+    call = jax.jit(net.apply)
+    batch = {**batch, "question": batch["question"].at[1, 1].set(EOS)}
+    found = call(variables, {**batch, "has_image": has_image}).image.pooled
+    encode = jax.jit(functools.partial(net.apply, variables, method="encode_text"))
+    expected = encode(batch["question"]).pooled
+    np.testing.assert_allclose(found[::2], expected[::2], atol=1e-5)
+    whole = call(variables, batch).image.pooled
+    np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
+    assert np.abs(found[::2] - whole[::2]).max() > 1e-2
+
+
 def test_scores_of_a_training_batch_are_cosines_by_micro_batches_too(model, batch):
     net, variables = model
     batch = {**batch, "negative_text": jnp.stack([batch["question"]] * 2, axis=1)}

@@ -80,7 +80,7 @@ def test_a_run_that_saved_nothing_may_start_anew_with_another_config(run):
 def test_the_order_of_training_is_no_field_to_change_and_that_of_earlier_versions_is_known(run):
     saved(run).claim({"input": {"shards": {"path": "x"}}})
     shards = {"path": "x", "shuffle": "global", "stage": "a"}
-    config = {"input": {"shards": shards, "question": ""}}
+    config = {"input": {"shards": shards, "question": "", "text_only_question": ""}}
     run.check_config(config, allow_change=False)
     config["input"]["shards"]["shuffle"] = "blocks"
     with pytest.raises(UsageError, match=r"input.shards.shuffle: global -> blocks"):
@@ -88,7 +88,7 @@ def test_the_order_of_training_is_no_field_to_change_and_that_of_earlier_version
 
 
 def test_fields_that_change_nothing_computed_may_change(run):
-    asked = {"image_size": 40, "question": ""}
+    asked = {"image_size": 40, "question": "", "text_only_question": ""}
     saved(run).claim({"steps": 1, "log_every": 10, "input": {"loader": {"threads": 2}, **asked}})
     config = {"steps": 1, "log_every": 5, "input": {"loader": {"threads": 1}, **asked}}
     run.check_config(config, allow_change=False)

@@ -4,6 +4,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs.scenes import clip, llava
+from tests.support.numbered import Numbered
 from vlc_jax import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve, validate
@@ -129,3 +130,17 @@ def test_no_clipping_is_zero_or_none():
 def test_a_mesh_that_the_devices_do_not_fill_is_refused():
     with pytest.raises(UsageError, match=r"needs a multiple of 3 devices, found 8"):
         sharding.make_mesh(fsdp=3)
+
+
+def test_records_without_an_image_are_for_models_that_read_a_text_alone():
+    source, config = Numbered(), llava.get_config()
+    source.has_text_only = True
+    model = resolve(config, "weights").model
+    validate.check_text_only(config, source, model)
+    plain = resolve(clip.get_config(), "weights").model
+    with pytest.raises(UsageError, match="without an image, which the models vlm2vec"):
+        validate.check_text_only(clip.get_config(), source, plain)
+    validate.check_text_only(config, Numbered(), plain)
+    config.input.question = "what is {}"
+    with pytest.raises(UsageError, match=r"all are asked something or none; got .*'what is"):
+        validate.check_text_only(config, source, model)

@@ -139,7 +139,9 @@ class Captioner(DecoderHead):
     """A head with a decoder (the fields of DecoderHead) that scores texts by their probability.
 
     What is asked of an image (config.input.question, `ImageFeatures.question`) is read behind it,
-    and neither scored nor trained on: the score is of a text given image and question.
+    and neither scored nor trained on: the score is of a text given image and question. A text alone
+    (`ImageFeatures.has_image` is False) is read by itself and brings its own beginning: no prefix
+    is before it.
 
     scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
       others, such as a question, are read and neither scored nor trained on. A text without any
@@ -159,6 +161,11 @@ class Captioner(DecoderHead):
     def reads_question(self) -> bool:
         """True: a question is read behind the image."""
         return True
+
+    @property
+    def reads_text_only(self) -> bool:
+        """True if the beginning of a text, which nothing is read before, may have no mark."""
+        return self.scores == "answer"
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
@@ -295,8 +302,10 @@ class Captioner(DecoderHead):
 
 
 def _valid(image: types.ImageFeatures) -> Bool[Array, "images patches"]:
-    """True but at the padding of questions."""
+    """True but at the padding of questions, and where nothing is before a text alone."""
     valid = jnp.ones(image.tokens.shape[:2], bool)
+    if image.has_image is not None:
+        valid = valid & image.has_image[:, None]
     if image.question is None:
         return valid
     is_asked = image.question != types.NOT_ASKED

@@ -49,9 +49,9 @@ class CLIP(nn.Module):
         """Features and scores of a training batch (input_pipeline/batch.py), as losses read them.
 
         Of `batch["image"]` (normalised, float), `batch["text"]` and, if present,
-        `batch["question"]` (of each image), and `batch["negative_text"]` and
-        `batch["positive_text"]` (batch, texts of one example, length); texts are token ids or
-        vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
+        `batch["question"]` (of each image), `batch["has_image"]` (False of a text alone), and
+        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length);
+        texts are token ids or vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
         replace pixels, and accompany texts; those towers are not run then and their parameters not
         needed. Neither is the head's part where the batch has what `micro_features` gives.
 
@@ -149,7 +149,8 @@ class CLIP(nn.Module):
             stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
             features = jax.tree.map(_float, types.ImageFeatures(*stored))
         question = self._question(batch.get("question"))
-        return self.head.image(features._replace(question=question), is_training=True)
+        features = features._replace(question=question, has_image=batch.get("has_image"))
+        return self.head.image(features, is_training=True)
 
     def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower."""

@@ -74,6 +74,11 @@ class Head(nn.Module):
         """True if the head reads what is asked of an image (`ImageFeatures.question`)."""
         return False
 
+    @property
+    def reads_text_only(self) -> bool:
+        """True if a row may have no image (`ImageFeatures.has_image`)."""
+        return False
+
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:

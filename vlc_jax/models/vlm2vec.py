@@ -21,7 +21,8 @@ from vlc_jax.models import captioner, continuation, heads, layers
 
 class VLM2Vec(captioner.DecoderHead):
     """A head with a decoder (the fields of DecoderHead) that embeds images with questions
-    (`ImageFeatures.question`; without them at the last image token), and texts.
+    (`ImageFeatures.question`; without them at the last image token), and texts. A query of text
+    alone is a question whose image is left out (`ImageFeatures.has_image`).
 
     The matrix of the decoder's logits is among its parameters and has no gradient. Raises
     UsageError for a decoder whose image tokens see each other in both directions.
@@ -55,12 +56,20 @@ class VLM2Vec(captioner.DecoderHead):
         """True: a question is read behind the image."""
         return True
 
+    @property
+    def reads_text_only(self) -> bool:
+        """True: of a text alone the question is read."""
+        return True
+
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`pooled`: the embedding of each image with its question, float32, of unit length."""
         embeds = super().image(features, is_training=is_training).tokens
         valid = jnp.ones(embeds.shape[:2], bool)
+        if features.has_image is not None:  # of a text alone the prefix is read, and the question
+            is_prefix = jnp.arange(embeds.shape[1]) < len(self.prefix)
+            valid = features.has_image[:, None] | is_prefix[None]
         if features.question is not None:
             is_asked = features.question != types.NOT_ASKED
             question = self.lm.embed(jnp.where(is_asked, features.question, 0))

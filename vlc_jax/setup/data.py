@@ -40,7 +40,8 @@ class TrainingData(NamedTuple):
     preview: records that are read and checked before anything is compiled.
     max_bad_share: share of unusable records that ends the run.
     loader: further keyword arguments of `input_pipeline.make_train`.
-    question: template of what is asked of every image; "": nothing.
+    question: template of what is asked of every image; "": nothing. text_only_question: the same,
+      where a record is a text alone.
     has_features: whether the records hold features of frozen towers instead of images.
     feature_cache_key: of those features.
     text_lengths: columns that the texts of a batch may have, ascending, up to all of them.
@@ -58,6 +59,7 @@ class TrainingData(NamedTuple):
     max_bad_share: float
     loader: Mapping[str, Any]
     question: str
+    text_only_question: str
     has_features: bool
     feature_cache_key: Mapping[str, Any]
     text_lengths: tuple[int, ...]
@@ -115,6 +117,7 @@ class TrainingData(NamedTuple):
                 hard_images=self.hard_images,
                 noun_phrases=self.noun_phrases,
                 question=self.question,
+                text_only_question=self.text_only_question,
                 **self.hard_texts,
                 **self.loader,
             )
@@ -150,6 +153,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         max_bad_share=config.input.max_bad_share,
         loader=config.input.loader.to_dict(),
         question=config.input.question,
+        text_only_question=config.input.text_only_question,
         has_features=config.input.source == "features",
         feature_cache_key=feature_cache_key(config, model, tokenizer),
         text_lengths=(*config.text.lengths, config.text.context_length),

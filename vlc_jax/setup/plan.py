@@ -238,6 +238,8 @@ def batch_shapes(
             shapes[f"{kind}mask"] = ((rows, count), "bool")
     if config.input.question:
         shapes["question"] = ((rows, tokenizer.context_length), "int32")
+    if config.input.source == "llava" and config.input.llava.text_only:
+        shapes["has_image"] = ((rows,), "bool")
     if config.input.source == "features":
         del shapes["image"]
         shapes |= _feature_shapes(config, parameters, texts=shapes)

@@ -10,6 +10,7 @@ import flax.linen as nn
 from ml_collections import ConfigDict
 
 import input_pipeline
+from input_pipeline.record import has_text_only
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
 from vlc_jax.parameters import TOWERS
@@ -259,6 +260,24 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
         raise UsageError(
             f"config.input.question={question!r} is for a head that reads it behind the image: set "
             "config.model.name='captioner' or 'vlm2vec', or no question"
+        )
+
+
+def check_text_only(config: ConfigDict, source: input_pipeline.Source, model: nn.Module) -> None:
+    """Raises UsageError for records without an image before a model that needs one."""
+    if not has_text_only(source):
+        return
+    if not model.head.reads_text_only:
+        raise UsageError(
+            "the training data have records without an image, which the models vlm2vec and "
+            "captioner (config.model.head.scores='answer') read: leave them out with "
+            "config.input.llava.text_only=False"
+        )
+    question, text_only = config.input.question, config.input.text_only_question
+    if bool(question) != bool(text_only):
+        raise UsageError(
+            "of records with and without an image all are asked something or none; got "
+            f"config.input.question={question!r}, text_only_question={text_only!r}"
         )
 
 

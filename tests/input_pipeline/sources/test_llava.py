@@ -156,3 +156,27 @@ def test_a_second_file_or_folder_that_is_not_there_is_named(folder):
 def test_a_name_with_a_plus_is_one_file(folder):
     (folder / "a+b.json").write_bytes((folder / LCS).read_bytes())
     assert len(training(folder, "a+b.json")) == 4
+
+
+def test_conversations_without_an_image_are_texts_alone_where_asked(folder, caplog):
+    source = training(folder, MIX, answers="conversation", text_only=True)
+    assert source.has_text_only
+    assert "no image" not in caplog.text
+    records = every(source)
+    assert [record.id for record in records if record.image is None] == [
+        *("text_only#3", "text_only#6")
+    ]
+    verse = json.loads(records[2].captions[0])
+    assert verse == {"text_only": [["Write a verse.", "Rain, rain."]]}
+    with_image = [record for record in records if record.image is not None]
+    assert with_image[0] == training(folder, MIX, answers="conversation")[0]
+    assert [r.captions for r in with_image] == [
+        record.captions for record in every(training(folder, MIX, answers="conversation"))
+    ]
+    each = training(folder, MIX, answers="each", text_only=True)[2]
+    assert (each.questions, each.captions) == (["Write a verse."], ["Rain, rain."])
+    assert source.find("text_only#6").captions == records[5].captions
+    assert source.fingerprint != training(folder, MIX, answers="conversation").fingerprint
+    assert not training(folder, LCS, text_only=True).has_text_only
+    assert training(folder, text_only=True).has_text_only
+    assert every(pickle.loads(pickle.dumps(source))) == records

@@ -44,6 +44,16 @@ def test_answers_and_their_ends_are_marked(make):
     assert found[2] == (f"</s>{' <pad>' * 16}", "")
 
 
+def test_a_conversation_without_an_image_brings_what_stands_before_one(make):
+    text = json.dumps({"text_only": json.loads(TURNS)})
+    tokenizer = make(17, before="is it USER: ")
+    alone, with_image = answers(tokenize(tokenizer, [text, TURNS]))
+    talk = "what is it ASSISTANT: a cat </s> USER: why ASSISTANT: it is </s>"
+    assert alone == (f"is it USER: {talk} <pad>", "a cat </s> it is </s>")
+    assert with_image == answers(tokenize(make(17), [TURNS]))[0]
+    assert tokenizer.fingerprint != make(17).fingerprint
+
+
 def test_the_end_of_a_cut_conversation_is_no_answer(make):
     ((text, marked),) = answers(tokenize(make(7), [TURNS]))
     assert text == "\n what is it ASSISTANT: a </s>"
@@ -88,7 +98,10 @@ def test_a_begin_of_a_caption_is_read_without_its_end(name):
         prompt_ids(tokenizer, "a red " * 9)
 
 
-@pytest.mark.parametrize("text", ['[["a", "b"]', '[["a", 3]]', '[["a"]]', '[["a", "b", "c"]]'])
+@pytest.mark.parametrize(
+    "text",
+    ['[["a", "b"]', '[["a", 3]]', '[["a"]]', '[["a", "b", "c"]]', '{"text_only": [["a", 3]]}'],
+)
 def test_what_is_no_conversation_is_refused(make, text):
     with pytest.raises(DataError, match=r"\[\[question, answer\], \.\.\.\] in JSON"):
         make(9)([text])
