@@ -8,9 +8,10 @@
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
 relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
 model that knows relations (--base). Without it they are the configs of configs/llava; --clip,
---siglip and --eva are further arguments of all their configs, with paths that are absolute or start
-in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose embedding
-has the paper's width of 1,024, unless --eva names another variant. --vectors names the file with
+--siglip, --eva and --eva-e are further arguments of all their configs, with paths that are absolute
+or start in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose
+embedding has the paper's width of 1,024, unless --eva names another variant; those of --eva-e are
+EVA02-CLIP E/14, not in the paper. --vectors names the file with
 vectors of all texts for the row of a stronger text encoder; without it that row is left out. For
 the scenes
 
@@ -49,6 +50,9 @@ SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap
 CLIP = "CLIP ViT-L/14-336"  # the paper's
 SIGLIP = "family=siglip"
 EVA = "variant=EVA01-g/14,size=224"
+EVA_E = "variant=EVA02-E/14,size=224"
+# Options of the sweep beside --clip -> what their rows have among the arguments.
+FAMILIES = {"siglip": SIGLIP, "eva": EVA, "eva_e": EVA_E}
 OWN_CAPTION = "pooling=own_caption"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
 VECTORS = "text_encoder={vectors}"
@@ -112,6 +116,11 @@ ROWS = (
         f"{CLIP} + PACL + RoPE + stronger text encoder",
     ),
     # Not in the paper: controls and variants of ours.
+    Row("eva_e_ft", "EVA02-CLIP E/14 + finetuning", "clip_ft", EVA_E),
+    Row(
+        *("eva_e_ft_negatives", "EVA02-CLIP E/14 + finetuning + left/right negatives"),
+        *("clip_ft", f"{EVA_E},negatives=leftright"),
+    ),
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
     Row(
@@ -138,8 +147,8 @@ ROWS = (
 
 
 def family(row: Row) -> str:
-    """Whose weights the row starts from: clip, siglip or eva, the options of the sweep."""
-    return "siglip" if SIGLIP in row.arguments else "eva" if EVA in row.arguments else "clip"
+    """Whose weights the row starts from: a key of FAMILIES, or clip."""
+    return next((name for name, said in FAMILIES.items() if said in row.arguments), "clip")
 
 
 def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
@@ -168,14 +177,15 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
 def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.Run]:
     """Runs of the rows on real data.
 
-    options: config arguments of "clip", "siglip" and "eva", and the file of "vectors"; rows of an
-    empty one are left out.
+    options: config arguments of "clip" and of FAMILIES, and the file of "vectors"; rows of an empty
+    one are left out.
     """
     runs = []
     for row in rows:
         arguments = options[family(row)]
         if VECTORS in row.arguments:
-            arguments = options["vectors"] and f"{arguments},noun_phrases=0"
+            is_given = arguments and options["vectors"]
+            arguments = f"{arguments},noun_phrases=0" if is_given else ""
         if row.config and arguments:
             row_arguments = row.arguments.format(vectors=options["vectors"])
             joined = ",".join(filter(None, (row_arguments, arguments)))
@@ -284,6 +294,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     parser.add_argument("--clip", default="", help="arguments of the configs of CLIP's rows")
     parser.add_argument("--siglip", default="", help="arguments of the configs of SigLIP's rows")
     parser.add_argument("--eva", default="", help="arguments of the configs of EVA-CLIP's rows")
+    parser.add_argument("--eva-e", default="", help="the same of EVA02-CLIP E/14's rows")
     parser.add_argument("--vectors", default="", help="file of text vectors, for the row of these")
     parser.add_argument("--rows", help="some of them, by name; default: all")
     parser.add_argument("--seeds", type=int, default=1, help="of each row; default: 1")
@@ -300,8 +311,10 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
             f"--rows are some of {', '.join(known)}, --seeds and --jobs at least 1, further flags "
             f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
-    if args.miniature == bool(args.clip or args.siglip or args.eva):
-        parser.error("say --miniature, or --clip, --siglip and --eva: arguments of the configs")
+    if args.miniature == any(getattr(args, name) for name in ("clip", *FAMILIES)):
+        parser.error(
+            "say --miniature, or --clip, --siglip, --eva, --eva-e: arguments of the configs"
+        )
     return args, more
 
 
@@ -313,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = miniature(rows, args.base, args.vectors)
         names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
     else:
-        given = {name: getattr(args, name) for name in ("clip", "siglip", "eva", "vectors")}
+        given = {name: getattr(args, name) for name in ("clip", *FAMILIES, "vectors")}
         runs = at_full_size(rows, given)
     todo = of_seeds(runs, args.seeds)
     if args.dry_run:

@@ -117,6 +117,10 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
     read = [words[i].replace("\n", "|") for i in tokenizer.before_image(config.model.head.prefix)]
     first, last = (part.split() for part in before.split("..."))
     assert (read[: len(first)], read[-len(last) :]) == (first, last)
+    alone = tokenizer([json.dumps({"text_only": json.loads(TURNS)})])[0]
+    # all of it but the line end that is behind an image
+    whole = [*tokenizer.before_image(config.model.head.prefix), *ids[1 : len(behind.split())]]
+    assert alone[: len(whole) + 1].tolist() == [*whole, tokenizer.pad_id]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,18 @@ def answer(arrays):
 TEMPLATES = ("\n{question} ASSISTANT:", "\n{question} ASSISTANT: ")
 
 
+def test_a_conversation_without_an_image_is_tokenized_as_one_text(piece_tokenizer):
+    options = {"path": str(piece_tokenizer.path), "pad_token": "<unk>", "before": "USER: "}
+    tokenizer = make_tokenizer("conversation", 40, **options)
+    text = '{"text_only": [["Is the mug on the table?", "Yes"]]}'
+    whole = piece_tokenizer.encode(TEXTS[0], has_start=True)
+    ids = tokenizer([text])[0]
+    assert ids[: len(whole) + 1].tolist() == [*whole, piece_tokenizer.id_of("</s>")]
+    space = piece_tokenizer.id_of("▁")  # of its own before an image alone
+    assert space in tokenizer.before_image("USER: ")
+    assert space not in ids
+
+
 @pytest.mark.parametrize("letter", ["A", "B"])
 def test_an_answer_is_its_letter_and_the_end_token(piece_tokenizer, letter):
     """A space at the end of a template would be a token of its own, which goes where an answer
