@@ -101,6 +101,12 @@ def test_flops_of_the_program_are_those_that_are_counted():
     assert counted < step_jaxpr.executed_flops(planned) / 8 < 1.12 * counted
 
 
+def test_scores_that_no_loss_reads_are_not_executed():
+    """Of a captioner, the log probability of every text given every image."""
+    planned = next(plan_setup.planned(changed(llava.get_config(), batch_size=64)))
+    assert step_jaxpr.executed_flops(planned) == pytest.approx(planned.flops, rel=0.05)
+
+
 def test_flops_that_are_executed_know_loops_and_what_is_computed_twice():
     config = clip.get_config()
     options = ({}, {"model__scan_layers": True}, {"model__remat": "block"}, {"microbatch": 64})

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core, source_info_util
+from jax.interpreters import partial_eval
 
 from vlc_jax import encode, losses, sharding, train_step
 from vlc_jax.setup import Setup
@@ -145,9 +146,12 @@ def executed_flops(planned: Planned) -> float:
 
 
 def _jaxpr(planned: Planned) -> Any:
+    """The step without what none of its results needs, as the compiler drops it: a captioner's
+    scores of all pairs, which its loss does not read, are most of what is traced."""
     step = program(planned)
     with jax.set_mesh(planned.setup.mesh):
-        return jax.make_jaxpr(step.function)(*step.arguments).jaxpr
+        jaxpr = jax.make_jaxpr(step.function)(*step.arguments).jaxpr
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)[0]
 
 
 def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
