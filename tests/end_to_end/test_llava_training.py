@@ -15,7 +15,7 @@ from tests.support import helpers, tiny_llava_stages
 from vlc_jax import models, weights
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
-from vlc_jax.setup import init_from, resolve
+from vlc_jax.setup import init_from, plan, resolve
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import llava, lm_config
 
@@ -131,6 +131,21 @@ def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(firs
     assert 1e-6 < moved < 4 * 2e-5 * 1.1
     assert max(np.abs(after[p]).max() for p in adapters if p.endswith("/b")) > 1e-4
     assert {row["train/text_length"] for row in rows} == {24, 48}
+
+
+def test_a_batch_says_which_rows_have_an_image_and_a_plan_knows_it(root, first):
+    config = tiny_llava_stages.get_config(f"root={root},stage=2,weights={first[0]}")
+    config.batch_size = 8  # all records
+    setup = resolve(config, "train")
+    with setup.training.data.make_loader(0, []) as loader:
+        batch = next(loader)
+    (row,) = np.flatnonzero(~batch["has_image"])
+    words = [WORDS[i] for i in batch["text"][row]]
+    assert words[0] == "<s>"
+    assert "what is it ASSISTANT: a red dog </s>" in " ".join(words)
+    shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)
+    assert {*shapes} == {*batch, "stop"}
+    assert shapes["has_image"].shape == batch["has_image"].shape
 
 
 def test_a_resumed_second_stage_ends_as_an_unbroken_one(root, second, tmp_path):
