@@ -17,6 +17,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan, resolve
 from vlc_jax.setup.init_from import architecture
+from vlc_jax.tools import cache_features
 from vlc_jax.weights import llava, lm_config
 
 pytestmark = pytest.mark.slow
@@ -146,6 +147,8 @@ def test_a_batch_says_which_rows_have_an_image_and_a_plan_knows_it(root, first):
     shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)
     assert {*shapes} == {*batch, "stop"}
     assert shapes["has_image"].shape == batch["has_image"].shape
+    with pytest.raises(UsageError, match="records without an image have no features"):
+        cache_features.store(setup, root / "features", "bfloat16", 8)
 
 
 def test_a_resumed_second_stage_ends_as_an_unbroken_one(root, second, tmp_path):

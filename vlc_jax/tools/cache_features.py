@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 
 from input_pipeline import command_line, record_validation, shard_writer, stored_features
-from input_pipeline.record import DataError, Record, Source
+from input_pipeline.record import DataError, Record, Source, has_text_only
 from input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax import main
 from vlc_jax.encode import BatchEncoder
@@ -165,7 +165,7 @@ def stored_parts(found: ImageFeatures | TextFeatures) -> dict[str, np.ndarray]:
 def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
     """Writes the features into the folder `out`, or goes on with it, and returns its manifest.
 
-    Raises UsageError where the config's towers are not frozen ones.
+    Raises UsageError where the config's towers are not frozen ones, or records have no image.
     """
     known("dtype of features", dtype, stored_features.DTYPES)
     if "image" not in setup.parameters.frozen:
@@ -176,6 +176,10 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
     if jax.process_count() > 1:
         raise UsageError("features are stored by one process, with all the devices it has")
     data = setup.training.data
+    if has_text_only(data.source):
+        raise UsageError(
+            "records without an image have no features: set config.input.llava.text_only=False"
+        )
     frozen, fingerprint = init_from.load_frozen(setup)
     names = hard_images(data.source) if data.hard_images else []
     request = {
