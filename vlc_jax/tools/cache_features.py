@@ -168,6 +168,11 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
     Raises UsageError where the config's towers are not frozen ones, or records have no image.
     """
     known("dtype of features", dtype, stored_features.DTYPES)
+    data = setup.training.data
+    if has_text_only(data.source):
+        raise UsageError(
+            "records without an image have no features: set config.input.llava.text_only=False"
+        )
     if "image" not in setup.parameters.frozen:
         raise UsageError(
             "features are of towers that stay as they are: config.frozen names 'image', and 'text' "
@@ -175,11 +180,6 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
         )
     if jax.process_count() > 1:
         raise UsageError("features are stored by one process, with all the devices it has")
-    data = setup.training.data
-    if has_text_only(data.source):
-        raise UsageError(
-            "records without an image have no features: set config.input.llava.text_only=False"
-        )
     frozen, fingerprint = init_from.load_frozen(setup)
     names = hard_images(data.source) if data.hard_images else []
     request = {
