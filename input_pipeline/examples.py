@@ -185,7 +185,7 @@ class Examples:
         if record.image is not None:
             return self.image_transform(record.image, rng)
         if not self.has_text_only:
-            raise DataError("a record without an image, of a source that says it has none")
+            raise DataError("the record has no image, and its source says that all have one")
         return black(self.image_transform)
 
     @functools.cached_property

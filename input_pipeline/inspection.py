@@ -43,7 +43,8 @@ class Report:
     captions: int = 0
     words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
     sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
-    with_negatives: int = 0  # records
+    without_image: int = 0  # records
+    with_negatives: int = 0
     with_positives: int = 0
     tokens: int = 0  # the rest only with a tokenizer
     unknown_tokens: int = 0
@@ -91,6 +92,8 @@ class Report:
             )
             common = ", ".join(f"{size} ({n:,})" for size, n in self.sizes.most_common(3))
             lines.append(f"image sizes: {len(self.sizes):,} different, most often {common}")
+            if self.without_image:
+                lines.append(f"{self.without_image:,} records without an image")
             lines += ["words per caption:", *histogram(self.words)]
         lines += [f"warning: {warning}" for warning in self.warnings()]
         if self.bad:
@@ -226,7 +229,10 @@ def _count(
     report.captions += len(texts)
     report.words.update(len(text.split()) for text in texts)
     size = "x".join(map(str, pixels.shape[1::-1]))  # one number of pooled features
-    report.sizes["none" if record.image is None else size] += 1
+    if record.image is None:
+        report.without_image += 1
+    else:
+        report.sizes[size] += 1
     report.with_negatives += any(record.negatives)
     report.with_positives += any(record.positives)
     if tokenizer is None:

@@ -344,7 +344,7 @@ def make_train(
         known_bad = dict.fromkeys(known_bad, _KNOWN)
     if hard_images:
         check_hard_images(source)
-    if noun_phrases and questions.SLOT in question:
+    if noun_phrases and questions.SLOT in question + text_only_question:
         raise ValueError("noun_phrases: a part of a caption does not answer the record's question")
     examples = Examples(
         source,

@@ -168,7 +168,7 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
         help_text = f"one of {', '.join(values)}: see above; default: {values[0]}"
         parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
     for flag in dataset.flags:
-        parser.add_argument(f"--{flag}", action="store_true", help="see above")
+        parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help="see above")
     if "annotations" in dataset.files:
         parser.add_argument(
             "--exclude", metavar="TXT", help="images to leave out (input_pipeline.leaks --write)"

@@ -20,8 +20,9 @@ def fill(template: str, question: str | None) -> str:
         return template
     if question is None:
         raise DataError(
-            f"an image comes without the question that {template!r} asks for; take a source or "
-            "benchmark that has questions, or a config.input.question without {}"
+            f"an image, or a text alone, comes without the question that {template!r} asks for; "
+            "take a source or benchmark that has questions, or a template without {} "
+            "(config.input.question, text_only_question)"
         )
     return template.replace(SLOT, question)
 

@@ -11,9 +11,8 @@ model that knows relations (--base). Without it they are the configs of configs/
 --siglip, --eva and --eva-e are further arguments of all their configs, with paths that are absolute
 or start in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose
 embedding has the paper's width of 1,024, unless --eva names another variant; those of --eva-e are
-EVA02-CLIP E/14, not in the paper. --vectors names the file with
-vectors of all texts for the row of a stronger text encoder; without it that row is left out. For
-the scenes
+EVA02-CLIP E/14, not in the paper. --vectors names the file with vectors of all texts for the row of
+a stronger text encoder; without it that row is left out. For the scenes
 
   python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy

@@ -97,7 +97,10 @@ def start(case):
             run.parameters.trained_shapes(),
         )
     state = State(np.int32(0), trained, run.optimization.optimizer.init(trained), stats)
-    return run, jax.device_get((state, frozen)), make_batch(names)
+    batch = make_batch(names)
+    if run.model.head.reads_text_only:
+        batch["has_image"] = np.arange(BATCH) % 5 != 1
+    return run, jax.device_get((state, frozen)), batch
 
 
 def gradient(case, devices, microbatch):

@@ -24,8 +24,8 @@ VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'  # as prompts.
 _LLAMA_3 = "<|start_header_id|>{}<|end_header_id|>\n\n"
 _LLAMA_3_TURN = f"{{question}}<|eot_id|>{_LLAMA_3.format('assistant')}"
 _PHI_3_TURN = "{question}<|end|>\n<|assistant|>\n"
-# Name of a language model (vlc_jax/models/lm.py) -> rows of its embedding, text before the image,
-# and options of the tokenizer `conversation`; Vicuna's template is its default.
+# Name of a language model (vlc_jax/models/lm_variants.py) -> rows of its embedding, text before the
+# image, and options of the tokenizer `conversation`; Vicuna's template is its default.
 DECODERS = {
     "vicuna_7b": (
         *(32_000, f"{SYSTEM} USER: "),

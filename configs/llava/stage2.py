@@ -13,11 +13,12 @@ here. By --mode plan see docs/mllm.md.
 
 Not as in the paper: 2,048 tokens do not count the text before the image (35 of Vicuna), and a
 conversation without an image has no more room than one with; the order does not group texts of
-similar length, nor conversations with and without an image.
+similar length, nor conversations with and without an image, so that most batches are as long as
+one of the latter.
 
 Arguments: weights (the workdir of a first stage, or a folder of LLaVA); text_only=0 leaves out
-conversations without an image, 40,688 of llava_v1_5_mix665k.json; the others as in
-configs/llava/stage1.py.
+conversations without an image, 40,688 of llava_v1_5_mix665k.json (shards have what they were
+prepared with: --answers conversation --text-only); the others as in configs/llava/stage1.py.
 """
 
 from ml_collections import ConfigDict
@@ -37,9 +38,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.lora.full = "head/projector/.*"
         config.optimizer.learning_rate = 2e-4
         config.optimizer.learning_rate_multipliers = (("head/projector/.*", 0.1),)
-        config.optimizer.warmup_steps = 146  # 3 % of 4,879
+        # 3 % of the steps of mix-665K: 5,197, without its conversations without an image 4,879
+        config.optimizer.warmup_steps = 156 if args.text_only else 146
         config.input.llava.update({"answers": "conversation", "text_only": bool(args.text_only)})
-        # of a conversation without an image, before which the head reads no prefix
-        config.text.tokenizer_options.before = config.model.head.prefix
         config.sub_batches = 8  # each device of the authors has 16 rows, and the loss is their mean
     return config

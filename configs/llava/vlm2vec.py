@@ -16,8 +16,8 @@ linear decay; DoRA of rank 8, alpha 64 and dropout .1 on query, key, value, out 
 decoder (12.9 million parameters). Every 100th checkpoint is kept: the paper's numbers are of step
 900. `microbatch` rows are encoded at a time.
 
-A conversation without an image (40,688 of mix-665K; text_only=0 leaves them out) is a query of
-text: "Find the text that can answer the given query:" and a question of it.
+A conversation without an image, 40,688 of mix-665K, is a query of text: "Find the text that can
+answer the given query:" and a question of it.
 
 Not as in the paper: the first turn of a conversation has the template, too (theirs goes in as
 it is); text up to 256 tokens behind the image (theirs 1,024 in all); pixels are squashed to the
@@ -27,8 +27,9 @@ embeddings and cosines are float32, in bfloat16 they tie.
 Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); tokenizer (a
 tokenizer.json or its folder; by default that of the weights); vocab (32064 of llava-hf, 32000 of
 the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
-by "+", or shards); question=1|0; batch; microbatch; root (the folder of published sets, to evaluate
-What'sUp, MMVP and MMVP-VLM in).
+by "+", or shards); question=1|0; text_only=0 leaves out conversations without an image (shards have
+what they were prepared with: --answers each --text-only); batch; microbatch; root (the folder of
+published sets, to evaluate What'sUp, MMVP and MMVP-VLM in).
 """
 
 from ml_collections import ConfigDict
@@ -71,7 +72,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
         config.input.llava.update({"answers": "each", "text_only": bool(args.text_only)})
         config.input.question = TEMPLATES[args.question]
-        config.input.text_only_question = TEXT_ONLY
+        config.input.text_only_question = TEXT_ONLY if args.text_only else ""
         config.input.image_size, config.input.crop = 336, "none"
         config.text.tokenizer, config.text.context_length = "hf", 256
         config.text.lengths = (32, 64, 128)

@@ -10,7 +10,7 @@ from typing import Any
 from input_pipeline import record_validation
 from input_pipeline.benchmarks import prompt_texts
 from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.record import DataError, Source
+from input_pipeline.record import DataError, Source, has_text_only
 
 
 def retrieval(
@@ -129,10 +129,19 @@ def _cases_of_classes(
 
 
 def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
-    """The records of a source that training could read, too."""
+    """The records of a source that training could read, too.
+
+    Raises ValueError for one with records without an image.
+    """
     import input_pipeline as door
 
-    return door.make_source(source, split, **options)
+    records = door.make_source(source, split, **options)
+    if has_text_only(records):
+        raise ValueError(
+            f"records of a benchmark have an image, and some of {source!r} have none: set its "
+            "option text_only=False"
+        )
+    return records
 
 
 def number(available: int, count: int | None) -> int:

@@ -50,6 +50,8 @@ class LlavaSource(PublishedSource):
         exclude: str | Path | None = None,
     ) -> None:
         edit.check_known("kind of answers", [answers], ANSWERS)
+        if not isinstance(text_only, bool):
+            raise ValueError(f"text_only is True or False; got {text_only!r}")
         self._answers, self._text_only = answers, text_only
         self.has_text_only = False  # whether there are any, as `_conversations` finds out
         first, *self._more_files = _parts(annotations)
@@ -98,6 +100,8 @@ class LlavaSource(PublishedSource):
         left_out = len(rows) - len(numbers)
         if self._text_only:
             self.has_text_only |= left_out > 0
+            for row in rows:
+                row.setdefault("image", None)  # a column, also where no entry has one
             return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
         json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
@@ -105,12 +109,11 @@ class LlavaSource(PublishedSource):
         used = [rows[number - 1] for number in numbers]
         return tables.MemoryTable(path, used, numbers)
 
-    def _read_image(self, row: dict[str, Any], name: str) -> Path | None:
-        is_text_only = self._text_only and not row.get("image")
-        return None if is_text_only else super()._read_image(row, name)
+    def _has_image(self, row: dict[str, Any]) -> bool:
+        return bool(row.get("image"))
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
-        if row.get("image"):
+        if self._has_image(row):
             return super()._record_id(row, row_index)
         return f"text_only#{self._table.number(row_index)}"
 
@@ -119,7 +122,7 @@ class LlavaSource(PublishedSource):
 
     def _fingerprint(self, *further: Any) -> str:
         order = [*self.digests.values()] if self._more_files else []
-        text_only = ["text_only"] if self._text_only else []
+        text_only = ["text_only"] if self.has_text_only else []
         return super()._fingerprint(self._answers, order, *text_only, *further)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
@@ -127,7 +130,7 @@ class LlavaSource(PublishedSource):
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
             raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
         if self._answers == "conversation":
-            return [_dialogue(turns, name, has_image=bool(row.get("image")))]
+            return [_dialogue(turns, name, has_image=self._has_image(row))]
         answers = [turn.get("value") for turn in turns if turn.get("from") == "gpt"]
         if not answers or not all(isinstance(answer, str) for answer in answers):
             speakers = [turn.get("from") for turn in turns]
@@ -145,15 +148,18 @@ def _question(turn: dict[str, Any]) -> str:
 
 
 def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str:
-    """[[question, answer], ...] in JSON, the first question without "<image>" and the spaces and
-    line ends around it. Raises DataError unless "human" and "gpt" take turns, with strings."""
+    """[[question, answer], ...] in JSON, of an entry with an image the first question without
+    "<image>" and the spaces and line ends around it. As in LLaVA's code a first turn of "gpt" is
+    left out. Raises DataError unless "human" and "gpt" take turns, with strings."""
+    turns = turns[1:] if turns and turns[0].get("from") == "gpt" else turns
     speakers = [turn.get("from") for turn in turns]
     values = [turn.get("value") for turn in turns]
     if not turns or speakers != ["human", "gpt"] * (len(turns) // 2):
         raise DataError(f"{name}: 'human' and 'gpt' take turns in a conversation; got {speakers}")
     if not all(isinstance(value, str) for value in values):
         raise DataError(f"{name}: the 'value' of every turn is a text; got {values!r:.80}")
-    values[0] = values[0].replace("<image>", "", 1).strip()
+    if has_image:
+        values[0] = values[0].replace("<image>", "", 1).strip()
     pairs = [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
     return json.dumps(pairs if has_image else {"text_only": pairs}, ensure_ascii=False)
 

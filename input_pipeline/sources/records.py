@@ -140,7 +140,7 @@ class RecordsSource:
         )
         return Record(
             id=self._record_id(row, row_index),
-            image=self._read_image(row, name),
+            image=self._locate(self._image_name(row, name)) if self._has_image(row) else None,
             captions=captions,
             negatives=negatives,
             positives=positives,
@@ -197,8 +197,10 @@ class RecordsSource:
             raise DataError(f"{name}: a caption is text; got {captions}")
         return captions
 
-    def _read_image(self, row: dict[str, Any], name: str) -> Path | None:
-        return self._locate(self._image_name(row, name))
+    def _has_image(self, row: dict[str, Any]) -> bool:
+        """False of a row that is a record without an image."""
+        del row
+        return True
 
     def _image_name(self, row: dict[str, Any], name: str) -> str:
         image = row.get(self._image)
@@ -364,7 +366,10 @@ class RecordsSource:
         for number, index in enumerate(checked):
             row_index = int(self._index[index])
             try:
-                image = self._image_name(self._table[row_index], self._table.name(row_index))
+                row = self._table[row_index]
+                if not self._has_image(row):
+                    continue
+                image = self._image_name(row, self._table.name(row_index))
             except DataError as error:
                 damage = damage or error
                 continue

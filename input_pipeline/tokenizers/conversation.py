@@ -49,7 +49,8 @@ class ConversationTokenizer:
       of {} in the question: [[question, answer]], as VQAScore asks.
     template, later: what stands before the answer of the first turn, from behind the image, and of
       the others. A space is put behind it, unless it ends with a line.
-    before: the text that stands before an image, in conversations without one.
+    before: the text that stands before an image, in conversations without one; no part of the
+      fingerprint, since it belongs to the model (the prefix of its head).
     terminators: names of tokens beside the end token with which a model may end its answer.
     image_token: the name of the token in the image's place, where a checkpoint was trained with the
       whole prompt tokenized as one string (Hugging Face's LLaVA), in which text behind the image
@@ -77,7 +78,7 @@ class ConversationTokenizer:
         if any("{question}" not in each for each in (template, later)):
             raise ValueError(f"a template holds {{question}}; got {template!r} and {later!r}")
         self.question, self.answer = question, answer
-        self.template, self._later, self._before = template, later, before
+        self.template, self._later, self.before = template, later, before
         self._decoder = decoder.DecoderTokenizer(path)
         self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
         # end and padding token as the files of a folder say
@@ -92,7 +93,6 @@ class ConversationTokenizer:
         changed = {"question": question, "answer": answer} if question else {}
         changed |= {"template": template} if template != TEMPLATE else {}
         changed |= {"later": later} if later != LATER else {}
-        changed |= {"before": before} if before else {}
         changed |= {"image_token": image_token} if image_token else {}
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
@@ -147,7 +147,7 @@ class ConversationTokenizer:
             if index == 0 and has_image:
                 encode = self._behind_image
             elif index == 0:  # the line end of the template is behind an image
-                prompt = self._before + prompt.removeprefix("\n")
+                prompt = self.before + prompt.removeprefix("\n")
             # at once: the last token of the prompt may be another one before an answer
             both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)

@@ -240,7 +240,7 @@ def test_answers_and_several_files_of_llava_reach_the_shards_and_the_request(fol
 
 def test_conversations_without_an_image_are_texts_alone_in_shards(folder, capsys):
     words = ["llava", "--annotations", "llava/llava_v1_5_mix665k.json", "--images", "llava/data"]
-    words += ["--answers", "conversation", "--text_only", "--out"]
+    words += ["--answers", "conversation", "--text-only", "--out"]
     assert prepare.main([*words, "out"]) == 0
     assert "6 records (6 captions, 4 different images) in 1 shards" in capsys.readouterr().out
     source = ShardsSource(path="out")

@@ -113,10 +113,12 @@ def test_a_text_alone_is_asked_by_a_template_of_its_own():
 def test_a_record_without_an_image_is_bad_where_the_source_says_there_are_none():
     source = TextOnly(10)
     source.has_text_only = False
-    with pytest.raises(DataError, match="a record without an image"):
+    with pytest.raises(DataError, match="has no image, and its source says that all have one"):
         take(1, source, tokenizer=WORDS)
 
 
 def test_a_preview_counts_texts_alone_by_themselves():
     report = input_pipeline.preview(TextOnly(10), WORDS, ImageTransform(4))
-    assert (report.bad, report.sizes) == ({}, {"4x4": 5, "none": 5})
+    assert (report.bad, report.sizes) == ({}, {"4x4": 5})
+    assert report.without_image == 5
+    assert "5 records without an image" in str(report)

@@ -77,7 +77,7 @@ def test_every_image_token_has_a_position_of_its_own(select):
 
 def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
     place, ends = jnp.arange(LENGTH)[None], jnp.array(ENDS)[:, None]
-    marks = ((place > 0) & (place <= ends)).astype(jnp.int8)
+    marks = (place <= ends).astype(jnp.int8)  # the first token, too, which nothing predicts
     head, variables, image, text, _ = make(marks=marks, scores="answer", prefix=(5, 2))
     text = types.TextFeatures(*(None if x is None else x[:IMAGES] for x in text))
     has_image = jnp.array([False, True, False])

@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from configs.scenes import clip, llava
+from configs.scenes import clip, llava, vlm2vec
 from tests.support.numbered import Numbered
 from vlc_jax import sharding
 from vlc_jax.errors import UsageError
@@ -135,12 +135,26 @@ def test_a_mesh_that_the_devices_do_not_fill_is_refused():
 def test_records_without_an_image_are_for_models_that_read_a_text_alone():
     source, config = Numbered(), llava.get_config()
     source.has_text_only = True
-    model = resolve(config, "weights").model
-    validate.check_text_only(config, source, model)
-    plain = resolve(clip.get_config(), "weights").model
-    with pytest.raises(UsageError, match="without an image, which the models vlm2vec"):
-        validate.check_text_only(clip.get_config(), source, plain)
-    validate.check_text_only(config, Numbered(), plain)
+
+    def check(config, source=source):
+        setup = resolve(config, "weights")
+        validate.check_text_only(config, source, setup.tokenizer, setup.model)
+
+    check(config)
+    with pytest.raises(UsageError, match="which only captioner and vlm2vec read: leave them out"):
+        check(clip.get_config())
+    check(clip.get_config(), Numbered())
+    with config.unlocked():
+        config.model.head.prefix = (1, 2)
+    with pytest.raises(UsageError, match=r"write config\.model\.head\.prefix as a text"):
+        check(config)
+    config = llava.get_config()
     config.input.question = "what is {}"
-    with pytest.raises(UsageError, match=r"all are asked something or none; got .*'what is"):
-        validate.check_text_only(config, source, model)
+    with pytest.raises(UsageError, match=r"that a captioner reads without; got 'what is \{\}'"):
+        check(config)
+    config = vlm2vec.get_config()
+    config.input.text_only_question = "find {}"
+    check(config)
+    config.input.text_only_question = ""
+    with pytest.raises(UsageError, match="which asks a question of every record"):
+        check(config)

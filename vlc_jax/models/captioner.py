@@ -164,8 +164,8 @@ class Captioner(DecoderHead):
 
     @property
     def reads_text_only(self) -> bool:
-        """True if the beginning of a text, which nothing is read before, may have no mark."""
-        return self.scores == "answer"
+        """True: a text alone is scored from its second token on."""
+        return True
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
@@ -322,11 +322,15 @@ def mean_log_probability(
     prefix: Bool[Array, "images patches"] | None = None,
     sees_questions: bool = False,
 ) -> Float[Array, "images options"]:
-    """The mean over the tokens of each text that `mask` marks; 0 for a text without any.
+    """The mean over the tokens of each text that `mask` marks; 0 for a text without any. The first
+    token of a text before which nothing is read does not count.
 
     prefix, sees_questions: tokens of the image that see each other in both directions, and whether
     those of a text before its first mark are among them.
     """
+    # the first token of a text is predicted by what is before it; of a text alone nothing is
+    has_prompt = valid.any(axis=1)[:, None, None]
+    mask = mask & (has_prompt | (jnp.arange(ids.shape[-1]) > 0)[None, None])
     prompt = continuation.Prompt(tokens, valid, prefix)
     questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
     found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)

@@ -244,7 +244,7 @@ def _training(
     config: ConfigDict, tokenizer: data.Tokenizer, parameters: Parameters
 ) -> TrainingSetup:
     records = data.training_data(config, tokenizer, parameters.model)
-    validate.check_text_only(config, records.source, parameters.model)
+    validate.check_text_only(config, records.source, tokenizer, parameters.model)
     return TrainingSetup(
         data=records,
         steps=duration.total_steps(config, len(records.source)),

@@ -166,9 +166,11 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
     if name == "vectors" and functional.words:
         raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
     with usage_errors():
-        plain = input_pipeline.make_tokenizer(
-            name, config.text.context_length, **tokenizer_options(config)
-        )
+        options = tokenizer_options(config)
+        if name == "conversation" and isinstance(config.model.head.get("prefix"), str):
+            # of conversations without an image, which bring what the head reads before one
+            options = {**options, "before": config.model.head.prefix}
+        plain = input_pipeline.make_tokenizer(name, config.text.context_length, **options)
         if not functional.words:
             return plain
         return input_pipeline.FunctionalWordTokenizer(plain, **functional)

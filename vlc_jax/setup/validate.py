@@ -263,21 +263,34 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
         )
 
 
-def check_text_only(config: ConfigDict, source: input_pipeline.Source, model: nn.Module) -> None:
-    """Raises UsageError for records without an image before a model that needs one."""
+def check_text_only(
+    config: ConfigDict,
+    source: input_pipeline.Source,
+    tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
+    model: nn.Module,
+) -> None:
+    """Raises UsageError for records without an image before a model that needs one, or that would
+    be asked otherwise than its records with one."""
     if not has_text_only(source):
         return
+    leave_out = "leave them out (config.input.llava.text_only=False, or shards without --text-only)"
     if not model.head.reads_text_only:
         raise UsageError(
-            "the training data have records without an image, which the models vlm2vec and "
-            "captioner (config.model.head.scores='answer') read: leave them out with "
-            "config.input.llava.text_only=False"
+            "the training data have records without an image, which only captioner and vlm2vec "
+            f"read: {leave_out}"
         )
     question, text_only = config.input.question, config.input.text_only_question
-    if bool(question) != bool(text_only):
+    is_embedder = all(model.head.reads_pooled)
+    if is_embedder != bool(question) or is_embedder != bool(text_only):
         raise UsageError(
-            "of records with and without an image all are asked something or none; got "
-            f"config.input.question={question!r}, text_only_question={text_only!r}"
+            "records without an image are queries of an embedder (vlm2vec), which asks a question "
+            "of every record (config.input.question and text_only_question), and texts that a "
+            f"captioner reads without; got {question!r}, {text_only!r}: set them, or {leave_out}"
+        )
+    if not is_embedder and model.head.prefix and not getattr(tokenizer, "before", ""):
+        raise UsageError(
+            "a conversation without an image begins with the text that the head reads before one: "
+            f"write config.model.head.prefix as a text, or {leave_out}"
         )
 
 

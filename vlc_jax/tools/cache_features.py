@@ -171,7 +171,8 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
     data = setup.training.data
     if has_text_only(data.source):
         raise UsageError(
-            "records without an image have no features: set config.input.llava.text_only=False"
+            "records without an image have no features: set config.input.llava.text_only=False, or "
+            "take shards without --text-only"
         )
     if "image" not in setup.parameters.frozen:
         raise UsageError(

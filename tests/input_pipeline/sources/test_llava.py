@@ -7,6 +7,7 @@ import pytest
 
 from input_pipeline import image as images
 from input_pipeline import make_source
+from input_pipeline.benchmarks import READERS
 from input_pipeline.record import DataError
 from tests.support import miniature
 
@@ -178,5 +179,22 @@ def test_conversations_without_an_image_are_texts_alone_where_asked(folder, capl
     assert source.find("text_only#6").captions == records[5].captions
     assert source.fingerprint != training(folder, MIX, answers="conversation").fingerprint
     assert not training(folder, LCS, text_only=True).has_text_only
+    assert training(folder, LCS, text_only=True).fingerprint == training(folder, LCS).fingerprint
     assert training(folder, text_only=True).has_text_only
     assert every(pickle.loads(pickle.dumps(source))) == records
+
+
+def test_an_entry_without_an_image_is_kept_as_it_is(folder):
+    turns = [
+        {"from": "gpt", "value": "Hello!"},  # a first turn that is left out, as LLaVA's code does
+        *miniature.talk(" What is <image> in HTML? ", "No tag."),
+    ]
+    (folder / "talk.json").write_text(json.dumps([{"conversations": turns}] * 9))
+    source = training(folder, "talk.json", answers="conversation", text_only=True)
+    pairs = [[" What is <image> in HTML? ", "No tag."]]
+    assert json.loads(source[8].captions[0]) == {"text_only": pairs}
+    with pytest.raises(ValueError, match="text_only is True or False; got 'False'"):
+        training(folder, text_only="False")
+    options = {"annotations": folder / "talk.json", "images": folder / "images", "text_only": True}
+    with pytest.raises(ValueError, match="records of a benchmark have an image"):
+        READERS["retrieval"]("train", source="llava", **options)

