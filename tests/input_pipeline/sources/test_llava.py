@@ -189,7 +189,7 @@ def test_an_entry_without_an_image_is_kept_as_it_is(folder):
         {"from": "gpt", "value": "Hello!"},  # a first turn that is left out, as LLaVA's code does
         *miniature.talk(" What is <image> in HTML? ", "No tag."),
     ]
-    (folder / "talk.json").write_text(json.dumps([{"conversations": turns}] * 9))
+    (folder / "talk.json").write_text(json.dumps([{"id": 1, "conversations": turns}] * 9))
     source = training(folder, "talk.json", answers="conversation", text_only=True)
     pairs = [[" What is <image> in HTML? ", "No tag."]]
     assert json.loads(source[8].captions[0]) == {"text_only": pairs}
