@@ -144,14 +144,19 @@ def test_m3id_without_decay_is_greedy_and_needs_something_to_read(model):
 
 def test_the_image_is_read_once_for_all_options(model, monkeypatch):
     prefill, calls = continuation.prefill, []
-    monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(a[2]) or prefill(*a))
+
+    def counted(*arguments):
+        jax.debug.callback(lambda: calls.append(arguments[2].embeds.shape))  # when it runs
+        return prefill(*arguments)
+
+    monkeypatch.setattr(continuation, "prefill", counted)
     decoder = model._setup.model.head.language_model
     params = model._variables["params"]["head"]["lm"]
     tokens, ids = jnp.zeros((2, 6, 16)), jnp.ones((2, 4, 9), jnp.int32)
     score = functools.partial(captioner.mean_log_probability, decoder)
-    jax.eval_shape(score, params, tokens, jnp.ones((2, 6), bool), ids, ids > 0)
-    (given,) = calls
-    assert given.embeds.shape == (2, 6, 16)
+    jax.jit(score)(params, tokens, jnp.ones((2, 6), bool), ids, ids > 0)
+    jax.effects_barrier()
+    assert calls == [(2, 6, 16)]
 
 
 ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/projector/.*"}
@@ -175,10 +180,17 @@ def test_a_captioner_that_no_llava_began_has_a_family_too(folder, window, family
     with config.unlocked():
         config.init_from, config.model.head.decoder.window = None, window
     found = to_folder.sizes(resolve(config, "weights"), folder[0])
-    assert (found["family"], found["image_id"]) == (family, 30)
+    # no id of the vocabulary is left for the image's token: there are more
+    assert (found["family"], found["image_id"], found["lm"]["vocab"]) == (family, 30, 64)
     assert found["image"] == llava_folder.IMAGE | {"depth": 2}
     with config.unlocked():
-        config.model.head.stage = "normed"
+        config.model.head.select = "cls"
+    with pytest.raises(
+        WeightsError, match="reads the class token alone, which transformers' LLaVA"
+    ):
+        to_folder.sizes(resolve(config, "weights"), folder[0])
+    with config.unlocked():
+        config.model.head.select, config.model.head.stage = "patch", "normed"
     with pytest.raises(WeightsError, match="reads tokens of CLIP's tower before its last norm"):
         to_folder.sizes(resolve(config, "weights"), folder[0])
 

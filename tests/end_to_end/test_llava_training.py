@@ -11,13 +11,14 @@ import pytest
 import tokenizers
 from safetensors.numpy import load_file, save_file
 
+import vlc_jax
 from tests.support import helpers, tiny_llava_stages
 from vlc_jax import models, weights
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan, resolve
 from vlc_jax.setup.init_from import architecture
-from vlc_jax.tools import cache_features
+from vlc_jax.tools import cache_features, export
 from vlc_jax.weights import llava, lm_config
 
 pytestmark = pytest.mark.slow
@@ -160,3 +161,27 @@ def test_a_resumed_second_stage_ends_as_an_unbroken_one(root, second, tmp_path):
     before, after = saved(workdir, 4), saved(again, 4)
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
     assert found[-1]["train/loss"] == rows[-1]["train/loss"]
+
+
+def test_an_exported_second_stage_is_asked_as_it_was_trained(second, tmp_path):
+    workdir, _, _ = second
+    export.export(workdir, "llava", tmp_path / "llava")
+    ours, exported = vlc_jax.load(workdir), vlc_jax.load(tmp_path / "llava")
+    assert exported._setup.model.head.prefix == ours._setup.model.head.prefix
+    one, other = ours._setup.tokenizer, exported._setup.tokenizer
+    texts = ["a dog", '[["what is it", "a dog"], ["what is it", "a red dog"]]']
+    np.testing.assert_array_equal(one(texts)[:, :48], other(texts)[:, :48])
+    assert other.terminators == one.terminators
+    ends = json.loads((tmp_path / "llava/generation_config.json").read_text())
+    assert ends == {"eos_token_id": list(one.terminators)}
+    # the image's token is behind the vocabulary, whose new rows are the mean of the others
+    config = json.loads((tmp_path / "llava/config.json").read_text())
+    assert (config["image_token_index"], config["text_config"]["vocab_size"]) == (128, 192)
+    tables = [model._variables["params"]["head"]["lm"] for model in (ours, exported)]
+    for name in ("token_embedding", "head"):
+        before, after = (np.asarray(jax.tree.leaves(t[name])[0], np.float32) for t in tables)
+        rows = (x if name == "token_embedding" else x.T for x in (before, after))
+        before, after = rows
+        np.testing.assert_array_equal(after[:128], before)
+        mean = np.tile(before.mean(axis=0), (64, 1))
+        np.testing.assert_allclose(after[128:], mean, atol=1e-2)  # bfloat16

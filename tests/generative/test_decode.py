@@ -210,8 +210,14 @@ def test_scores_of_one_token_are_the_next_tokens_probability(model):
 def test_a_prompt_runs_once_for_all_options(model, monkeypatch):
     given, _ = prompt(model)
     prefill, calls = continuation.prefill, []
-    monkeypatch.setattr(continuation, "prefill", lambda *a: calls.append(1) or prefill(*a))
+
+    def counted(*arguments):
+        jax.debug.callback(lambda: calls.append(1))  # when it runs, in a loop at each turn
+        return prefill(*arguments)
+
+    monkeypatch.setattr(continuation, "prefill", counted)
     option_scores(*traced_anew(model), given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    jax.effects_barrier()
     assert len(calls) == 1
 
 

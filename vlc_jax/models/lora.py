@@ -336,7 +336,8 @@ def _written(
     written, at = {}, 0
     for path, start, stop in slot.columns:
         part = matrix[..., at : at + stop - start]
-        written[path] = flat[path].at[..., start:stop].set(part)
+        kernel = flat[path]  # the sum of a bfloat16 kernel and its adapter is rounded to that
+        written[path] = kernel.at[..., start:stop].set(part.astype(kernel.dtype))
         at += stop - start
     return written
 

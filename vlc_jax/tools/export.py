@@ -115,7 +115,7 @@ def export(
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         if target == "llava":
-            llava_folder.write(partial, latest.params, sizes, setup)
+            llava_folder.write(partial, latest.params, sizes, setup, workdir)
         else:
             write(partial, target, arrays, facts, setup)
         card = model_card(setup.config, workdir, target, latest.step)

@@ -11,12 +11,14 @@ import jax
 import numpy as np
 
 import input_pipeline
+from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import Setup, llava_config
 from vlc_jax.weights import llava
 
+VOCAB_MULTIPLE = 64  # of a vocabulary with an image token, as llava-hf's checkpoints have it
 # Fields of the decoder that are no sizes: how it is computed.
 _COMPUTED = ("dtype", "param_dtype", "remat", "is_causal", "parent", "name")
 _IMAGE = ("width", "depth", "heads", "image_size", "patch_size", "activation", "epsilon")
@@ -26,7 +28,8 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
     """The architecture, as `weights.llava.read_sizes` gives it. What the parameters do not say, the
     family of the language model and the image token, is that of the folder of LLaVA from which the
     run started, over any number of runs; without one Llama's, with a window Mistral's, which has
-    the arithmetic of Phi-3, and the first id behind its tokens.
+    the arithmetic of Phi-3. An image token that is no id of its vocabulary is the first one behind
+    it, and the vocabulary longer (`write`).
 
     Raises UsageError for another head, WeightsError for a captioner that is no LLaVA.
     """
@@ -38,18 +41,28 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
             f"LLaVA reads tokens of CLIP's tower before its last norm, and {workdir} reads "
             f"select={head.select!r}, stage={head.stage!r}; it is used from its workdir"
         )
+    if head.select == "cls":
+        raise WeightsError(
+            f"{workdir} reads the class token alone, which transformers' LLaVA cannot "
+            "(vision_feature_select_strategy); it is used from its workdir"
+        )
     decoder, image = head.language_model, model.image
     if decoder.unit_offset:
         raise WeightsError(f"no LLaVA has the language model of {workdir}, Gemma")
     family = "mistral" if decoder.window else "llama"
     base = _base(setup.origin.path) or {"family": family, "image_id": decoder.vocab}
+    image_id, vocab = base["image_id"], decoder.vocab
+    if not 0 <= image_id < vocab:  # transformers embeds it before it puts image tokens there
+        image_id, vocab = vocab, -(-(vocab + 1) // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
     names = (field.name for field in dataclasses.fields(decoder) if field.name not in _COMPUTED)
     lm = {name: getattr(decoder, name) for name in names}
+    lm["vocab"] = vocab
     lm["scaling"] = lm["scaling"] and dataclasses.asdict(lm["scaling"])
     tower = {name: getattr(image, name) for name in _IMAGE}
     tower["mlp_width"] = image.mlp_width or 4 * image.width
     return {
         **base,
+        "image_id": image_id,
         "lm": lm,
         "image": {**base.get("image", {}), **tower},
         "layer": -1,
@@ -57,17 +70,46 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, params: Mapping[str, Any], sizes: Mapping[str, Any], setup: Setup) -> None:
-    """Weights, config.json, which says whether images are padded, and the tokenizer's files."""
+def write(
+    folder: Path, params: Mapping[str, Any], sizes: Mapping[str, Any], setup: Setup, workdir: Path
+) -> None:
+    """Weights, the tokenizer's files, config.json, which says whether images are padded and, for
+    us, how the model is asked (llava_config.PROMPT), and generation_config.json: where answers end.
+    """
     params = jax.tree.map(np.asarray, params)
-    llava.save({"image": params["image"], **params["head"]}, sizes, folder)
+    head = {**params["head"], "lm": _with_vocabulary(params["head"]["lm"], sizes["lm"]["vocab"])}
+    llava.save({"image": params["image"], **head}, sizes, folder)
+    path, said = folder / "config.json", dict[str, Any]()
     if setup.evaluation.transform.crop == "pad":
-        path = folder / "config.json"
-        config = json.loads(path.read_text("utf-8")) | {"image_aspect_ratio": "pad"}
-        path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        said["image_aspect_ratio"] = "pad"
+    if isinstance(setup.tokenizer, ConversationTokenizer) and setup.tokenizer_path:
+        said[llava_config.PROMPT] = llava_config.prompt_of(saved_config(workdir))
+        ends = {"eos_token_id": list(setup.tokenizer.terminators)}
+        _write_json(folder / "generation_config.json", ends)
+    _write_json(path, json.loads(path.read_text("utf-8")) | said)
     if setup.tokenizer_path:
         for file in input_pipeline.tokenizer_files(setup.tokenizer_path):
             shutil.copy(file, folder / file.name)
+
+
+def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
+    """The language model with so many tokens: new ones have the mean of the rows there are, as
+    transformers extends a vocabulary."""
+    embedding = lm["token_embedding"]["embedding"]
+    more = vocab - len(embedding)
+    if not more:
+        return dict(lm)
+
+    def longer(rows: np.ndarray) -> np.ndarray:
+        mean = rows.mean(axis=0, keepdims=True, dtype=np.float32).astype(rows.dtype)
+        return np.concatenate([rows, np.repeat(mean, more, axis=0)])
+
+    found = {**lm, "token_embedding": {"embedding": longer(embedding)}}
+    return found | ({"head": longer(lm["head"].T).T} if "head" in lm else {})
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def _base(path: str | None) -> dict[str, Any] | None:
