@@ -42,7 +42,7 @@ PLACES = ("to the left of", "to the right of", "behind", "in front of", "under",
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=1000, help="of an image and a caption")
-    parser.add_argument("--rounds", type=int, default=4, help="that the pairs are split into")
+    parser.add_argument("--rounds", type=int, default=5, help="that the pairs are split into")
     parser.add_argument("--batch-size", type=int, default=8, help="of the plain loop")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", help=argparse.SUPPRESS)

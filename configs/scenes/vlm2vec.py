@@ -18,9 +18,9 @@ Not as in the paper: every second picture is the one before with two objects or 
 exchanged (hard_images=0 leaves these out), since among unrelated pictures the words of the question
 already give the caption; train=full, all parameters of projector and decoder, or train=dora,
 adapters as in the paper. Further arguments: relations=1: objects alone are exchanged, and the
-learning rate is 2e-3, from which a decoder that knows relations (captioner:relations=1) has learned
-them as an embedder after 1,750 steps of batch=64 (docs/methods.md); steps=N, batch=N, select,
-width, depth, positions and those of configs/common/heads.py that all heads have.
+learning rate is 2e-3, with which a decoder that knows relations (captioner:relations=1) learns them
+as an embedder in 2,000 steps of batch=64, two seeds of three well (docs/results.md); steps=N,
+batch=N, select, width, depth, positions and those of configs/common/heads.py that all heads have.
 """
 
 from ml_collections import ConfigDict
@@ -40,8 +40,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
     config = heads.on_scenes(args)
     with config.unlocked():
-        given = ",".join(f"{name}={getattr(args, name)}" for name in OF_CAPTIONER)
-        config.pretrain = captioner.get_config(given)
+        config.pretrain = captioner.get_config({name: getattr(args, name) for name in OF_CAPTIONER})
         sizes = {name: getattr(args, name) for name in SIZES}
         sizes["positions"] = bool(args.positions)
         heads.use(config, args, "vlm2vec", heads.TEMPERATURE_OF_VLM2VEC, **sizes)

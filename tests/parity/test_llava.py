@@ -372,6 +372,6 @@ def test_mistakes_are_found(folder, whole, io, monkeypatch, mistake):
         model = model.clone(image=model.image.clone(epsilon=1e-3))
     elif mistake == "padding":
         monkeypatch.setitem(io, "left/mask", np.ones_like(io["left/mask"]))
-    elif mistake == "positions":  # those of text tokens do not count image tokens
+    elif mistake == "positions":  # no token has one
         monkeypatch.setattr(lm, "positions_of", lambda valid: jnp.zeros(valid.shape, jnp.int32))
     assert error(model, params, io, "left") > 2 * TOLERANCE

@@ -1,7 +1,7 @@
 """Greedy decoding and M3ID decoding from a cached prompt.
 
-All take the embeddings of a prompt, image tokens included (models.llava.LLaVA.embed), and run the
-prompt through the language model once. Programs are compiled once per shape, decoder and number of
+All take the embeddings of a prompt, image tokens included (models.captioner.Captioner.prompt), and
+run the prompt through the language model once. Programs are compiled once per shape, decoder and number of
 steps.
 """
 
