@@ -34,7 +34,6 @@ class BatchIterator:
         self._loader = data.make_loader(start_step, known_bad)
         self._mesh, self._workdir, self._data = setup.mesh, workdir, data
         self._bad = set(self._loader.bad)
-        self._is_checked = False
 
     def next(self, stop: StopSignal, clock: StepClock) -> Batch:
         """The next batch, with `stop` saying on each row whether its process should stop; `clock`
@@ -48,9 +47,6 @@ class BatchIterator:
                 if jax.process_count() == 1:
                     stop.check()
         clock.count_reads(self._loader.take_reads())
-        if not self._is_checked:  # one batch stands for all: the loader gives equal shapes
-            batch_contract.check(batch)
-            self._is_checked = True
         batch = self._shortened(batch)
         for record_id in self._loader.bad.keys() - self._bad:
             self._bad.add(record_id)

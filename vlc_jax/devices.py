@@ -116,9 +116,9 @@ def matrix_dtype(platform: str) -> str:
     return "float32" if platform == "cpu" else "bfloat16"
 
 
-def platform_name() -> str:
-    """Backend of JAX: cpu | gpu | tpu."""
-    return jax.default_backend()
+def platform_name(device: Any = None) -> str:
+    """Platform of a device, None for JAX's backend: cpu | gpu | tpu."""
+    return jax.default_backend() if device is None else device.platform
 
 
 def is_cpu() -> bool:

@@ -29,9 +29,11 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
     UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM or
     SIGINT once the state is saved.
     """
+    # before the first run, which may take hours: weights that this one needs may be missing
     init_from.check_exists(setup, workdir.path)
     setup = pretrain(setup, workdir, stop, allow_change)
     training = setup.training
+    # behind it, since the config of a pretrained run says where it starts from
     workdir.check_config(setup.config, allow_change)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
@@ -48,7 +50,7 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
             f"the state in {workdir.name} is at step {start}, beyond the {training.steps} the "
             "config asks for; ask for more steps or use another --workdir"
         )
-    evaluation.forget_after(start)
+    evaluation.forget_after(start)  # of steps that are trained anew
     # from here on the folder is this run's: whatever is refused above leaves it as it was
     workdir.claim(setup.config)
     counts = setup.parameters.count(frozen, state.params)
@@ -66,7 +68,9 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
         lost=workdir.lost,
         announce=partial(workdir.announce, ExitCode.HANG),
     )
-    with contextlib.ExitStack() as last:  # each is called, whatever the others raise
+    # Each is called, whatever the others raise, in reverse: the log first, with the metrics of the
+    # last step; the watchdog last, which ends a process whose checkpoint is never written.
+    with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
         last.callback(checkpoints.wait)
         last.callback(batches.close)

@@ -17,10 +17,10 @@ Retrieval is among 100 candidates, where other configs have 1,000.
 from ml_collections import ConfigDict
 
 from configs import default
-from configs.common import heads, scenes
+from configs.common import arguments, heads, scenes
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
     own = {"select": "patch", "width": 128, "depth": 3}
     own |= {"hard_images": 0, "positions": 0, "question": 0, "relations": 0, "batch": 128}
     fixed = {"steps": 1500, "phrases": "plain"}

@@ -1,8 +1,8 @@
 """Greedy decoding and M3ID decoding from a cached prompt.
 
 All take the embeddings of a prompt, image tokens included (models.captioner.Captioner.prompt), and
-run the prompt through the language model once. Programs are compiled once per shape, decoder and number of
-steps.
+run the prompt through the language model once. Programs are compiled once per shape, decoder and
+number of steps.
 """
 
 from collections.abc import Iterator

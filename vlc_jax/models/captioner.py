@@ -116,11 +116,18 @@ class DecoderHead(heads.Head):
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: what the decoder reads before a text, (images, prefix + patches, width).
+        """`tokens`: what the decoder reads before a text, the question included, (images, prefix +
+        patches + question, width); `read` says which of them it reads.
 
-        Raises UsageError for a class token of a tower without one.
+        Raises UsageError for a class token of a tower without one, and for a question that no
+        causal decoder reads.
         """
         del is_training
+        if features.question is not None and self.bidirectional != "none":
+            raise errors.UsageError(
+                f"a question behind the image is read by causal decoders; got bidirectional="
+                f"{self.bidirectional!r}: set config.input.question=''"
+            )
         if self.select == "pooled":
             tokens = features.pooled[:, None]
         else:
@@ -132,7 +139,33 @@ class DecoderHead(heads.Head):
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
             tokens = jnp.concatenate([before, tokens], axis=1)
+        if features.question is not None:
+            # padding is id 0, as NOT_ASKED is no index of an embedding; `read` leaves it out
+            ids = jnp.where(features.question != types.NOT_ASKED, features.question, 0)
+            tokens = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         return features._replace(tokens=tokens)
+
+    def read(
+        self, image: types.ImageFeatures, *, of_text_alone: int
+    ) -> Bool[Array, "images patches"]:
+        """Which of the tokens before a text are read: not the padding of questions, and of a text
+        alone the first `of_text_alone` and its question."""
+        valid = jnp.ones(image.tokens.shape[:2], bool)
+        if image.has_image is not None:
+            is_first = jnp.arange(valid.shape[1]) < of_text_alone
+            valid = image.has_image[:, None] | is_first[None]
+        if image.question is None:
+            return valid
+        is_asked = image.question != types.NOT_ASKED
+        return valid.at[:, -is_asked.shape[1] :].set(is_asked)
+
+    def _forward_flops(self, sizes: heads.FlopInputs, reads: int, attends: int) -> int:
+        """FLOPs of the projector and of a decoder that reads so many tokens, each of which attends
+        to others, `attends` pairs in all; without the logits."""
+        c, patches = self.language_model, self._num_image_tokens
+        projector = patches * c.width * (sizes.image + c.width * (self.projection == "mlp"))
+        block = 2 * c.width * c.head * (c.heads + c.groups) + 3 * c.width * c.mlp_width
+        return 2 * (projector + c.depth * (reads * block + 2 * attends * c.heads * c.head))
 
 
 class Captioner(DecoderHead):
@@ -167,25 +200,6 @@ class Captioner(DecoderHead):
         """True: a text alone is scored from its second token on."""
         return True
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
-        """`tokens`: what the decoder reads before a text, the question included, whose padding is
-        NOT_ASKED in `question`. Raises UsageError for a question that no causal decoder reads."""
-        features = super().image(features, is_training=is_training)
-        if features.question is None:
-            return features
-        if self.bidirectional != "none":
-            raise errors.UsageError(
-                f"a question behind the image is read by causal decoders; got bidirectional="
-                f"{self.bidirectional!r}: set config.input.question=''"
-            )
-        is_asked = features.question != types.NOT_ASKED
-        # id 0 as padding: NOT_ASKED is no index of an embedding; `_valid` keeps it from being read
-        question = self.lm.embed(jnp.where(is_asked, features.question, 0))
-        tokens = [features.tokens, question.astype(features.tokens.dtype)]
-        return features._replace(tokens=jnp.concatenate(tokens, axis=1))
-
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
@@ -219,7 +233,7 @@ class Captioner(DecoderHead):
 
         # no types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
-        return scores(image.tokens, _valid(image), self._params(), text.ids, text.mask)
+        return scores(image.tokens, self._read(image), self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -228,7 +242,7 @@ class Captioner(DecoderHead):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        given = (self.language_model, self._params(), tokens, _valid(image), ids, mask)
+        given = (self.language_model, self._params(), tokens, self._read(image), ids, mask)
         return mean_log_probability(*given, **self._seen(tokens))
 
     def prompt(
@@ -250,13 +264,17 @@ class Captioner(DecoderHead):
         if image.question is not None:
             behind -= image.question.shape[1]
         read = has_image | (slot < len(self.prefix)) | (slot >= behind)
-        read = read[None] & _valid(image)
+        read = read[None] & self._read(image)
         prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
         return self.language_model, self._params()
+
+    def _read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
+        # a text alone brings its own beginning: no prefix is before it
+        return self.read(image, of_text_alone=0)
 
     def _seen(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
         """Further arguments of `mean_log_probability`."""
@@ -285,31 +303,14 @@ class Captioner(DecoderHead):
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector and of the decoder over the image's own texts; those of a loss
         that contrasts all pairs are not counted, nor gradients of matrices that are not trained."""
-        c = self.language_model
-        width = c.width
-        patches = self._num_image_tokens
-        attention = 2 * width * c.head * (c.heads + c.groups)
-        block = attention + 3 * width * c.mlp_width
-        before = patches + len(self.prefix) + sizes.question
+        c, before = self.language_model, self._num_image_tokens + len(self.prefix) + sizes.question
         # how often the image is read
         prompts = sizes.texts if self.bidirectional == "prompt" else 1
         reads = prompts * before + sizes.texts * sizes.length
         attends = prompts * before**2 + sizes.texts * sizes.length * (before + sizes.length)
-        projector = patches * width * (sizes.image + width * (self.projection == "mlp"))
-        decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
-        forward = 2 * (projector + decoder + sizes.texts * sizes.length * width * self.vocab_size)
+        logits = 2 * sizes.texts * sizes.length * c.width * self.vocab_size
+        forward = self._forward_flops(sizes, reads, attends) + logits
         return round((2 + sizes.trained) * forward)
-
-
-def _valid(image: types.ImageFeatures) -> Bool[Array, "images patches"]:
-    """True but at the padding of questions, and where nothing is before a text alone."""
-    valid = jnp.ones(image.tokens.shape[:2], bool)
-    if image.has_image is not None:
-        valid = valid & image.has_image[:, None]
-    if image.question is None:
-        return valid
-    is_asked = image.question != types.NOT_ASKED
-    return valid.at[:, -is_asked.shape[1] :].set(is_asked)
 
 
 def mean_log_probability(

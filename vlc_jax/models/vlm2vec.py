@@ -65,16 +65,9 @@ class VLM2Vec(captioner.DecoderHead):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`pooled`: the embedding of each image with its question, float32, of unit length."""
-        embeds = super().image(features, is_training=is_training).tokens
-        valid = jnp.ones(embeds.shape[:2], bool)
-        if features.has_image is not None:  # of a text alone the prefix is read, and the question
-            is_prefix = jnp.arange(embeds.shape[1]) < len(self.prefix)
-            valid = features.has_image[:, None] | is_prefix[None]
-        if features.question is not None:
-            is_asked = features.question != types.NOT_ASKED
-            question = self.lm.embed(jnp.where(is_asked, features.question, 0))
-            embeds = jnp.concatenate([embeds, question.astype(embeds.dtype)], axis=1)
-            valid = jnp.concatenate([valid, is_asked], axis=1)
+        image = super().image(features, is_training=is_training)
+        # of a text alone the start token is read, and the question
+        embeds, valid = image.tokens, self.read(image, of_text_alone=len(self.prefix))
         return types.ImageFeatures(self._embedding(embeds, valid))
 
     def text(
@@ -103,10 +96,7 @@ class VLM2Vec(captioner.DecoderHead):
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector, and of the decoder over the image with its question and over
         texts; gradients of matrices that are not trained are not counted."""
-        c, patches = self.language_model, self._num_image_tokens
-        image, text = len(self.prefix) + patches + sizes.question, len(self.prefix) + sizes.length
+        image = len(self.prefix) + self._num_image_tokens + sizes.question
+        text = len(self.prefix) + sizes.length
         reads, attends = image + sizes.texts * text, image**2 + sizes.texts * text**2
-        block = 2 * c.width * c.head * (c.heads + c.groups) + 3 * c.width * c.mlp_width
-        projector = patches * c.width * (sizes.image + c.width)
-        decoder = c.depth * (reads * block + 2 * attends * c.heads * c.head)
-        return round((2 + sizes.trained) * 2 * (projector + decoder))
+        return round((2 + sizes.trained) * self._forward_flops(sizes, reads, attends))

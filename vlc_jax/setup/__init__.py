@@ -169,7 +169,7 @@ def resolve(
             validate.check_microbatch(config, sharding.row_groups(mesh))
             if config.model.remat == "offload":
                 devices.require_pinned_host(sharding.one_device(mesh))
-    platform = devices.platform_name() if hardware is None else hardware[0].platform
+    platform = devices.platform_name(None if hardware is None else hardware[0])
     config = _with_dtype(config, platform)
     original = config
     if mode == "plan":

@@ -12,10 +12,10 @@ from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.errors import UsageError
 from vlc_jax.generative import prompts
 from vlc_jax.models import llava as models
-from vlc_jax.setup import data
 from vlc_jax.weights import llava, metadata, paligemma
 
-# Key of config.json in an exported folder, which no other program reads: `prompt_of` the run.
+# Key of config.json in an exported folder, which no other program reads: how the run was asked,
+# {"prefix": what stands before the image, "tokenizer_options"} (tools/llava_folder.py).
 PROMPT = "vlc_jax"
 # Of images, by `kind` of the sizes, where no preprocessor_config.json says so.
 INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
@@ -79,19 +79,8 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     return config
 
 
-def prompt_of(config: ConfigDict) -> dict[str, Any]:
-    """How the captioner of a run is asked, for `PROMPT` of an exported folder: what stands before
-    the image, and options of the tokenizer."""
-    left_out = ("path", "question", "answer")  # of VQAScore, which is the folder's in any case
-    options = data.tokenizer_options(config).items()
-    return {
-        "prefix": config.model.head.prefix,
-        "tokenizer_options": {key: value for key, value in options if key not in left_out},
-    }
-
-
 def _ask_as_exported(config: ConfigDict, path: Path) -> None:
-    """Sets what `prompt_of` says in a folder that was exported."""
+    """Sets what a folder that was exported says under PROMPT."""
     said = json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
     if said is None:
         return

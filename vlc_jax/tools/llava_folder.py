@@ -15,7 +15,7 @@ from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import Setup, llava_config
+from vlc_jax.setup import Setup, data, llava_config
 from vlc_jax.weights import llava
 
 VOCAB_MULTIPLE = 64  # of a vocabulary with an image token, as llava-hf's checkpoints have it
@@ -83,7 +83,7 @@ def write(
     if setup.evaluation.transform.crop == "pad":
         said["image_aspect_ratio"] = "pad"
     if isinstance(setup.tokenizer, ConversationTokenizer) and setup.tokenizer_path:
-        said[llava_config.PROMPT] = llava_config.prompt_of(saved_config(workdir))
+        said[llava_config.PROMPT] = _prompt(workdir)
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)
     _write_json(path, json.loads(path.read_text("utf-8")) | said)
@@ -106,6 +106,17 @@ def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
 
     found = {**lm, "token_embedding": {"embedding": longer(embedding)}}
     return found | ({"head": longer(lm["head"].T).T} if "head" in lm else {})
+
+
+def _prompt(workdir: Path) -> dict[str, Any]:
+    """How the captioner of a run is asked, as llava_config.PROMPT has it."""
+    config = saved_config(workdir)
+    left_out = ("path", "question", "answer")  # of VQAScore, which is the folder's in any case
+    options = data.tokenizer_options(config).items()
+    return {
+        "prefix": config.model.head.prefix,
+        "tokenizer_options": {key: value for key, value in options if key not in left_out},
+    }
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
