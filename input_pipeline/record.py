@@ -141,5 +141,5 @@ class Sharded(Protocol):
 
 
 def has_text_only(source: Source) -> bool:
-    """Whether a source may have records without an image: its attribute of this name, if any."""
+    """True if a source may have records without an image, as its attribute of this name says."""
     return getattr(source, "has_text_only", False)

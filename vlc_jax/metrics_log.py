@@ -57,6 +57,7 @@ class MetricsLog:
         values = {name: float(value) for name, value in sharding.to_host(metrics).items()}
         self._is_stopped = bool(values.pop("stop"))
         if not values.pop("is_finite"):
+            # before a row is written: the step changed nothing, and a resumed run makes it again
             self._raise_diverged(step, values)
         length = int(values.get("text_length", 0))
         flops = self._flops_of_length.get(length)

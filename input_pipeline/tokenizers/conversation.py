@@ -126,7 +126,7 @@ class ConversationTokenizer:
         return self._decoder.decode(ids, special)
 
     def vocabulary(self) -> dict[str, int]:
-        """That of the file."""
+        """Token -> id, of the file."""
         return self._plain.vocabulary()
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:

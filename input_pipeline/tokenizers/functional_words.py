@@ -72,5 +72,5 @@ class FunctionalWordTokenizer:
         return int(ends[0]) if len(ends) else self.tokenizer.context_length
 
     def vocabulary(self) -> dict[str, int]:
-        """That of the tokenizer."""
+        """Token -> id, of the tokenizer."""
         return self.tokenizer.vocabulary()

@@ -91,7 +91,7 @@ class Scorer(NamedTuple):
 
     @property
     def abilities(self) -> Abilities:
-        """Of the model."""
+        """What the model can be asked."""
         return Abilities(self.answers is not None, self.prompt is not None)
 
 

@@ -67,7 +67,7 @@ def chunked(
 ) -> Float[Array, "batch"]:
     """InfoNCE per example from unit-length embeddings, `chunk` images at a time.
 
-    Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
+    Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
     texts = tiles.Texts(text, negative_text, pair_masks)
     rows, columns = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)

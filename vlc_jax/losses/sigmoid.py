@@ -45,7 +45,7 @@ def chunked(
 ) -> Float[Array, "batch"]:
     """Sigmoid loss per image from unit-length embeddings, `chunk` images at a time.
 
-    Memory is chunk x batch instead of batch x batch; the backward pass makes the logits again.
+    Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
     texts = tiles.Texts(text, negative_text, pair_masks)
 

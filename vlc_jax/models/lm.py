@@ -93,6 +93,7 @@ class RMSNorm(nn.Module):
         scale = scale.reshape((1,) * (x.ndim - 1) + scale.shape)
         x = x.astype(jnp.float32)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
+        # Llama rounds before it scales, Gemma after: in bfloat16 the results differ
         if self.unit_offset:
             return (x * (1 + scale.astype(jnp.float32))).astype(self.dtype)
         return x.astype(self.dtype) * scale.astype(self.dtype)
@@ -169,11 +170,11 @@ class Block(nn.Module):
             return self._dense(count * self.head, name)(x).reshape(batch, length, count, self.head)
 
         query, key = heads(self.heads, "query"), heads(self.groups, "key")
-        if self.qk_norm:
+        if self.qk_norm:  # before the rotation, which keeps lengths
             query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
         query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
         value = heads(self.groups, "value")
-        if cache is not None:
+        if cache is not None:  # of rotated keys: a token's position never changes
             at = (layer, 0, start, 0, 0)
             cache = Cache(
                 *(

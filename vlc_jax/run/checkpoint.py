@@ -105,7 +105,7 @@ class Checkpoints:
             raise SaveError(f"could not save to {self.folders.name}: {error}") from error
 
     def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
-        """The newest undamaged state, or None if no step was ever saved.
+        """Reads the newest undamaged state; None if no step was ever saved.
 
         shapes: jax.ShapeDtypeStruct with sharding for every array of the state.
         set_aside: for training: rename damaged steps newer than the restored one to

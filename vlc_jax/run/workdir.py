@@ -289,7 +289,7 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def differing_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[str]
 ) -> list[str]:
-    """Those lines of `config_diff` that are of these fields, and not of RESUMABLE."""
+    """Lines of `config_diff` about these fields, those of RESUMABLE left out."""
     names = {line: line.split(":")[0] for line in config_diff(old, new)}
     return [d for d, n in names.items() if _is_below(n, fields) and not _is_below(n, RESUMABLE)]
 

@@ -177,7 +177,7 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 class TokenizerShape(NamedTuple):
-    """What the shapes of a model and of its batch depend on of a tokenizer, for a plan, which reads
+    """Sizes of a tokenizer that shapes of a model and of its batch depend on, for a plan, which reads
     no files.
 
     has_marks: whether it marks tokens, of functional words or answers (`input_pipeline.tokenize`).
