@@ -177,8 +177,8 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 class TokenizerShape(NamedTuple):
-    """Sizes of a tokenizer that shapes of a model and of its batch depend on, for a plan, which reads
-    no files.
+    """Sizes of a tokenizer that shapes of a model and its batch depend on; a plan, which reads no
+    files, needs no more.
 
     has_marks: whether it marks tokens, of functional words or answers (`input_pipeline.tokenize`).
     """
