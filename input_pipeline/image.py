@@ -356,11 +356,6 @@ class ImageTransform:
         return np.asarray(picture)
 
 
-def black(transform: ImageTransform) -> np.ndarray:
-    """uint8 pixels (size, size, 3) in the place of the image of a text alone."""
-    return np.zeros((transform.size, transform.size, 3), np.uint8)
-
-
 def _check_pixels(image: np.ndarray) -> np.ndarray:
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
         raise DataError(

@@ -6,7 +6,7 @@ from jaxtyping import Array
 
 
 class State(NamedTuple):
-    """All that a run must remember between two steps; `step` counts finished updates.
+    """State of training between two steps, all of it in a checkpoint; `step` counts updates.
 
     `params` are the trained parameters: all of them, those that are not frozen, or an adapter
     (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's

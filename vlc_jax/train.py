@@ -68,8 +68,8 @@ def train(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) 
         lost=workdir.lost,
         announce=partial(workdir.announce, ExitCode.HANG),
     )
-    # Each is called, whatever the others raise, in reverse: the log first, with the metrics of the
-    # last step; the watchdog last, which ends a process whose checkpoint is never written.
+    # each is called, whatever the others raise, the last one first: the watchdog closes behind the
+    # wait for a save, which may never end
     with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
         last.callback(checkpoints.wait)

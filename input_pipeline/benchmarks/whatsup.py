@@ -1,4 +1,4 @@
-"""What'sUp: two objects photographed in four arrangements; which caption has the preposition?
+"""The What'sUp benchmark: two objects in four arrangements, a caption for each preposition.
 
 Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
 github.com/amitakamath/whatsup_vlms does: set A (Controlled_Images; left, right, on, under) and

@@ -248,6 +248,15 @@ def test_conversations_without_an_image_are_texts_alone_in_shards(folder, capsys
     records = [source[index] for index in range(6)]
     assert [record.image is None for record in records] == [*[False] * 2, True, *[False] * 2, True]
     assert records[2].captions == ['{"text_only": [["Write a verse.", "Rain, rain."]]}']
+    split = [*words, "split", "--shard-size", "3"]  # continued behind a shard with a text alone
+    assert prepare.main(split) == 0
+    whole = manifest("split")
+    stopped = dict(whole, complete=False, shards=whole["shards"][:1], count=3, captions=3)
+    del stopped["images"]
+    (folder / "split/manifest.json").write_text(json.dumps(stopped))
+    assert prepare.main(split) == 0
+    assert manifest("split") == whole
+    assert whole["images"] == 4
     assert prepare.main([*words[:-2], "--out", "other"]) == 0
     assert not ShardsSource(path="other").has_text_only
     assert "text_only" not in json.dumps(manifest("other")["request"])

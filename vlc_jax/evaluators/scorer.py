@@ -48,7 +48,7 @@ REFUSALS = {
 
 
 class Abilities(NamedTuple):
-    """What a model can do with a question about an image.
+    """Abilities of a model that is asked a question about an image.
 
     writes: it writes an answer.   scores_answers: its scores are of answers to questions.
     """
@@ -91,7 +91,7 @@ class Scorer(NamedTuple):
 
     @property
     def abilities(self) -> Abilities:
-        """What the model can be asked."""
+        """Abilities of the model, by what it has functions for."""
         return Abilities(self.answers is not None, self.prompt is not None)
 
 

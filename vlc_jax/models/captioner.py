@@ -86,6 +86,21 @@ class DecoderHead(heads.Head):
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
     @property
+    def reads_question(self) -> bool:
+        """True: a question is read behind the image."""
+        return True
+
+    @property
+    def reads_text_only(self) -> bool:
+        """True: without an image `start_of_text_only` and the question are read before a text."""
+        return True
+
+    @property
+    def start_of_text_only(self) -> int:
+        """Number of tokens of the prefix that are read where there is no image."""
+        return 0
+
+    @property
     def key_value_heads(self) -> int:
         """Heads of keys and values, by which an axis "tensor" of a mesh splits the decoder."""
         return self.language_model.groups
@@ -145,14 +160,12 @@ class DecoderHead(heads.Head):
             tokens = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         return features._replace(tokens=tokens)
 
-    def read(
-        self, image: types.ImageFeatures, *, of_text_alone: int
-    ) -> Bool[Array, "images patches"]:
-        """Which of the tokens before a text are read: not the padding of questions, and of a text
-        alone the first `of_text_alone` and its question."""
+    def read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
+        """Mask of the tokens before a text that are read: not the padding of questions, and of a
+        text alone `start_of_text_only` and the question."""
         valid = jnp.ones(image.tokens.shape[:2], bool)
         if image.has_image is not None:
-            is_first = jnp.arange(valid.shape[1]) < of_text_alone
+            is_first = jnp.arange(valid.shape[1]) < self.start_of_text_only
             valid = image.has_image[:, None] | is_first[None]
         if image.question is None:
             return valid
@@ -190,16 +203,6 @@ class Captioner(DecoderHead):
         """False for both: a decoder reads tokens of an image, if only one, and ids of a text."""
         return False, False
 
-    @property
-    def reads_question(self) -> bool:
-        """True: a question is read behind the image."""
-        return True
-
-    @property
-    def reads_text_only(self) -> bool:
-        """True: a text alone is scored from its second token on."""
-        return True
-
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
@@ -233,7 +236,7 @@ class Captioner(DecoderHead):
 
         # no types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
-        return scores(image.tokens, self._read(image), self._params(), text.ids, text.mask)
+        return scores(image.tokens, self.read(image), self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -242,7 +245,7 @@ class Captioner(DecoderHead):
         del is_training
         tokens = image.tokens
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        given = (self.language_model, self._params(), tokens, self._read(image), ids, mask)
+        given = (self.language_model, self._params(), tokens, self.read(image), ids, mask)
         return mean_log_probability(*given, **self._seen(tokens))
 
     def prompt(
@@ -264,17 +267,13 @@ class Captioner(DecoderHead):
         if image.question is not None:
             behind -= image.question.shape[1]
         read = has_image | (slot < len(self.prefix)) | (slot >= behind)
-        read = read[None] & self._read(image)
+        read = read[None] & self.read(image)
         prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for functions that are no methods (`continuation`)."""
         return self.language_model, self._params()
-
-    def _read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
-        # a text alone brings its own beginning: no prefix is before it
-        return self.read(image, of_text_alone=0)
 
     def _seen(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
         """Further arguments of `mean_log_probability`."""

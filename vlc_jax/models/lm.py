@@ -170,7 +170,9 @@ class Block(nn.Module):
             return self._dense(count * self.head, name)(x).reshape(batch, length, count, self.head)
 
         query, key = heads(self.heads, "query"), heads(self.groups, "key")
-        if self.qk_norm:  # before the rotation, which keeps lengths
+        if (
+            self.qk_norm
+        ):  # before the rotation, which would mix numbers that have scales of their own
             query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
         query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
         value = heads(self.groups, "value")

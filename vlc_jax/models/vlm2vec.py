@@ -52,23 +52,16 @@ class VLM2Vec(captioner.DecoderHead):
         return True
 
     @property
-    def reads_question(self) -> bool:
-        """True: a question is read behind the image."""
-        return True
-
-    @property
-    def reads_text_only(self) -> bool:
-        """True: of a text alone the question is read."""
-        return True
+    def start_of_text_only(self) -> int:
+        """All of the prefix, the start token: what follows is a question alone, without one."""
+        return len(self.prefix)
 
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`pooled`: the embedding of each image with its question, float32, of unit length."""
         image = super().image(features, is_training=is_training)
-        # of a text alone the start token is read, and the question
-        embeds, valid = image.tokens, self.read(image, of_text_alone=len(self.prefix))
-        return types.ImageFeatures(self._embedding(embeds, valid))
+        return types.ImageFeatures(self._embedding(image.tokens, self.read(image)))
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False

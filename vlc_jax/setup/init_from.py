@@ -61,7 +61,7 @@ class Latest(NamedTuple):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """All that the model is applied with."""
+        """Variables of Flax with which the model is applied."""
         return {"params": self.params, "batch_stats": self.batch_stats}
 
 

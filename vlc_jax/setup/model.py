@@ -115,8 +115,9 @@ def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Cho
 
 
 def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
-    """What the model can do with questions: it writes if its head does and the tokenizer turns ids
-    into text; its scores are of answers if the tokenizer marks these and the head reads the marks.
+    """Abilities of the model that is asked questions: it writes if its head does and the tokenizer
+    turns ids into text; its scores are of answers if the tokenizer marks these and the head reads
+    the marks.
     """
     is_conversation = isinstance(tokenizer, ConversationTokenizer)
     return Abilities(

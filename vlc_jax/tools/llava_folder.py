@@ -109,12 +109,13 @@ def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
 
 
 def _prompt(workdir: Path) -> dict[str, Any]:
-    """How the captioner of a run is asked, as llava_config.PROMPT has it."""
+    """The prompt of a run's captioner, for llava_config.PROMPT: the text or ids before the image,
+    and options of the tokenizer."""
     config = saved_config(workdir)
     left_out = ("path", "question", "answer")  # of VQAScore, which is the folder's in any case
     options = data.tokenizer_options(config).items()
     return {
-        "prefix": config.model.head.prefix,
+        "prefix": config.model.head.get("prefix", ()),
         "tokenizer_options": {key: value for key, value in options if key not in left_out},
     }
 
