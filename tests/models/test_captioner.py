@@ -90,18 +90,20 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
         logits = module.lm.text_logits(ids[None], jnp.ones((1, len(ids)), bool))[0]
         return jax.nn.log_softmax(logits)[jnp.arange(len(ids) - 1), ids[1:]].mean()
 
+    @jax.jit
     def scores(tokens, has_image):
         features = image._replace(tokens=tokens, has_image=has_image)
         return head.apply(variables, features, text, method=own)[:, 0]
 
     found = scores(image.tokens, has_image)
+    alone = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
     for row in (0, 2):
-        expected = head.apply(variables, text.ids[row, : ENDS[row] + 1], method=score_of_one)
+        expected = alone(text.ids[row, : ENDS[row] + 1])
         np.testing.assert_allclose(found[row], expected, atol=1e-5)
     whole = scores(image.tokens, None)
     np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
     assert np.abs(found[::2] - whole[::2]).min() > 1e-3
-    gradient = jax.grad(lambda tokens: scores(tokens, has_image).sum())(image.tokens)
+    gradient = jax.jit(jax.grad(lambda tokens: scores(tokens, has_image).sum()))(image.tokens)
     assert np.isfinite(gradient).all()
     np.testing.assert_array_equal(np.abs(gradient).max(axis=(1, 2)) > 0, has_image)
 
