@@ -86,9 +86,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "configs",
     ),
     "vlc_jax.setup.config_of_run": ("vlc_jax", "configs", "input_pipeline.stores"),
+    "vlc_jax.text_encoders": (
+        *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.generative", "vlc_jax.models", "vlc_jax.run"),
+        *("vlc_jax.sharding", "vlc_jax.weights", "vlc_jax.errors", "vlc_jax.types"),
+        "input_pipeline",
+    ),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
-        *("vlc_jax.answers", "vlc_jax.errors", "input_pipeline"),
+        *("vlc_jax.text_encoders", "vlc_jax.answers", "vlc_jax.errors", "input_pipeline"),
     ),
     "vlc_jax.generate": ("vlc_jax.tools.command", "vlc_jax.errors", "input_pipeline.addresses"),
     "vlc_jax.score": ("vlc_jax.tools.command", "input_pipeline.addresses"),

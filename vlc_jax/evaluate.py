@@ -19,7 +19,7 @@ from input_pipeline import image as image_ops
 from input_pipeline import questions as asked
 from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from input_pipeline.record import DataError
-from vlc_jax import devices, evaluators, models, sharding, workdir_files
+from vlc_jax import devices, evaluators, models, sharding, text_encoders, workdir_files
 from vlc_jax.encode_once import OnceEncoder
 from vlc_jax.errors import PreemptedError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps
@@ -231,6 +231,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
     latest = init_from.load_latest(setup, workdir.path, workdir.event)
     imported = None if latest.trained is not None else _identity(setup, latest.params)
+    text_encoders.encode_others(setup.tokenizer)
     evaluation = Evaluation(setup, workdir, stop, imported)
     stop.interrupt(evaluation.read)  # before the claim: a wrong option leaves no config.json
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here

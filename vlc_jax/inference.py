@@ -19,6 +19,7 @@ from input_pipeline import image as image_ops
 from input_pipeline.questions import SLOT
 from input_pipeline.record import AskedImage, ImageLike
 from input_pipeline.tokenizers.decoder import TextStream
+from vlc_jax import text_encoders
 from vlc_jax.answers import Answers
 from vlc_jax.encode import EvaluationEncoder, on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
@@ -76,6 +77,7 @@ def load(
             names = ", ".join(given)
             raise UsageError(f"{path} is a run, which knows its own {names}: leave that out")
         setup = resolve(saved_config(path), "weights")
+        text_encoders.encode_others(setup.tokenizer)
         return Model(setup, init_from.load_latest(setup, path).variables, batch_size)
     setup = resolve(config_of_weights(path, **named), "weights")
     params = init_from.load_complete(setup)

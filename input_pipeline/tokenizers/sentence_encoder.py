@@ -3,7 +3,7 @@
 import hashlib
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,13 @@ def write(
     encode: Encode,
     *,
     identity: Any,
+    encoder: Mapping[str, Any] | None = None,
     dtype: str = "float32",
     block: int = 1024,
     advance: Callable[[int], None] = lambda done: None,
 ) -> text_vectors.Layout:
-    """Writes the vectors of `texts` to `path`, and the texts beside it.
+    """Writes the vectors of `texts` to `path`, and the texts beside it, with what `encoder` says of
+    the encoder in X.encoder.json (`text_vectors.read_encoder`).
 
     All or nothing: the rows grow in `path`.partial, `block` texts at a time, and move to `path`
     when they are all there. An interrupted call of the same request goes on behind them.
@@ -101,6 +103,8 @@ def write(
             advance(file.done)
         # The texts before the vectors: whoever finds the vectors finds their texts, too.
         beside.write_text(lines, "utf-8")
+        if encoder is not None:
+            text_vectors.encoder_file(path).write_text(json.dumps(encoder, indent=2) + "\n")
         file.finish()
     request.unlink()
     return layout

@@ -2,13 +2,13 @@
 
 A file X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too), of shape
 (texts, width), and beside it X.jsonl: the texts of the rows, a JSON string per line.
-`python -m vlc_jax.tools.embed_text` writes such files.
+`python -m vlc_jax.tools.embed_text` writes such files, and X.encoder.json, which says by what.
 """
 
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -44,7 +44,10 @@ class TextVectors:
     """Texts -> their precomputed vectors, looked up by the exact text; used as a tokenizer is.
 
     The empty text, which only fills an absent negative or positive, is a row of zeros. Pickles to
-    worker processes, which open the file themselves.
+    worker processes, which open the file themselves, and have no `encode_others`.
+
+    encode_others: gives the vectors of texts that the file does not have, (texts, width); None:
+      they are refused.
 
     Raises ValueError for a missing file or one of another form, DataError where texts and vectors
     are not equally many, a text has two vectors, or a number is not finite.
@@ -63,19 +66,34 @@ class TextVectors:
         self._open()
         self.fingerprint = self._check(texts)
         self._rows = self._index(texts)
+        self.encode_others: Callable[[Sequence[str]], np.ndarray] | None = None
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """float32 (texts, width). Raises DataError for a text that has no vector."""
-        vectors = np.zeros((len(texts), self.width), np.float32)
+        vectors, others = np.zeros((len(texts), self.width), np.float32), dict[str, list[int]]()
         for index, text in enumerate(texts):
-            if text:
+            if text in self._rows or (text and self.encode_others is None):
                 vectors[index] = self._vectors[self._row(text)]
+            elif text:
+                others.setdefault(text, []).append(index)
+        if others and self.encode_others is not None:
+            for places, vector in zip(others.values(), self.encode_others([*others]), strict=True):
+                vectors[places] = vector
         return vectors
 
     def require(self, texts: Sequence[str]) -> None:
-        """Raises DataError for a text that has no vector."""
-        for text in texts:
-            self._row(text)
+        """Raises DataError for a text that has no vector, and whatever `encode_others` does."""
+        if self.encode_others is None:
+            for text in texts:
+                self._row(text)
+        elif other := next((text for text in texts if text not in self._rows), None):
+            self.encode_others([other])
+
+    @property
+    def first(self) -> tuple[str, np.ndarray]:
+        """The first text and its vector, by which an encoder can be told from another."""
+        text = next(iter(self._rows))
+        return text, self([text])[0]
 
     def _row(self, text: str) -> int:
         if text not in self._rows:
@@ -116,11 +134,35 @@ class TextVectors:
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_vectors"}
+        left_out = {"_vectors": None, "encode_others": None}
+        return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.encode_others = None
         self._open()
+
+
+def encoder_file(path: Path) -> Path:
+    """The file beside vectors that says by which encoder they were made."""
+    return path.with_suffix(".encoder.json")
+
+
+def read_encoder(path: Path) -> Mapping[str, Any] | None:
+    """What is known of the encoder of the vectors at `path`; None without that file.
+
+    Raises DataError for a damaged one.
+    """
+    file = encoder_file(path)
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} is damaged: {error}; remove it") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{file} says nothing of an encoder; remove it")
+    return content
 
 
 def text_vectors(context_length: int, path: str | Path) -> TextVectors:

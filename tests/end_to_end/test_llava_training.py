@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import vlc_jax
 from tests.support import helpers, tiny_llava_stages
-from vlc_jax import models, weights
+from vlc_jax import models, sharding, weights
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan, resolve
@@ -119,6 +119,25 @@ def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refuse
     setup = resolve(config, "weights")
     with pytest.raises(UsageError, match=r"another one .* width 48, here 16, depth 3, here 2"):
         init_from.load(setup, setup.parameters.shapes)
+
+
+def test_frozen_parameters_go_to_the_devices_one_by_one_and_trained_ones_come_alone(root):
+    config = tiny_llava_stages.get_config(f"root={root}")
+    config.batch_size = 8
+    setup = resolve(config, "train")
+    shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
+    on_host = init_from.load(setup, shapes)["head"]["lm"]
+    frozen, fingerprints = init_from.load_frozen(setup)
+    leaves = jax.tree.leaves(init_from.load(setup, shapes, is_placed=True)["head"]["lm"])
+    assert all(isinstance(leaf, jax.Array) for leaf in leaves)
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(on_host))
+    # the fingerprint is that of the numbers, wherever they are
+    others = {name: part for name, part in frozen.items() if name != "image"}
+    assert fingerprints["frozen"] == init_from.digest(others | {"head": {"lm": on_host}})
+    jax.tree.map(np.testing.assert_array_equal, frozen["head"]["lm"], on_host)
+    kernel = "head/lm/norm/scale"
+    found = init_from.load(setup, shapes, only={kernel})
+    assert weights.flatten({"head": found["head"]}).keys() == {kernel}
 
 
 def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(first, second):

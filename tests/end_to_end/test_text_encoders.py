@@ -2,6 +2,7 @@
 
 import functools
 import json
+import pickle
 
 import jax
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 import safetensors.numpy
 import tokenizers
 
+from input_pipeline.record import DataError
 from input_pipeline.tokenizers import sentence_encoder
 from input_pipeline.tokenizers.text_vectors import TextVectors
 from tests.support import helpers
+from vlc_jax import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import lm
 from vlc_jax.models.text_vectors import VectorTower
-from vlc_jax.tools import text_encoders
 from vlc_jax.weights import huggingface, llm2clip, rename
 from vlc_jax.weights import llava as weights
 
@@ -163,6 +165,7 @@ def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tm
     assert done.returncode == 0, done.stderr
     assert "vectors of 3 texts, 5 wide" in done.stdout
     np.testing.assert_allclose(TextVectors(out)(TEXTS), adapt(text_encoder(TEXTS)), atol=1e-5)
+    others_are_encoded(out, lambda texts: adapt(text_encoder(texts)))
     for changes, words in (
         ({"format": None}, "is a language model: say how it reads texts, --format=plain or"),
         ({"model": folder / "one"}, "is of language models: name the folder of one with --model"),
@@ -171,6 +174,35 @@ def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tm
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def others_are_encoded(file, encode):
+    """The encoder beside a file gives the vectors of other texts, as long as it is that one."""
+    vectors, texts = TextVectors(file), ["a red cat", TEXTS[1], "", "a red cat"]
+    with pytest.raises(DataError, match="no vector of 'a red cat'"):
+        vectors(texts)
+    text_encoders.encode_others(vectors)
+    vectors.require(texts)
+    found = vectors(texts)
+    np.testing.assert_allclose(found[[0, 1, 3]], encode([texts[i] for i in (0, 1, 3)]), atol=1e-5)
+    assert not found[2].any()
+    assert pickle.loads(pickle.dumps(vectors)).encode_others is None
+    beside = file.with_suffix(".encoder.json")
+    said = json.loads(beside.read_text())
+    for change, words in (
+        ({"instruction": None}, r"the encoder of .* has changed: .*'a red dog' is [0-9.]+% away"),
+        ({"model": "/gone"}, r"x\.encoder\.json beside it names, cannot be used: .*no file /gone"),
+        ({"llm2vec": 1}, "cannot be used: .*llm2vec"),
+    ):
+        beside.write_text(json.dumps(said | change))
+        text_encoders.encode_others(vectors)
+        with pytest.raises(UsageError, match=words):
+            vectors.require(texts)
+        vectors.require(TEXTS)
+    beside.write_text("{")
+    with pytest.raises(DataError, match=r"x\.encoder\.json is damaged"):
+        text_encoders.encode_others(vectors)
+    beside.unlink()
 
 
 def test_what_is_no_encoder_is_refused(folder, tmp_path):

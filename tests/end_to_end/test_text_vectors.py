@@ -9,6 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import input_pipeline
+import vlc_jax
 from configs import default
 from configs.common import heads
 from configs.scenes import clip, text_vectors
@@ -127,6 +128,19 @@ def test_only_connector_and_scale_are_trained_and_every_benchmark_is_judged(live
     assert {"train", "weights", "vectors"} == set(env["input"])
     for name in EVALS:
         assert (live / "evals" / name / "4.json").exists()
+
+
+def test_a_loaded_run_scores_any_text(live, base, file):
+    text, pixels = "a red square and a red square and a red square", np.zeros((40, 40, 3), np.uint8)
+    assert json.dumps(text) not in file.with_suffix(".jsonl").read_text().splitlines()
+    model = vlc_jax.load(live)
+    (vector,) = vlc_jax.load(base).embed_texts([text])
+    connector = model._variables["params"]["text"]["projection"]
+    expected = vector @ np.asarray(connector["kernel"]) + np.asarray(connector["bias"])
+    (found,) = model.embed_texts([text])
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
+    scores = model.score([pixels], [text])
+    np.testing.assert_allclose(scores, model.embed_images([pixels]) @ found[:, None], atol=1e-5)
 
 
 def test_a_stopped_run_goes_on_to_the_same_losses(live, file, base, tmp_path):

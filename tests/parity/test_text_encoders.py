@@ -11,10 +11,10 @@ from ml_collections import ConfigDict
 import vlc_jax
 from configs import default
 from input_pipeline.tokenizers import sentence_encoder
+from vlc_jax import text_encoders
 from vlc_jax.errors import UsageError
 from vlc_jax.generative import llm2vec
 from vlc_jax.setup import init_from, resolve
-from vlc_jax.tools import text_encoders
 
 pytestmark = pytest.mark.slow
 

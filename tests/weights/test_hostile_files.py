@@ -1,5 +1,6 @@
 """Files of weights made to hurt: each is refused in one line, and none is given much memory."""
 
+import functools
 import io
 import json
 import pickle
@@ -15,7 +16,7 @@ from tests.support.archives import Tensor, tensor
 from tests.weights import test_weights
 from vlc_jax import weights
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import torch_archive
+from vlc_jax.weights import files, torch_archive
 
 MOST_MEMORY = 30e6  # bytes; none of these files has more than 3 MB
 BRACKETS = "[" * 1_000_000
@@ -24,12 +25,13 @@ DEEP_HEADER = "-" * 9_000 + "1"  # Python's parser answers with a MemoryError
 
 def refused(path, *words):
     """Reading `path` ends in a WeightsError of one line with `words`, and takes little memory;
-    so does reading its shapes alone."""
-    for only_shapes in (False, True):
+    so do reading its shapes alone, and its arrays one by one."""
+    shapes = functools.partial(weights.read, only_shapes=True)
+    for read in (weights.read, shapes, lambda path: dict(files.open_arrays(path))):
         tracemalloc.start()
         try:
             with pytest.raises(WeightsError) as error:
-                weights.read(path, only_shapes=only_shapes)
+                read(path)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

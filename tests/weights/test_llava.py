@@ -140,19 +140,51 @@ def test_parameters_are_put_one_by_one_and_converted(tmp_path):
     assert {x.dtype.name for x in jax.tree.leaves(loaded)} == {"bfloat16"}
 
 
-def test_host_memory_is_that_of_one_stacked_array(tmp_path):
+def as_torch_archives(folder, torch_save):
+    """The folder's shards of safetensors as those of torch."""
+    shards = sorted(folder.glob("*.safetensors"))
+    assert len(shards) > 1
+    places = {}
+    for shard in shards:
+        arrays = weights.safetensors.numpy.load_file(shard)
+        saved = torch_save({name: tensor(array) for name, array in arrays.items()}, "saved.pt")
+        saved.rename(name := shard.with_suffix(".bin"))
+        places |= dict.fromkeys(arrays, name.name)
+        shard.unlink()
+    (folder / "model.safetensors.index.json").unlink()
+    index = json.dumps({"weight_map": places})
+    (folder / "pytorch_model.bin.index.json").write_text(index)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_host_memory_is_that_of_one_stacked_array(tmp_path, torch_save, suffix):
     sizes = {"family": "llama", "lm": LM | {"depth": 8, "width": 128, "mlp_width": 512}}
-    params = drawn(shapes_of(sizes))
-    weights.save(params, sizes, tmp_path)
+    params, shapes = drawn(shapes_of(sizes)), shapes_of(sizes)
+    weights.save(params, sizes, tmp_path, max_shard_bytes=3_000_000)
+    if suffix == "bin":
+        as_torch_archives(tmp_path, torch_save)
     largest = max(x.nbytes for x in jax.tree.leaves(params))
     total = sum(x.nbytes for x in jax.tree.leaves(params))
     tracemalloc.start()
     try:
-        weights.load(tmp_path, sizes, shapes_of(sizes), put=lambda path, array: path)
+        weights.load(tmp_path, sizes, shapes, put=lambda path, array: path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 1.8 * largest < 0.5 * total
+    assert_same(weights.load(tmp_path, sizes, shapes), params)
+
+
+def test_a_changed_number_in_a_torch_archive_is_found_as_it_is_read(tmp_path, torch_save):
+    path = torch_save(
+        {"a": tensor(np.arange(1000, dtype=np.float32)), "b": tensor(np.ones(2, np.int8))}
+    )
+    np.testing.assert_array_equal(files.open_arrays(path)["a"], np.arange(1000))
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float32(500).tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match="damaged.*: Bad CRC-32 for file 'weights/data/"):
+        files.open_arrays(path)
 
 
 LAYER = "model.layers.1.mlp.up_proj.weight"

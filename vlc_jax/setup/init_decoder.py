@@ -1,9 +1,9 @@
 """Parameters of heads with a decoder, from folders of LLaVA and its kin and of language models."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,22 @@ if TYPE_CHECKING:
     from vlc_jax.setup import Setup
 
 
+class Keeping(NamedTuple):
+    """What becomes of arrays that are read one by one.
+
+    is_placed: they go to where the leaves of shapes lie, else to the memory of the host.
+    only: paths of those that are kept, in the tree of all parameters; None: all.
+    """
+
+    is_placed: bool = False
+    only: Collection[str] | None = None
+
+
 def load_llava(
-    setup: "Setup", shapes: Mapping[str, Any], path: Path, is_placed: bool = False
+    setup: "Setup", shapes: Mapping[str, Any], path: Path, keeping: Keeping
 ) -> dict[str, Any]:
     """Image tower and head of a folder, a tree like `shapes` without a text tower.
 
-    is_placed: arrays are where the leaves of `shapes` lie, else in the memory of the host.
     Raises UsageError for a model that has no decoder, or has a text tower.
     """
     if not has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
@@ -29,15 +39,12 @@ def load_llava(
             f"{path} has a language model, which is a head without a text tower: set "
             "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
         )
-    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, is_placed)
-    head = {name: found[name] for name in ("projector", "lm")}
+    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, keeping)
+    head = {name: found[name] for name in ("projector", "lm") if name in found}
+    parts = {"image": found.get("image"), "head": head}
     bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
-    return {
-        "image": found["image"],
-        "head": head,
-        "logit_scale": own_logit_scale(setup),
-        **bias,
-    }
+    kept = {name: part for name, part in parts.items() if part}
+    return kept | {"logit_scale": own_logit_scale(setup), **bias}
 
 
 def has_decoder(setup: "Setup") -> bool:
@@ -50,7 +57,9 @@ def own_logit_scale(setup: "Setup") -> np.ndarray:
     return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
 
 
-def load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+def load_language_model(
+    setup: "Setup", shapes: Mapping[str, Any], keeping: Keeping
+) -> dict[str, Any]:
     """The decoder at config.head_from; the projector stays to be initialised.
 
     Raises UsageError for sizes other than those of the config.
@@ -66,16 +75,21 @@ def load_language_model(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, 
             f"the language model at {path} is another one than config.model.head describes: "
             f"{differing}; set config.model.head.decoder, and config.model.vocab_size"
         )
-    return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]})}
+    return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]}, keeping)}
 
 
-def _load_shaped(path: Path, shapes: Mapping[str, Any], is_placed: bool = False) -> dict[str, Any]:
+def _load_shaped(path: Path, shapes: Mapping[str, Any], keeping: Keeping) -> dict[str, Any]:
     """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
-    like = weights.flatten(shapes)
+    like, only = weights.flatten(shapes), keeping.only
 
     def put(name: str, array: np.ndarray) -> Any:
-        if is_placed:
+        path = name if name.startswith("image/") else f"head/{name}"
+        if only is not None and path not in only:
+            return None
+        if keeping.is_placed:
             return sharding.put_like(array, like[name])
         return array.astype(like[name].dtype, copy=False)
 
-    return weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=put)
+    found = weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=put)
+    kept = {name: array for name, array in weights.flatten(found).items() if array is not None}
+    return weights.unflatten(kept)

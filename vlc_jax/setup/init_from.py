@@ -7,7 +7,7 @@ the folder of a captioner's language model.
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,13 +66,19 @@ class Latest(NamedTuple):
 
 
 def load(
-    setup: "Setup", shapes: Mapping[str, Any], path: str | None = None, is_placed: bool = False
+    setup: "Setup",
+    shapes: Mapping[str, Any],
+    path: str | None = None,
+    *,
+    is_placed: bool = False,
+    only: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """The parameters at `path`, else at config.init_from, numpy arrays, a tree like `shapes`.
 
     They are float32, those of language models of the types in `shapes`.
-    is_placed: arrays of LLaVA and its kin go to the devices of `shapes` one by one, so that no two
-      are in the memory of the host.
+    is_placed: arrays of language models, and of what is in one folder with them, go to the devices
+      of `shapes` one by one, so that no two are in the memory of the host.
+    only: paths of those of them that are kept; the others are read, checked and let go. None: all.
     shapes: of all parameters of the model. If the weights have another head, only the two towers
     are loaded: a logit scale is made for one kind of score. But heads with a decoder (captioner,
     vlm2vec) have the same parameters, which go from one to the other. If only one of the two models
@@ -83,19 +89,24 @@ def load(
     Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
     config, WeightsError if the numbers do not fit the model.
     """
-    params = _load(setup, shapes, Path(path or setup.origin.path), is_placed)
+    keeping = init_decoder.Keeping(is_placed, only)
+    params = _load(setup, shapes, Path(path or setup.origin.path), keeping)
     if setup.origin.head_path and path is None:
-        is_decoder = init_decoder.has_decoder(setup)
-        load_head = init_decoder.load_language_model if is_decoder else _load_head
-        params = {**params, **load_head(setup, shapes)}
+        if init_decoder.has_decoder(setup):
+            head = init_decoder.load_language_model(setup, shapes, keeping)
+        else:
+            head = _load_head(setup, shapes)
+        params = {**params, **head}
     return params
 
 
-def _load(setup: "Setup", shapes: Mapping[str, Any], path: Path, is_placed: bool) -> dict[str, Any]:
+def _load(
+    setup: "Setup", shapes: Mapping[str, Any], path: Path, keeping: init_decoder.Keeping
+) -> dict[str, Any]:
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
     if llava_config.is_llava(path):
-        return init_decoder.load_llava(setup, shapes, path, is_placed)
+        return init_decoder.load_llava(setup, shapes, path, keeping)
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
@@ -194,7 +205,8 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     if not setup.origin.path:
         frozen = jax.tree.map(np.asarray, jax.jit(lambda: parameters.split(parameters.init())[1])())
     else:
-        loaded = load(setup, shapes)
+        # of several processes none has all of a placed array, which the fingerprint reads
+        loaded = load(setup, shapes, is_placed=jax.process_count() == 1)
         frozen = _complete(setup, loaded, frozen_shapes)
     towers = frozen if parameters.lora else _towers(frozen)
     others = {name: part for name, part in frozen.items() if name not in towers}
@@ -208,8 +220,9 @@ def digest(params: Mapping[str, Any]) -> str:
     found = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
         found.update(name.encode())
-        # as bytes: bfloat16 has no buffer
-        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        # a copy on the devices: an array keeps what it was asked for in the memory of the host
+        on_host = np.ascontiguousarray(array.copy() if isinstance(array, jax.Array) else array)
+        found.update(on_host.reshape(-1).view(np.uint8).data)  # as bytes: bfloat16 has no buffer
     return found.hexdigest()[:16]
 
 
@@ -234,9 +247,10 @@ def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
 
     shapes: of all trained parameters.
     """
-    loaded = load(setup, sharding.place_shapes(setup.mesh, setup.parameters.shapes))
-    found = traverse_util.flatten_dict(loaded, sep="/")
     wanted = traverse_util.flatten_dict(shapes, sep="/")
+    placed = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
+    loaded = load(setup, placed, only=wanted.keys())  # the others are there, frozen
+    found = traverse_util.flatten_dict(loaded, sep="/")
     common = [path for path in wanted if path in found]
     kept, like = (
         traverse_util.unflatten_dict({path: tree[path] for path in common}, sep="/")

@@ -13,7 +13,8 @@ sentence-transformers, the folder of one or the name of one that was downloaded 
 folder of a language model, which embeds as LLM2Vec (vlc_jax/generative/llm2vec.py) with --format,
 and --adapter, --instruction and --compute_dtype if need be. --llm2clip FILE: the
 vectors pass the text adapter of that LLM2CLIP. Vectors of another encoder are a file of the same
-form (input_pipeline/tokenizers/text_vectors.py).
+form (input_pipeline/tokenizers/text_vectors.py). OUT.encoder.json beside the vectors says which
+encoder it was: evaluation and `vlc_jax.load` compute the vectors of further texts by it.
 
 The same command continues where it was stopped. Exit code 0: done; 2: wrong request; 3: bad data;
 30: the disk is full; 130: interrupted, what is computed stays.
@@ -29,11 +30,11 @@ from absl import flags
 from input_pipeline import command_line, stored_features
 from input_pipeline.record import DataError, Record, Source
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
-from vlc_jax import main
+from vlc_jax import main, text_encoders
 from vlc_jax.errors import UsageError
 from vlc_jax.generative import llm2vec
 from vlc_jax.setup.data import all_texts, usage_errors
-from vlc_jax.tools import command, text_encoders
+from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
 BLOCK = 1024  # texts between two writes
@@ -90,33 +91,24 @@ def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
                 yield source.find(name)
 
 
-def encoder() -> Any:
-    """The text encoder that the flags name: texts -> vectors, with an `identity`."""
-    given = [f"--{name}" for name in OF_LANGUAGE_MODELS if FLAGS[name].value]
-    found: Any
+def encoder_config() -> text_encoders.EncoderConfig:
+    """The text encoder that the flags name. Raises UsageError for flags that do not go together."""
+    given = {name: FLAGS[name].value for name in OF_LANGUAGE_MODELS if FLAGS[name].value}
+    options: dict[str, Any] = {}
     if FLAGS.model and text_encoders.is_language_model(Path(FLAGS.model)):
-        found = _language_model(Path(FLAGS.model))
+        if FLAGS.format is None:
+            known = " or ".join(llm2vec.FORMATS)
+            raise UsageError(
+                f"{FLAGS.model} is a language model: say how it reads texts, --format={known}"
+            )
+        options = {**given, "compute_dtype": FLAGS.compute_dtype}
     elif given:
-        raise UsageError(f"{given[0]} is of language models: name the folder of one with --model")
-    elif FLAGS.model:
-        found = sentence_encoder.SentenceEncoder(FLAGS.model, FLAGS.batch_size)
-    else:
-        found = text_encoders.RunEncoder(Path(FLAGS.run))
-    return text_encoders.Adapted(found, Path(FLAGS.llm2clip)) if FLAGS.llm2clip else found
-
-
-def _language_model(folder: Path) -> text_encoders.LanguageModelEncoder:
-    if FLAGS.format is None:
-        known = " or ".join(llm2vec.FORMATS)
-        raise UsageError(f"{folder} is a language model: say how it reads texts, --format={known}")
-    return text_encoders.LanguageModelEncoder(
-        folder,
-        FLAGS.format,
-        instruction=FLAGS.instruction or "",
-        adapters=[Path(path) for path in FLAGS.adapter or ()],
-        dtype=FLAGS.compute_dtype,
-        batch_size=FLAGS.batch_size,
-    )
+        name = next(iter(given))
+        raise UsageError(f"--{name} is of language models: name the folder of one with --model")
+    if FLAGS.model:
+        options["batch_size"] = FLAGS.batch_size
+    paths = {"model": FLAGS.model, "run": FLAGS.run, "llm2clip": FLAGS.llm2clip}
+    return text_encoders.EncoderConfig(**paths, **options)
 
 
 def store() -> str:
@@ -126,7 +118,8 @@ def store() -> str:
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
         out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
-        encode = encoder()
+        config = encoder_config()
+        encode = text_encoders.build(config)
         texts = (
             texts_of(main.config()) if has_config else text_vectors.read_texts(Path(FLAGS.texts))
         )
@@ -134,6 +127,7 @@ def store() -> str:
             layout = sentence_encoder.write(
                 *(out, texts, encode),
                 identity=encode.identity,
+                encoder=config.whole_paths()._asdict(),
                 dtype=FLAGS.dtype,
                 block=BLOCK,
                 advance=advance,

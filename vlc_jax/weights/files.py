@@ -1,7 +1,7 @@
 """Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,16 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
     removed. Raises WeightsError for a missing, damaged or unknown file.
     """
     path = _in_folder(Path(path))
-    if path.name.endswith(".index.json"):
-        shards = [_read_file(shard, only_shapes) for shard in _shards(path)]
-        arrays = {name: array for shard in shards for name, array in shard.items()}
-    else:
-        arrays = _read_file(path, only_shapes)
+    shards = _shards(path) if path.name.endswith(".index.json") else [path]
+    return _read_shards(path, shards, only_shapes=only_shapes)
+
+
+def _read_shards(
+    path: Path, shards: Sequence[Path], *, only_shapes: bool = False, is_mapped: bool = False
+) -> dict[str, np.ndarray]:
+    """The arrays of all shards of what is at `path`."""
+    parts = [_read_file(shard, only_shapes, is_mapped) for shard in shards]
+    arrays = {name: array for part in parts for name, array in part.items()}
     if not arrays:
         raise WeightsError(f"{path} holds no arrays")
     _check(path, arrays)
@@ -60,13 +65,16 @@ def _in_folder(path: Path) -> Path:
 
 
 def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
-    """The arrays of a file or folder, each read when it is asked for if the files are safetensors;
-    torch archives are read as a whole. Raises WeightsError as `read` does, then and later.
+    """The arrays of a file or folder, each read when it is asked for: those of safetensors then,
+    those of torch archives are views of mapped files. Raises WeightsError as `read` does, then and
+    later.
     """
     path = _in_folder(Path(path))
     shards = _shards(path) if path.name.endswith(".index.json") else [path]
-    if any(shard.suffix != ".safetensors" for shard in shards):
+    if any(shard.suffix == ".npz" for shard in shards):
         return read(path)
+    if any(shard.suffix != ".safetensors" for shard in shards):
+        return _read_shards(path, shards, is_mapped=True)
     return _LazyArrays(shards)
 
 
@@ -104,13 +112,15 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def _read_file(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
+def _read_file(path: Path, only_shapes: bool, is_mapped: bool = False) -> dict[str, np.ndarray]:
     if not path.exists():
         raise WeightsError(f"no weights at {path}")
     if path.suffix not in SUFFIXES:
         raise WeightsError(f"{path} is none of {', '.join(SUFFIXES)}, nor a folder")
     if not path.is_file():  # a pipe would be waited for, a device has no end
         raise WeightsError(f"{path} is no file")
+    if is_mapped and _READERS[path.suffix] is torch_archive.read:
+        return torch_archive.read(path, is_mapped=True)
     return _READERS[path.suffix](path, only_shapes)
 
 

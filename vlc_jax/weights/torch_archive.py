@@ -40,21 +40,31 @@ _DTYPES = {
 _LISTS = ("int", "float", "double", "bool", "tensor")
 
 
-def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
+def read(
+    path: Path, only_shapes: bool = False, *, is_mapped: bool = False
+) -> dict[str, np.ndarray]:
     """All tensors of the file as {name: array}, nested names joined by dots.
 
     only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
+    is_mapped: views of the mapped file, which take no memory of their own; the file must stay as it
+      is while they are used.
     Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
     try:
-        return _tensors(content(path, only_shapes=only_shapes))
+        return _tensors(content(path, only_shapes=only_shapes, is_mapped=is_mapped))
     except ValueError as error:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = False) -> Any:
-    """The saved object, with its tensors as arrays; only_shapes: as of `read`.
+def content(
+    path: Path,
+    *,
+    may_hold_objects: bool = False,
+    only_shapes: bool = False,
+    is_mapped: bool = False,
+) -> Any:
+    """The saved object, with its tensors as arrays; only_shapes, is_mapped: as of `read`.
 
     may_hold_objects: accept objects of other classes, each as an `Inert`; else they are refused.
       No code of the file is run either way.
@@ -72,7 +82,8 @@ def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = F
             order = f"{root}/byteorder"
             if order in names and zip_file.read(archive, order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
-            return _Unpickler(archive, root, path, may_hold_objects, only_shapes).load()
+            mapped = zip_file.map_file(archive) if is_mapped else None
+            return _Unpickler(archive, root, path, may_hold_objects, only_shapes, mapped).load()
     except zipfile.BadZipFile as error:
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
@@ -125,13 +136,15 @@ class _Unpickler(pickle.Unpickler):
         path: Path,
         may_hold_objects: bool,
         only_shapes: bool,
+        mapped: memoryview | None,
     ):
         data = zip_file.read(archive, f"{root}/data.pkl")
         _check_opcodes(data)
         super().__init__(io.BytesIO(data))
         self.archive, self.root, self.path = archive, root, path
         self.may_hold_objects, self.only_shapes = may_hold_objects, only_shapes
-        self.storages: dict[str, bytes | np.ndarray] = {}  # array: a placeholder
+        self.mapped = mapped
+        self.storages: dict[str, bytes | memoryview | np.ndarray] = {}  # array: a placeholder
         self.spare = zip_file.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
 
     def find_class(self, module: str, name: str) -> Any:
@@ -175,9 +188,11 @@ class _Unpickler(pickle.Unpickler):
         # a memoryview: of bytes each such part would be a copy
         return _Storage(np.frombuffer(memoryview(data)[: count * dtype.itemsize], dtype))
 
-    def _storage(self, member: str) -> bytes | np.ndarray:
+    def _storage(self, member: str) -> bytes | memoryview | np.ndarray:
         if self.only_shapes:  # its length is all that is used
             return sizes.placeholder((self.archive.getinfo(member).file_size,), np.dtype(np.uint8))
+        if self.mapped is not None:
+            return zip_file.read_mapped(self.archive, member, self.mapped)
         return zip_file.read(self.archive, member)
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> np.ndarray:

@@ -1,16 +1,23 @@
-"""Text encoders of embed_text: the text tower of a run, a language model, LLM2CLIP's adapter."""
+"""Encoders of texts into vectors that stand in place of a text tower: the text tower of a run, a
+language model, a model of sentence-transformers, and LLM2CLIP's adapter behind one of them.
 
+`tools/embed_text.py` computes the vectors of a data set once; `encode_others` those of further
+texts, when such a model is evaluated.
+"""
+
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from input_pipeline.tokenizers import sentence_encoder
+from input_pipeline.tokenizers import sentence_encoder, text_vectors
 from input_pipeline.tokenizers.decoder import DecoderTokenizer
+from input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax import sharding, weights
 from vlc_jax.encode import BatchEncoder
 from vlc_jax.errors import UsageError, WeightsError
@@ -23,6 +30,104 @@ from vlc_jax.types import FeatureRequest
 from vlc_jax.weights import files, lm_adapter, lm_config, rename
 
 RAW = FeatureRequest(is_unit=False)
+
+
+# Vectors of one encoder differ by rounding, on other devices and to the numbers of the file; those
+# of another adapter or instruction by more. Relative distances, by what computes them.
+SAME = {"float32": 0.005, "bfloat16": 0.03}
+
+
+class EncoderConfig(NamedTuple):
+    """An encoder by the flags of embed_text, which the file beside its vectors repeats.
+
+    model: a language model's folder, or a model of sentence-transformers; or run: a workdir.
+    """
+
+    model: str | None = None
+    run: str | None = None
+    llm2clip: str | None = None
+    format: str | None = None
+    instruction: str | None = None
+    adapter: Sequence[str] = ()
+    compute_dtype: str = "bfloat16"
+    batch_size: int = 64
+
+    def whole_paths(self) -> "EncoderConfig":
+        """The same, read from any folder; a name that is no path stays one."""
+        paths = {
+            name: str(Path(value).resolve()) if value and Path(value).exists() else value
+            for name, value in zip(self._fields[:3], self[:3], strict=True)
+        }
+        return self._replace(**paths, adapter=[str(Path(each).resolve()) for each in self.adapter])
+
+
+def build(config: EncoderConfig) -> Any:
+    """The encoder: texts -> float32 (texts, width), with an `identity`.
+
+    Raises UsageError, ValueError or WeightsError where it cannot be read.
+    """
+    found: Any
+    if config.run is not None:
+        found = RunEncoder(Path(config.run))
+    elif config.model is not None and config.format is not None:
+        found = LanguageModelEncoder(
+            Path(config.model),
+            config.format,
+            instruction=config.instruction or "",
+            adapters=[Path(path) for path in config.adapter],
+            dtype=config.compute_dtype,
+            batch_size=config.batch_size,
+        )
+    else:
+        found = sentence_encoder.SentenceEncoder(str(config.model), config.batch_size)
+    return Adapted(found, Path(config.llm2clip)) if config.llm2clip else found
+
+
+def encode_others(tokenizer: Any) -> None:
+    """Lets a file of vectors, if that is the tokenizer, encode texts that it does not have, by the
+    encoder that the file beside it names. That is read when the first such text comes, and compared
+    with the first vector of the file. Of several processes each would need its own: there such
+    texts stay refused.
+    """
+    if isinstance(tokenizer, TextVectors) and jax.process_count() == 1:
+        said = text_vectors.read_encoder(tokenizer.path)
+        if said is not None:
+            tokenizer.encode_others = Others(tokenizer, said)
+
+
+class Others:
+    """The encoder of a file of vectors, for texts that are not in it."""
+
+    def __init__(self, vectors: TextVectors, said: Mapping[str, Any]) -> None:
+        self._vectors, self._said = vectors, said
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 (texts, width). Raises UsageError where the encoder is not there any more, or is
+        another one."""
+        return self._encoder(texts)
+
+    @cached_property
+    def _encoder(self) -> Callable[[Sequence[str]], np.ndarray]:
+        path = self._vectors.path
+        logging.info("texts that are not in %s: reading its encoder", path)
+        try:
+            config = EncoderConfig(**self._said)
+            encoder = build(config)
+            text, expected = self._vectors.first
+            found = encoder([text])[0]
+        except (TypeError, ValueError, OSError, WeightsError, UsageError) as error:
+            raise UsageError(
+                f"some texts have no vectors in {path}, and its encoder, which "
+                f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
+            ) from error
+        size = np.linalg.norm(expected)
+        distance = np.inf if found.shape != expected.shape else np.linalg.norm(found - expected)
+        if distance > SAME[config.compute_dtype] * size:
+            raise UsageError(
+                f"the encoder of {path} has changed: its vector of {text!r} is "
+                f"{distance / size:.1%} away from that in the file; embed all texts again"
+            )
+        return encoder
 
 
 class RunEncoder:
