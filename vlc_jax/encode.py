@@ -15,7 +15,7 @@ from vlc_jax import sharding
 from vlc_jax.evaluators import Scorer
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.setup import Setup
-from vlc_jax.types import ImageFeatures, TextFeatures
+from vlc_jax.types import NOT_ASKED, ImageFeatures, TextFeatures
 
 Rows = dict[str, np.ndarray]
 
@@ -318,6 +318,37 @@ def on_short_texts(score: Score) -> Score:
         arrays = {"ids": text.ids, "mask": text.mask, "marks": text.marks}
         cut = {name: x if x is None else x[:, :length] for name, x in arrays.items()}
         return score(image, text._replace(**cut))
+
+    return call
+
+
+def sharing_beginnings(score_options: Score) -> Score:
+    """`score_options` of a head with `reads_shared`: what all texts of an image begin with and does
+    not count, such as a question with several answers, is read once, where that is less to read."""
+
+    def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+        images, length = len(image.pooled), text.ids.shape[1]
+        ids, mask = (x.reshape(images, -1, length) for x in (text.ids, text.mask))
+        is_shared = (ids == ids[:, :1]).all(axis=1) & ~mask.any(axis=1)
+        is_shared[:, -1] = False  # a text keeps a token, which may not count either
+        counts = is_shared.cumprod(axis=1).sum(axis=1)
+        used = mask.any(axis=(1, 2)) * (length - mask.any(axis=1)[:, ::-1].argmax(axis=1)) - counts
+        before = -(-counts.max() // COLUMNS) * COLUMNS
+        # of answers: a letter and an end token are far from a whole COLUMNS
+        behind = min(length, 1 << int(max(used.max() - 1, 0)).bit_length())
+        if before + ids.shape[1] * behind >= ids.shape[1] * length:
+            return score_options(image, text)
+        columns = np.arange(-before, 0)[None] + counts[:, None]
+        shared = np.take_along_axis(ids[:, 0], np.maximum(columns, 0), axis=1)
+        shared = np.where(columns >= 0, shared, NOT_ASKED).astype(ids.dtype)
+        # behind a text is padding: its last column again, which does not count
+        columns = counts[:, None, None] + np.arange(behind)[None, None]
+        is_there = columns < length
+        columns = np.broadcast_to(np.minimum(columns, length - 1), (images, ids.shape[1], behind))
+        ids, mask = (np.take_along_axis(x, columns, axis=2) for x in (ids, mask))
+        rest = {"ids": ids, "mask": mask & is_there}
+        rest = {name: x.reshape(-1, behind) for name, x in rest.items()}
+        return score_options(image, text._replace(**rest, marks=None, shared=shared))
 
     return call
 

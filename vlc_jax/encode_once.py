@@ -34,6 +34,7 @@ from vlc_jax.encode import (
     on_short_texts,
     score_in_blocks,
     score_options_in_blocks,
+    sharing_beginnings,
 )
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.feature_cache import FeatureFiles, FeatureMemory, make_folder
@@ -119,6 +120,9 @@ class OnceEncoder:
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
             if self._setup.model.head.requests[1].tokens != "ids":
                 return Scorer(images, texts, score, in_blocks, *tokens)
+
+            if self._setup.model.head.reads_shared:
+                score_options = sharing_beginnings(score_options)
 
             def own_texts(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
                 rows = _block(len(image.pooled))

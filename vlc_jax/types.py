@@ -75,6 +75,8 @@ class TextFeatures(NamedTuple):
       (input_pipeline/tokenizers/functional_words.py); of conversations, 1 on the tokens of answers;
       only for heads that read it.
     ids: only for heads that request them.
+    shared: ids that stand before all texts of an image, NOT_ASKED before the first one; only for
+      heads that read them once (`Head.reads_shared`), a row per image.
     """
 
     pooled: Float[Array, "*texts embed"]
@@ -82,6 +84,7 @@ class TextFeatures(NamedTuple):
     mask: Bool[Array, "*texts length"] | None = None
     marks: Int[Array, "*texts length"] | None = None
     ids: Int[Array, "*texts length"] | None = None
+    shared: Int[Array, "images _"] | None = None
 
 
 class Outputs(NamedTuple):

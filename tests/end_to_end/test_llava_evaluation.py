@@ -14,7 +14,7 @@ from input_pipeline.record import AskedImage
 from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
-from vlc_jax import answers, generate, inference
+from vlc_jax import answers, encode, evaluators, generate, inference
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
@@ -157,6 +157,38 @@ def test_the_image_is_read_once_for_all_options(model, monkeypatch):
     jax.jit(score)(params, tokens, jnp.ones((2, 6), bool), ids, ids > 0)
     jax.effects_barrier()
     assert calls == [(2, 6, 16)]
+
+
+def test_a_question_with_several_answers_is_read_once(model):
+    scorer, reads = model._scorer(2), []
+    image = scorer.embed_images(pictures(2))
+    answered = [("on", "under"), ("red", "red on the blue")]
+    questions = [f"{QUESTION} {QUESTION} {QUESTION}", "Is the red"]
+    pairs = zip(questions, answered, strict=True)
+    text = scorer.embed_texts([asked(q, each) for q, options in pairs for each in options])
+
+    def counted(image, text):
+        reads.append((0 if text.shared is None else text.shared.shape[1], text.ids.shape[1]))
+        return scorer.score_options(image, text)
+
+    plain = encode.on_short_texts(scorer.score_options)(image, text)
+    sharing = encode.on_short_texts(encode.sharing_beginnings(counted))
+    np.testing.assert_allclose(sharing(image, text), plain, rtol=1e-5)
+    assert reads == [(32, 8)]  # the longest question, the longest answer with its end token
+    # equal texts tie; texts of which nothing is shared, or all counts, are left as they are
+    same = evaluators.scorer.take(text, np.array([0, 0, 2, 2]))
+    first, second = sharing(image, same).T
+    np.testing.assert_array_equal(first, second)
+    for other in (
+        text._replace(mask=text.ids > 0),
+        evaluators.scorer.take(text, np.array([0, 2, 1, 3])),
+    ):
+        reads.clear()
+        found = encode.on_short_texts(encode.sharing_beginnings(counted))(image, other)
+        np.testing.assert_array_equal(
+            found, encode.on_short_texts(scorer.score_options)(image, other)
+        )
+        assert reads[0][0] == 0
 
 
 ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/projector/.*"}

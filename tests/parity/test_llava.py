@@ -369,7 +369,7 @@ def test_mistakes_are_found(folder, whole, io, monkeypatch, mistake):
     elif mistake == "quick_gelu":
         monkeypatch.setitem(layers.ACTIVATIONS, "quick_gelu", layers.exact_gelu)
     elif mistake == "epsilon":
-        model = model.clone(image=model.image.clone(epsilon=1e-3))
+        model = model.clone(image=model.image.clone(epsilon=1e-6))
     elif mistake == "padding":
         monkeypatch.setitem(io, "left/mask", np.ones_like(io["left/mask"]))
     elif mistake == "positions":  # no token has one

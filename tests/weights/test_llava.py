@@ -183,7 +183,7 @@ def test_a_changed_number_in_a_torch_archive_is_found_as_it_is_read(tmp_path, to
     content = bytearray(path.read_bytes())
     content[content.index(np.float32(500).tobytes())] ^= 1
     path.write_bytes(content)
-    with pytest.raises(WeightsError, match="damaged.*: Bad CRC-32 for file 'weights/data/"):
+    with pytest.raises(WeightsError, match=r"damaged.*: Bad CRC-32 for file 'weights/data/"):
         files.open_arrays(path)
 
 

@@ -199,6 +199,11 @@ class Captioner(DecoderHead):
     chunk: int = 64
 
     @property
+    def reads_shared(self) -> bool:
+        """True unless a text's first tokens change what the image's see."""
+        return self.bidirectional != "prompt"
+
+    @property
     def reads_pooled(self) -> tuple[bool, bool]:
         """False for both: a decoder reads tokens of an image, if only one, and ids of a text."""
         return False, False
@@ -241,12 +246,19 @@ class Captioner(DecoderHead):
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
-        """Mean log probability of its own k texts given image i."""
+        """Mean log probability of its own k texts given image i and `text.shared`."""
         del is_training
-        tokens = image.tokens
+        tokens, valid = image.tokens, self.read(image)
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        given = (self.language_model, self._params(), tokens, self.read(image), ids, mask)
-        return mean_log_probability(*given, **self._seen(tokens))
+        seen = self._seen(tokens)
+        if text.shared is not None:
+            is_asked = text.shared != types.NOT_ASKED
+            asked = self.lm.embed(jnp.where(is_asked, text.shared, 0)).astype(tokens.dtype)
+            seen["prefix"] = self._prefix(*tokens.shape[:2], asked.shape[1])
+            tokens = jnp.concatenate([tokens, asked], axis=1)
+            valid = jnp.concatenate([valid, is_asked], axis=1)
+        given = (self.language_model, self._params(), tokens, valid, ids, mask)
+        return mean_log_probability(*given, **seen)
 
     def prompt(
         self,

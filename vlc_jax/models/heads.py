@@ -75,6 +75,12 @@ class Head(nn.Module):
         return False
 
     @property
+    def reads_shared(self) -> bool:
+        """True if `score_options` reads once what all texts of an image begin with
+        (`TextFeatures.shared`)."""
+        return False
+
+    @property
     def reads_text_only(self) -> bool:
         """True if a row may have no image (`ImageFeatures.has_image`)."""
         return False
