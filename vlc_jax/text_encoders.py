@@ -92,10 +92,10 @@ def encode_others(tokenizer: Any) -> None:
     if isinstance(tokenizer, TextVectors) and jax.process_count() == 1:
         said = text_vectors.read_encoder(tokenizer.path)
         if said is not None:
-            tokenizer.encode_others = Others(tokenizer, said)
+            tokenizer.encode_others = _OtherTexts(tokenizer, said)
 
 
-class Others:
+class _OtherTexts:
     """The encoder of a file of vectors, for texts that are not in it."""
 
     def __init__(self, vectors: TextVectors, said: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ in configs/eval/all.py, and sets of the scenes by their name; protocols, joined 
   vqascore         the question "Does this figure show ...?" about every caption, all sets
   vqascore_no_end  the same without the end token behind "Yes"
   score            whatever the model gives a caption, such as log p(caption | image)
-  keywords         what it writes about What'sUp, COCO- and GQA-spatial, and scenes_spatial
+  keywords         what it writes about What'sUp, COCO- and GQA-spatial, and sets of the scenes
   letters          MMVP and MMVP-VLM: the likelier of "A" and "B"
   options          the likelier of "(a) Open" and "(b) Closed", and the relaxed pair
   written          the letter that it writes
@@ -38,6 +38,10 @@ SPATIAL = (
     *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
     "scenes_spatial",
 )
+SHORT = (  # whose cases have a question with short answers, one of each caption
+    *("scenes_objects", "scenes_attribute_swap", "scenes_relation_swap", "scenes_negation"),
+    *("scenes_held_attribute_swap", "scenes_held_relation_swap"),
+)
 QUESTIONS = ("mmvp", "mmvp_vlm")  # whose cases have questions and options
 _KEYWORDS, _ASKED = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}
 # Protocol, sets that it is for (None: all), options of an evaluation; several rows of a protocol
@@ -46,7 +50,7 @@ PROTOCOLS: tuple[tuple[str, tuple[str, ...] | None, dict], ...] = (
     ("vqascore", None, {"vqascore": {"eos": True}}),
     ("vqascore_no_end", None, {"vqascore": {"eos": False}}),
     ("score", None, {}),
-    ("keywords", SPATIAL, _KEYWORDS),
+    ("keywords", (*SPATIAL, *SHORT), _KEYWORDS),
     ("letters", QUESTIONS, {**_ASKED, "answer": "letters"}),
     ("options", QUESTIONS, {**_ASKED, "answer": "options"}),
     ("written", QUESTIONS, {**_ASKED, "decoding": "greedy"}),

@@ -4,13 +4,15 @@ questions with short answers and on "does this figure show ...? please answer ye
   python -m vlc_jax.main --config configs/scenes/llava.py --workdir runs/llava
 
 Its benchmarks are asked by several protocols, each a row of the results: score (log probability of
-the caption), vqascore (of "yes" behind the question about the caption), keywords (what it writes
-about the places of two objects, greedily) and m3id (the same by M3ID, with t from 0 and from 1);
-see configs/eval/llava.py.
+the caption), vqascore (of "yes" behind the question about the caption), keywords (what it writes,
+greedily, asked where the objects stand, which has which colour, or which of two shapes there is)
+and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/eval/llava.py.
 
 Pictures are of two objects; four captions in five say where they stand, the others name both; all
-say their colours. Of the texts, .4 are captions, .35 questions, .25 of yes and no, with as many of
-one as of the other (input_pipeline/scenes/conversations.py).
+say their colours. Of the texts, .4 are captions, .25 questions that a caption answers, .1 which of
+two shapes there is, .25 of yes and no, with as many of one as of the other
+(input_pipeline/scenes/conversations.py). texts=captions: captions alone, which all say where the
+objects stand, for a run that another one starts from with init_from.
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N, batch=N; positions=0: no trained vector for each image token; and those of
@@ -26,7 +28,13 @@ from configs import default
 from configs.common import heads, scenes
 from configs.eval import llava
 
-CONVERSATIONS = (("caption", 0.4), ("question", 0.35), ("yes_no", 0.25))
+CONVERSATIONS = {  # by texts
+    "all": (
+        *(("caption", 0.3), ("question", 0.2), ("yes_no", 0.3)),
+        *(("presence", 0.1), ("colours", 0.1)),
+    ),
+    "captions": (("caption", 1.0),),
+}
 SETS = (
     *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
     *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
@@ -43,6 +51,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         "depth": 2,
         "positions": 1,
         "batch": 256,
+        "texts": "all",
     }
     fixed = {"steps": 800, "phrases": "plain", "hard_images": 0}
     args = heads.parse_scenes(argument, **own | fixed)
@@ -60,10 +69,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
-        said = {"relation": 0.8, "single": 0.0, "place": 0.0}
+        said = {"relation": 1.0 if args.texts == "captions" else 0.8, "single": 0.0, "place": 0.0}
         config.input.scenes.caption_options.update(said)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
-        config.input.scenes.conversations = CONVERSATIONS
+        config.input.scenes.conversations = CONVERSATIONS[args.texts]
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3

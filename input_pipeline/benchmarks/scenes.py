@@ -10,7 +10,8 @@ order and base words, without a prefix: "a red circle and a blue square" (list),
 held out, unless the picture shows one: an unheard-of pair would give the answer away.
 
 `meta["question"]` is the question that all options of a case answer, for models that are asked one
-(scenes/questions.py).
+(scenes/questions.py); `meta["short"]`, where there is one, a question with the short answer of each
+caption, for models that write.
 """
 
 import dataclasses
@@ -144,8 +145,13 @@ def _against(
     """The true caption against a wrong one; nothing where there is no wrong one."""
     if wrong is None:
         return None
-    meta["question"] = questions.shared(caption, wrong)
+    meta |= {"question": questions.shared(caption, wrong), **_short(caption, wrong)}
     return _Question((caption.text, wrong.text), group, meta)
+
+
+def _short(caption: Caption, wrong: Caption) -> dict[str, Any]:
+    found = questions.short(caption, wrong)
+    return {} if found is None else {"short": {"question": found[0], "answers": found[1]}}
 
 
 def _ask_objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
@@ -222,8 +228,8 @@ def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
     said = _phrase(scene.objects[i])
     absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
     present = Phrase(scene.objects[j].shape)
-    texts = [Caption("negation", (said, other)).text for other in (absent, present)]
-    return _Question((texts[0], texts[1]))
+    right, wrong = (Caption("negation", (said, other)) for other in (absent, present))
+    return _Question((right.text, wrong.text), None, _short(right, wrong))
 
 
 def _ask_retrieval(

@@ -2,6 +2,8 @@
 [question, answer], ...], a turn for each caption.
 
 question  the question that the caption answers (scenes/questions.py), with its short answer
+presence  which of two shapes the picture has, "is there a square or a star"
+colours   which of its first two objects has which colour, whatever the caption says of them
 yes_no    does this figure show "..."? please answer yes or no: of the caption, or of one that is as
           likely without the picture and false; as often one as the other
 
@@ -19,7 +21,7 @@ from input_pipeline.scenes.grammar import Caption, Phrase
 from input_pipeline.scenes.stream import Stream
 from input_pipeline.scenes.world import Scene, World
 
-KINDS = ("caption", "question", "yes_no")
+KINDS = ("caption", "question", "yes_no", "presence", "colours")
 SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # as VQAScore asks
 _SAID = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
 
@@ -29,7 +31,7 @@ def conversation(
 ) -> str:
     """The first caption alone, or a conversation in JSON with a turn about each of them.
 
-    shares: of "caption", of turns with a question and of turns of yes_no; they sum to 1.
+    shares: of "caption" and of the kinds of turns; they sum to 1.
     """
     if stream.chance(shares.get("caption", 0.0)):
         return captions[0].text
@@ -47,8 +49,14 @@ def vocabulary(world: World) -> tuple[str, ...]:
 
 
 def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[str, str]:
+    if kind == "colours":
+        phrases = tuple(Phrase(each.shape, each.colour) for each in scene.objects[:2])
+        kind, caption = "question", Caption("list", phrases)
     if kind == "question":
         return questions.question(caption), questions.answer(caption)
+    if kind == "presence":
+        there = stream.choice(scene.objects).shape
+        return questions.presence(there, stream.choice(grammar.absent_shapes(scene))), there
     is_false = stream.below(2)
     said = stream.choice(list(_statements(caption, scene, stream)))[is_false]
     return SHOWS.replace("{}", said.text), ("yes", "no")[is_false]

@@ -43,6 +43,28 @@ def answer(caption: Caption) -> str:
     return " and ".join(colours[shape] for shape in sorted(colours))
 
 
+def presence(shape: str, other: str) -> str:
+    """The question which of two shapes there is, "is there a square or a star"; its answer is the
+    one, of a caption that denies one, the other."""
+    first, second = sorted((shape, other))
+    return f"is there a {first} or a {second}"
+
+
+def short(caption: Caption, wrong: Caption) -> tuple[str, list[str]] | None:
+    """A question that both captions answer in a few words, and the answer of each; None where they
+    differ in something else than a relation, two colours or which shape there is.
+    """
+    if (asked := shared(caption, wrong)) != ANY:
+        return asked, [answer(caption), answer(wrong)]
+    own, other = ({phrase.shape for phrase in each.phrases} for each in (caption, wrong))
+    if len(own - other) != 1 or len(other - own) != 1:
+        return None
+    answers = [*(own - other), *(other - own)]
+    if caption.kind == "negation":  # the shape that it alone names is the one that it denies
+        answers.reverse()
+    return presence(*answers), answers
+
+
 def shared(*captions: Caption) -> str:
     """The question that all these captions answer, each in its way; ANY if they answer others."""
     asked = {question(caption) for caption in captions}

@@ -130,6 +130,22 @@ def test_a_case_of_the_scenes_is_asked_its_own_question(table_scorer):
     assert asked[:2] == [case.meta["question"] for case in cases]
 
 
+def test_a_case_with_short_answers_is_read_by_them(table_scorer):
+    said = {"question": "is the circle red or blue and the square red or blue"}
+    said["answers"] = ["red and blue", "blue and red"]
+    texts = ("a red circle and a blue square", "a blue circle and a red square")
+    cases = [Case(str(n), (str(n).encode(),), texts, None, {"short": said}) for n in range(5)]
+    answers = ["Red and blue.", "blue and red", "red and blue and red", "red", "it is red and blue"]
+    asked = []
+    result = keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, answers, asked))
+    rows = result.per_example
+    assert [row["correct"] for row in rows] == [True, False, False, False, True]
+    assert [row["parsed"] is None for row in rows] == [False, False, True, True, False]
+    assert [row["scores"] for row in rows[:3]] == [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert {*asked[:-1]} == {said["question"]}
+    assert result.metrics["accuracy"].chance == 1 / 2
+
+
 def test_an_image_that_comes_with_a_question_is_asked_at_the_image_alone(table_scorer):
     asked, shown = [], []
     scorer = writing(table_scorer, ["left"] * 6, asked)

@@ -1,4 +1,4 @@
-"""Keywords: the model writes an answer to a spatial question; which preposition does it name?
+"""Keywords: the model writes a short answer to a question; which of the possible ones does it name?
 
 "On Erroneous Agreements of CLIP Image Embeddings" (2024) generates answers on What'sUp,
 COCO-spatial and GQA-spatial and looks for keywords, without saying how. The rules here are ours:
@@ -9,6 +9,9 @@ four-way  it names exactly one of under, left, right, front, behind; "on" counts
 
 Only whole words count, of letters in any case: "front" does not say "on". An answer that names
 none, or several, is unparsed, and wrong.
+
+A benchmark may bring its own: `meta["short"]` of a case, a question and the answer of each caption,
+of one word or several, "blue and red". Such a case is read as a two-way one.
 """
 
 import dataclasses
@@ -56,8 +59,8 @@ def evaluate(
 ) -> stats.EvalResult:
     """Accuracy of answers over all cases, per group and as means, and of groups that count as one.
 
-    accuracy        the answer names the preposition of the correct caption; chance is that of a
-                    model that always names one of the options
+    accuracy        the answer names the preposition of the correct caption, or says its own answer;
+                    chance is that of a model that always names one of the options
     KIND_accuracy   all cases of a group of that kind are right: pair_accuracy, set_accuracy
     unparsed        share of the answers that name none of the options, or several
 
@@ -73,7 +76,10 @@ def evaluate(
     how = Decoding(decoding, max_tokens, alpha, decay, first_step)
     cases = [case for case in benchmark.cases if has_question(case)]
     if not cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no case of What'sUp's kind")
+        raise DataError(
+            f"benchmark {benchmark.name!r} has no case of What'sUp's kind, and none with a "
+            'question and short answers, meta["short"]'
+        )
     questions = [question_of(case, style, seed) for case in cases]
     written: list[str] = []
     for start in range(0, len(cases), chunk):
@@ -106,12 +112,16 @@ def _shown(case: Case, question: str) -> tuple[ImageLike, str]:
 
 def question_of(case: Case, style: str, seed: int) -> str:
     """The case's own question, or that of the papers."""
+    if "short" in case.meta:
+        return case.meta["short"]["question"]
     return case.meta.get("question") or prompts.question_of_case(case, style, seed)
 
 
 def has_question(case: Case) -> bool:
     """True if a case has one image and two or four captions of What'sUp's kind, and a question of
-    its own or in the papers."""
+    its own or in the papers; or a question with an answer of each caption."""
+    if "short" in case.meta:
+        return len(case.images) == 1
     subset = case.group.get("subset") if isinstance(case.group, dict) else None
     if subset not in prompts.PAIRS or len(case.images) != 1 or len(case.captions) not in (2, 4):
         return False
@@ -126,14 +136,23 @@ def has_question(case: Case) -> bool:
 def parse(answer: str, options: Sequence[str]) -> str | None:
     """The one of the options that an answer names; None where it names none, or several."""
     words = re.findall(r"[a-z]+", answer.lower())
-    named = [option for option in options if option in words]
+    named = [option for option in options if contains(words, option.split())]
     if len(options) > 2 and named != [WEAK]:
         named = [option for option in named if option != WEAK]
     return named[0] if len(named) == 1 else None
 
 
+def contains(words: Sequence[str], part: Sequence[str]) -> bool:
+    """True if `words` has `part`, one or more words, one after the other."""
+    places = range(len(words) - len(part) + 1)
+    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in places)
+
+
 def options_of(case: Case) -> tuple[str, ...]:
-    """The prepositions to choose from: those of the subset, or of all four captions."""
+    """The prepositions to choose from: those of the subset, or of all four captions; or the case's
+    own answers."""
+    if "short" in case.meta:
+        return tuple(case.meta["short"]["answers"])
     if len(case.captions) == 2:
         return prompts.PAIRS[case.group["subset"]]
     words = {word for caption in case.captions for word in caption.lower().split()}
@@ -143,7 +162,9 @@ def options_of(case: Case) -> tuple[str, ...]:
 def _row(case: Case, question: str, answer: str) -> dict[str, object]:
     options = options_of(case)
     parsed = parse(answer, options)
-    named = [parse(caption, options) for caption in case.captions]
+    named = options
+    if "short" not in case.meta:
+        named = tuple(parse(caption, options) for caption in case.captions)
     return {
         "id": case.id,
         "group": case.group,

@@ -17,6 +17,7 @@ from input_pipeline.record import DataError
 from input_pipeline.tokenizers.conversation import asked
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.keywords import contains
 from vlc_jax.evaluators.scorer import (
     Decoding,
     DecodingKind,
@@ -160,7 +161,7 @@ def letter(answer: str, options: Sequence[str]) -> int | None:
     named = {letters.index(each) for each in found if each in letters}
     if not named:
         words = _words(answer)
-        named = {k for k, option in enumerate(options) if _contains(words, _words(option))}
+        named = {k for k, option in enumerate(options) if contains(words, _words(option))}
     return named.pop() if len(named) == 1 else None
 
 
@@ -275,12 +276,6 @@ def _questions(case: Case) -> Sequence[Mapping[str, Any]]:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
-
-
-def _contains(words: Sequence[str], part: Sequence[str]) -> bool:
-    """True if `words` contains `part` as consecutive words."""
-    places = range(len(words) - len(part) + 1)
-    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in places)
 
 
 def _check(benchmark: Benchmark) -> None:

@@ -298,3 +298,41 @@ def test_pictures_of_a_set_cannot_be_changed_by_accident():
 def test_wrong_requests_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
         READERS[name](**options)
+
+
+SHORT = ("objects", "attribute_swap", "relation_swap", "negation")
+
+
+@pytest.mark.parametrize("name", [*SHORT, "held_attribute_swap", "held_relation_swap"])
+def test_the_first_short_answer_is_true_and_the_second_is_that_of_the_wrong_caption(name):
+    world = worlds.named("scenes-mini")
+    for case in READERS[f"scenes_{name}"](count=100).cases:
+        scene, short = worlds.from_json(case.meta["scene"], world), case.meta["short"]
+        right, wrong = short["answers"]
+        colours = {obj.shape: obj.colour for obj in scene.objects}
+        assert len(case.captions) == 2
+        if name in ("objects", "negation"):
+            assert (right in colours, wrong in colours) == (True, False)
+            assert {*short["question"].removeprefix("is there a ").split(" or a ")} == {
+                right,
+                wrong,
+            }
+            (other,) = {*case.captions[1].split()} - {*case.captions[0].split()}
+            # what is denied of the wrong caption is there
+            assert other == (wrong if name == "objects" else right)
+        elif name.endswith("attribute_swap"):
+            shapes = [part.split()[0] for part in short["question"].split("the ")[1:]]
+            assert right == " and ".join(colours[shape] for shape in shapes)
+            assert wrong == " and ".join(colours[shape] for shape in shapes[::-1])
+        else:
+            assert wrong == worlds.OPPOSITE[right]
+            first, rest = short["question"].removeprefix("is the ").split(" or ")
+            one = next(link for link in worlds.OPPOSITE if first.endswith(link))
+            second = rest.partition(" the ")[2]
+            for link, is_true in ((right, True), (wrong, False)):
+                stated = grammar.parse(f"a {first.removesuffix(one)}{link} a {second}", world)
+                assert grammar.is_true(stated, scene) == is_true
+
+
+def test_a_case_whose_captions_have_no_short_answers_has_none():
+    assert not any("short" in case.meta for case in READERS["scenes_attributes"](count=20).cases)

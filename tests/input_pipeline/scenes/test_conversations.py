@@ -87,6 +87,33 @@ def test_a_question_has_the_answer_of_the_picture():
     assert len(kinds) > 2
 
 
+def test_one_of_the_two_shapes_that_are_asked_about_is_there():
+    records, firsts = source(("presence", 1.0)), 0
+    for record in records:
+        shapes = {obj.shape for obj in scene_of(record, records).objects}
+        for text in record.captions:
+            for question, answer in json.loads(text):
+                asked_about = question.removeprefix("is there a ").split(" or a ")
+                assert asked_about == sorted(asked_about)
+                assert [shape for shape in asked_about if shape in shapes] == [answer]
+                firsts += asked_about[0] == answer
+    assert abs(firsts - 3200) < 4 * 40  # four deviations: the place in the question says nothing
+
+
+def test_colours_are_asked_of_captions_that_say_none():
+    options = {"count": 200, "conversations": (("colours", 1.0),)}
+    options["caption_options"] = PLAIN | {"relation": 1.0}
+    records = ScenesSource(**options, world_options={"counts": (0.0, 1.0, 0.0)})
+    for record in records:
+        colours = {obj.shape: obj.colour for obj in scene_of(record, records).objects}
+        assert len({*colours.values()}) == 2
+        for text in record.captions:
+            for question, answer in json.loads(text):
+                shapes = [part.split()[0] for part in question.split("the ")[1:]]
+                assert shapes == sorted(colours)
+                assert answer == " and ".join(colours[shape] for shape in shapes)
+
+
 def test_kinds_have_their_shares_and_records_are_functions_of_their_index():
     shares = (("caption", 1.0), ("question", 1.0), ("yes_no", 2.0))
     records = source(*shares, count=1000)
