@@ -147,7 +147,8 @@ def runs(part: str) -> list[Run]:
         decoders = DECODERS.items()
         return [frozen, *(Run(name, config, frozen.name, **evals) for name, config in decoders)]
     if part == "i":
-        return [frozen, Run("llava", "llava", frozen.name)]
+        pooled = Run("llava_pooled", "llava:select=pooled", frozen.name)
+        return [frozen, Run("llava", "llava", frozen.name), pooled]
     if part == "j":
         return [
             *(frozen, Run("captioner", DECODERS["captioner"], frozen.name, **evals)),

@@ -9,9 +9,9 @@ greedily, asked where the objects stand, which has which colour, or which of two
 and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/eval/llava.py.
 
 Pictures are of two objects; four captions in five say where they stand, the others name both; all
-say their colours. Of the texts, .4 are captions, .25 questions that a caption answers, .1 which of
-two shapes there is, .25 of yes and no, with as many of one as of the other
-(input_pipeline/scenes/conversations.py). texts=captions: captions alone, which all say where the
+say their colours. Of the texts, .3 are captions, .3 questions that a caption answers, .1 which of
+two shapes there is, .1 which object has which colour, .2 of yes and no, with as many of one as of
+the other (input_pipeline/scenes/conversations.py). texts=captions: captions alone, which all say where the
 objects stand, for a run that another one starts from with init_from.
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
@@ -30,7 +30,7 @@ from configs.eval import llava
 
 CONVERSATIONS = {  # by texts
     "all": (
-        *(("caption", 0.3), ("question", 0.2), ("yes_no", 0.3)),
+        *(("caption", 0.3), ("question", 0.3), ("yes_no", 0.2)),
         *(("presence", 0.1), ("colours", 0.1)),
     ),
     "captions": (("caption", 1.0),),
