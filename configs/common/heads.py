@@ -46,7 +46,6 @@ CHOICES = {  # of arguments
     "phrases": ("plain", "varied"),
     "functional": ("rows", "none"),
     "select": ("patch", "cls", "cls_patch", "pooled"),
-    "texts": ("all", "captions"),
     "train": ("full", "dora"),
     "question": (0, 1),
 }

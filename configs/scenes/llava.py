@@ -11,8 +11,7 @@ and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/ev
 Pictures are of two objects; four captions in five say where they stand, the others name both; all
 say their colours. Of the texts, .3 are captions, .3 questions that a caption answers, .1 which of
 two shapes there is, .1 which object has which colour, .2 of yes and no, with as many of one as of
-the other (input_pipeline/scenes/conversations.py). texts=captions: captions alone, which all say where the
-objects stand, for a run that another one starts from with init_from.
+the other (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N, batch=N; positions=0: no trained vector for each image token; and those of
@@ -28,13 +27,10 @@ from configs import default
 from configs.common import heads, scenes
 from configs.eval import llava
 
-CONVERSATIONS = {  # by texts
-    "all": (
-        *(("caption", 0.3), ("question", 0.3), ("yes_no", 0.2)),
-        *(("presence", 0.1), ("colours", 0.1)),
-    ),
-    "captions": (("caption", 1.0),),
-}
+CONVERSATIONS = (
+    *(("caption", 0.3), ("question", 0.3), ("yes_no", 0.2)),
+    *(("presence", 0.1), ("colours", 0.1)),
+)
 SETS = (
     *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
     *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
@@ -51,7 +47,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
         "depth": 2,
         "positions": 1,
         "batch": 256,
-        "texts": "all",
     }
     fixed = {"steps": 800, "phrases": "plain", "hard_images": 0}
     args = heads.parse_scenes(argument, **own | fixed)
@@ -69,10 +64,10 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
-        said = {"relation": 1.0 if args.texts == "captions" else 0.8, "single": 0.0, "place": 0.0}
+        said = {"relation": 0.8, "single": 0.0, "place": 0.0}
         config.input.scenes.caption_options.update(said)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
-        config.input.scenes.conversations = CONVERSATIONS[args.texts]
+        config.input.scenes.conversations = CONVERSATIONS
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 2e-3
