@@ -45,10 +45,8 @@ CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
     ("captioner", {}),
 ]
-# Embeddings of token ids take no mesh of explicit axes (JAX asks for the sharding of a lookup), so
-# vlm2vec, whose scores are clip's, is tested on the mesh of runs alone.
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
-ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *CASES]
+ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *ON_RUNS_MESH]
 
 
 def test_every_head_is_tested_here():

@@ -172,6 +172,13 @@ class DecoderHead(heads.Head):
         is_asked = image.question != types.NOT_ASKED
         return valid.at[:, -is_asked.shape[1] :].set(is_asked)
 
+    def _params(self) -> Any:
+        """Parameters of the decoder, which is called as a function of them: lax.map cannot call a
+        module that is bound to its parameters."""
+        if self.is_initializing():  # only a call of the bound module makes parameters
+            self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
+        return self.lm.variables["params"]
+
     def _forward_flops(self, sizes: heads.FlopInputs, reads: int, attends: int) -> int:
         """FLOPs of the projector and of a decoder that reads so many tokens, each of which attends
         to others, `attends` pairs in all; without the logits."""
@@ -303,13 +310,6 @@ class Captioner(DecoderHead):
         is_image = (slot >= len(self.prefix)) & (slot < before)
         seen = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
         return jnp.broadcast_to(seen[None], (images, len(slot)))
-
-    def _params(self) -> Any:
-        """Parameters of the decoder, which is called as a function of them: lax.map cannot call a
-        module that is bound to its parameters."""
-        if self.is_initializing():  # only a call of the bound module makes parameters
-            self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
-        return self.lm.variables["params"]
 
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector and of the decoder over the image's own texts; those of a loss

@@ -280,7 +280,11 @@ class Decoder(nn.Module, kw_only=True):
 
     def embed(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes embed"]:
         """Embeddings of token ids, scaled if the model scales them."""
-        x = self.token_embedding(ids)
+        table, split = self.token_embedding.embedding, ids.ndim > 1  # else no axis is the batch's
+        lookup = types.auto_sharded(
+            lambda ids, table: jnp.take(table, ids, axis=0), splits_rows=split
+        )
+        x = lookup(ids, table).astype(self.dtype)
         if self.scales_embeddings:
             x = x * jnp.asarray(self.width**0.5, x.dtype)
         return x

@@ -12,6 +12,8 @@ before the question. The loss there is the cross-entropy of each image over the 
 infonce with direction=image_to_text.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -69,12 +71,14 @@ class VLM2Vec(captioner.DecoderHead):
         """`pooled`: the embedding of each text, float32, of unit length."""
         del is_training
         rows, length = features.ids.shape
-        before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32))
-        before = jnp.broadcast_to(before, (rows, *before.shape))
         # without the end token; it alone is read of an empty text, such as a missing negative
         is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
-        embeds = jnp.concatenate([before, self.lm.embed(features.ids)], axis=1)
-        valid = jnp.concatenate([jnp.ones(before.shape[:2], bool), is_text], axis=1)
+        embeds, valid = self.lm.embed(features.ids), is_text
+        if self.prefix:
+            before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32))
+            before = jnp.broadcast_to(before, (rows, *before.shape))
+            embeds = jnp.concatenate([before, embeds], axis=1)
+            valid = jnp.concatenate([jnp.ones(before.shape[:2], bool), valid], axis=1)
         return types.TextFeatures(self._embedding(embeds, valid))
 
     def _embedding(
@@ -82,9 +86,14 @@ class VLM2Vec(captioner.DecoderHead):
         embeds: Float[Array, "batch length width"],
         valid: Bool[Array, "batch length"],
     ) -> Float[Array, "batch width"]:
-        hidden, _ = self.lm(embeds, valid)
-        last = continuation.Prompt(embeds, valid).last
-        return layers.l2_normalize(layers.at(hidden, last)[:, 0])
+        decoder = self.language_model
+
+        def last(embeds: Array, valid: Array, params: Any) -> Array:
+            hidden, _ = continuation.apply(decoder, params, embeds, valid)
+            at = continuation.Prompt(embeds, valid).last
+            return layers.l2_normalize(layers.at(hidden, at)[:, 0])
+
+        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params())
 
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector, and of the decoder over the image with its question and over
