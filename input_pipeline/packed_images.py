@@ -1,15 +1,22 @@
 """Images inside Parquet files, as Hugging Face packs data sets."""
 
 import functools
+import threading
 from pathlib import Path
 from typing import Any
 
 from input_pipeline.record import DataError, PackedImage
 
+# A ParquetFile is not for several threads at a time, and images are decoded by several.
+_reading = threading.Lock()
+
 
 def read_packed(image: PackedImage) -> bytes:
     """Encoded bytes of an image. Raises DataError if they are not there."""
-    value = _column_of(image.file, image.column, *_place(image.file, image.row))
+    with _reading:
+        group, place = _place(image.file, image.row)
+        column = _group(image.file, image.column, group)
+    value = column[place].as_py()
     if image.item is not None:
         value = value[image.item] if value is not None and image.item < len(value) else None
     data = value.get("bytes") if isinstance(value, dict) else value
@@ -52,10 +59,6 @@ def _place(file: Path, row: int) -> tuple[int, int]:
             return group, left
         left -= rows
     raise DataError(f"{file} has {metadata.num_rows:,} rows; there is no row {row:,}")
-
-
-def _column_of(file: Path, column: str, group: int, place: int) -> Any:
-    return _group(file, column, group)[place].as_py()
 
 
 @functools.lru_cache(maxsize=4)  # neighbours are of one group: read once, and not all of them kept

@@ -322,35 +322,50 @@ def on_short_texts(score: Score) -> Score:
     return call
 
 
-def sharing_beginnings(score_options: Score) -> Score:
-    """`score_options` of a head with `reads_shared`: what all texts of an image begin with and does
-    not count, such as a question with several answers, is read once, where that is less to read."""
+def sharing_beginnings(score_options: Score, image: ImageFeatures, text: TextFeatures) -> Score:
+    """`score_options`, by a head with `reads_shared`, of parts of these images with their texts:
+    what all texts of an image begin with and does not count, such as a question with several
+    answers, is read once, where that is less to read.
+
+    The lengths are those of all that is asked, so that one program does.
+    """
+    ids, mask, counts = _beginnings(image, text)
+    options, length = ids.shape[1:]
+    ends = length - mask.any(axis=1)[:, ::-1].argmax(axis=1)
+    used = np.where(mask.any(axis=(1, 2)), ends - counts, 0).max()
+    before = -(-counts.max() // COLUMNS) * COLUMNS
+    # of answers: a letter and an end token are far from a whole COLUMNS
+    behind = min(length, 1 << int(max(used - 1, 0)).bit_length())
+    if before + options * behind >= options * length:
+        return score_options
 
     def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-        images, length = len(image.pooled), text.ids.shape[1]
-        ids, mask = (x.reshape(images, -1, length) for x in (text.ids, text.mask))
-        is_shared = (ids == ids[:, :1]).all(axis=1) & ~mask.any(axis=1)
-        is_shared[:, -1] = False  # a text keeps a token, which may not count either
-        counts = is_shared.cumprod(axis=1).sum(axis=1)
-        used = mask.any(axis=(1, 2)) * (length - mask.any(axis=1)[:, ::-1].argmax(axis=1)) - counts
-        before = -(-counts.max() // COLUMNS) * COLUMNS
-        # of answers: a letter and an end token are far from a whole COLUMNS
-        behind = min(length, 1 << int(max(used.max() - 1, 0)).bit_length())
-        if before + ids.shape[1] * behind >= ids.shape[1] * length:
-            return score_options(image, text)
+        ids, mask, counts = _beginnings(image, text)
         columns = np.arange(-before, 0)[None] + counts[:, None]
         shared = np.take_along_axis(ids[:, 0], np.maximum(columns, 0), axis=1)
         shared = np.where(columns >= 0, shared, NOT_ASKED).astype(ids.dtype)
         # behind a text is padding: its last column again, which does not count
         columns = counts[:, None, None] + np.arange(behind)[None, None]
         is_there = columns < length
-        columns = np.broadcast_to(np.minimum(columns, length - 1), (images, ids.shape[1], behind))
+        columns = np.broadcast_to(np.minimum(columns, length - 1), (*ids.shape[:2], behind))
         ids, mask = (np.take_along_axis(x, columns, axis=2) for x in (ids, mask))
         rest = {"ids": ids, "mask": mask & is_there}
         rest = {name: x.reshape(-1, behind) for name, x in rest.items()}
         return score_options(image, text._replace(**rest, marks=None, shared=shared))
 
     return call
+
+
+def _beginnings(
+    image: ImageFeatures, text: TextFeatures
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids and mask of the texts of each image, (images, options, length), and the number of ids
+    that all of them begin with and none counts."""
+    images, length = len(image.pooled), text.ids.shape[1]
+    ids, mask = (x.reshape(images, -1, length) for x in (text.ids, text.mask))
+    is_shared = (ids == ids[:, :1]).all(axis=1) & ~mask.any(axis=1)
+    is_shared[:, -1] = False  # a text keeps a token, which may not count either
+    return ids, mask, is_shared.cumprod(axis=1).sum(axis=1)
 
 
 def score_in_blocks(

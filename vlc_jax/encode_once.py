@@ -121,12 +121,11 @@ class OnceEncoder:
             if self._setup.model.head.requests[1].tokens != "ids":
                 return Scorer(images, texts, score, in_blocks, *tokens)
 
-            if self._setup.model.head.reads_shared:
-                score_options = sharing_beginnings(score_options)
-
             def own_texts(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-                rows = _block(len(image.pooled))
-                return score_options_in_blocks(score_options, image, text, rows)
+                rows, of_block = _block(len(image.pooled)), score_options
+                if self._setup.model.head.reads_shared:
+                    of_block = sharing_beginnings(score_options, image, text)
+                return score_options_in_blocks(of_block, image, text, rows)
 
             def written(image: ImageFeatures, questions: Sequence[str], how: Decoding) -> list[str]:
                 return self._answers(variables, image, questions, how, _block(len(questions)))

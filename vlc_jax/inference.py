@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
 
+from input_pipeline import TextVectors
 from input_pipeline import image as image_ops
 from input_pipeline.questions import SLOT
 from input_pipeline.record import AskedImage, ImageLike
@@ -57,7 +58,7 @@ def load(
 
     batch_size: images or texts per forward pass, over all devices. The others are for weights
     alone, whose files need not say all of it (`setup.weights_config.config_of_weights`); a run says
-    everything about itself. Raises UsageError, WeightsError, CheckpointError.
+    everything about itself. Raises UsageError, WeightsError, CheckpointError, DataError.
     """
     path = addresses.copy_of("path", path)
     named = {
@@ -111,7 +112,7 @@ class Model:
 
     def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
-        texts = _texts(texts)
+        texts = self._known(texts)
         return self._pooled(texts, lambda scorer, part: scorer.embed_texts(part))
 
     def score(
@@ -125,7 +126,7 @@ class Model:
         share it. A head's tokens are kept of eight batches of images and of texts at a time; the
         texts are embedded again for the next images if they are more than that.
         """
-        images, texts = _images(images), _texts(texts)
+        images, texts = _images(images), self._known(texts)
         scores = np.zeros((len(images), len(texts)), np.float32)
         if not scores.size:
             return scores
@@ -191,6 +192,12 @@ class Model:
     @cached_property
     def _writer(self) -> Answers:
         return Answers(self._setup)
+
+    def _known(self, texts: Sequence[str]) -> list[str]:
+        """The texts; where they are vectors of a file, those that it does not have are encoded."""
+        if isinstance(self._setup.tokenizer, TextVectors):
+            self._setup.tokenizer.require(texts := _texts(texts), forget=True)
+        return _texts(texts)
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
         """Pooled features alone: those of a head's tokens are a hundred times as large."""

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from input_pipeline.record import DataError
 from input_pipeline.tokenizers import sentence_encoder, text_vectors
 from input_pipeline.tokenizers.decoder import DecoderTokenizer
 from input_pipeline.tokenizers.text_vectors import TextVectors
@@ -24,6 +25,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.generative import llm2vec
 from vlc_jax.models import lm, lora
 from vlc_jax.models.text_vectors import VectorTower
+from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.types import FeatureRequest
@@ -35,6 +37,8 @@ RAW = FeatureRequest(is_unit=False)
 # Vectors of one encoder differ by rounding, on other devices and to the numbers of the file; those
 # of another adapter or instruction by more. Relative distances, by what computes them.
 SAME = {"float32": 0.005, "bfloat16": 0.03}
+# Errors of an encoder that cannot be used, beside Python's own.
+KNOWN = (UsageError, WeightsError, CheckpointError, DataError, KeyError)
 
 
 class EncoderConfig(NamedTuple):
@@ -115,17 +119,19 @@ class _OtherTexts:
             encoder = build(config)
             text, expected = self._vectors.first
             found = encoder([text])[0]
-        except (TypeError, ValueError, OSError, WeightsError, UsageError) as error:
+        except (TypeError, ValueError, OSError, *KNOWN) as error:
             raise UsageError(
                 f"some texts have no vectors in {path}, and its encoder, which "
                 f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
             ) from error
-        size = np.linalg.norm(expected)
-        distance = np.inf if found.shape != expected.shape else np.linalg.norm(found - expected)
-        if distance > SAME[config.compute_dtype] * size:
+        same = SAME[config.compute_dtype if config.format else "float32"]
+        distance = np.inf
+        if found.shape == expected.shape:
+            distance = np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-12)
+        if distance > same:
             raise UsageError(
-                f"the encoder of {path} has changed: its vector of {text!r} is "
-                f"{distance / size:.1%} away from that in the file; embed all texts again"
+                f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
+                "from that in the file; embed all texts again"
             )
         return encoder
 

@@ -27,9 +27,10 @@ class ScenesSource:
     and its hard image, found as "<id>~<kind>", the counterpart of that caption. Records of such a
     source are not those of a source without: a scene that allows no hard image gives way.
 
-    `conversations` lists (kind, share): "caption" of texts, "question" and "yes_no" of the turns of
-    all others. Text k is then caption k, or a conversation with a turn about each caption, from
-    number k on (scenes/conversations.py), for the tokenizer `scenes_conversation`.
+    `conversations` lists (kind, share): "caption" of texts, "question", "yes_no", "presence" and
+    "colours" of the turns of all others. Text k is then caption k, or a conversation with a turn
+    about each caption, from number k on (scenes/conversations.py), for the tokenizer
+    `scenes_conversation`.
 
     Raises ValueError for unknown names and impossible values.
     """

@@ -47,7 +47,7 @@ class TextVectors:
     worker processes, which open the file themselves, and have no `encode_others`.
 
     encode_others: gives the vectors of texts that the file does not have, (texts, width); None:
-      they are refused.
+      they are refused. `require` keeps what it gives.
 
     Raises ValueError for a missing file or one of another form, DataError where texts and vectors
     are not equally many, a text has two vectors, or a number is not finite.
@@ -67,32 +67,43 @@ class TextVectors:
         self.fingerprint = self._check(texts)
         self._rows = self._index(texts)
         self.encode_others: Callable[[Sequence[str]], np.ndarray] | None = None
+        self._others: dict[str, np.ndarray] = {}
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """float32 (texts, width). Raises DataError for a text that has no vector."""
-        vectors, others = np.zeros((len(texts), self.width), np.float32), dict[str, list[int]]()
+        others = self._others | self._encoded([text for text in texts if text not in self._others])
+        vectors = np.zeros((len(texts), self.width), np.float32)
         for index, text in enumerate(texts):
-            if text in self._rows or (text and self.encode_others is None):
-                vectors[index] = self._vectors[self._row(text)]
+            if text in others:
+                vectors[index] = others[text]
             elif text:
-                others.setdefault(text, []).append(index)
-        if others and self.encode_others is not None:
-            for places, vector in zip(others.values(), self.encode_others([*others]), strict=True):
-                vectors[places] = vector
+                vectors[index] = self._vectors[self._row(text)]
         return vectors
 
-    def require(self, texts: Sequence[str]) -> None:
-        """Raises DataError for a text that has no vector, and whatever `encode_others` does."""
-        if self.encode_others is None:
-            for text in texts:
+    def require(self, texts: Sequence[str], *, forget: bool = False) -> None:
+        """Raises DataError for a text that has no vector, and whatever `encode_others` does, of
+        which the vectors are then known.
+
+        Called before texts are read by a thread: an encoder must not compute beside the model on
+        the same devices. forget: vectors of other texts that earlier calls made.
+        """
+        known = {} if forget else self._others
+        self._others = known | self._encoded([text for text in texts if text not in known])
+        for text in texts:
+            if text and text not in self._others:
                 self._row(text)
-        elif other := next((text for text in texts if text not in self._rows), None):
-            self.encode_others([other])
+
+    def _encoded(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """Vectors of those texts that the file does not have."""
+        lacking = dict.fromkeys(text for text in texts if text and text not in self._rows)
+        if not lacking or self.encode_others is None:
+            return {}
+        return dict(zip(lacking, self.encode_others([*lacking]), strict=True))
 
     @property
     def first(self) -> tuple[str, np.ndarray]:
         """The first text and its vector, by which an encoder can be told from another."""
-        text = next(iter(self._rows))
+        text = next(text for text in self._rows if text)
         return text, self([text])[0]
 
     def _row(self, text: str) -> int:
@@ -134,12 +145,12 @@ class TextVectors:
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_vectors": None, "encode_others": None}
+        left_out = ("_vectors", "encode_others", "_others")
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.encode_others = None
+        self.encode_others, self._others = None, {}
         self._open()
 
 

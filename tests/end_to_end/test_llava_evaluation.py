@@ -14,7 +14,7 @@ from input_pipeline.record import AskedImage
 from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
-from vlc_jax import answers, encode, evaluators, generate, inference
+from vlc_jax import answers, encode, encode_once, evaluators, generate, inference
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
@@ -171,8 +171,11 @@ def test_a_question_with_several_answers_is_read_once(model):
         reads.append((0 if text.shared is None else text.shared.shape[1], text.ids.shape[1]))
         return scorer.score_options(image, text)
 
+    def shared(image, text):
+        return encode.sharing_beginnings(counted, image, text)(image, text)
+
     plain = encode.on_short_texts(scorer.score_options)(image, text)
-    sharing = encode.on_short_texts(encode.sharing_beginnings(counted))
+    sharing = encode.on_short_texts(shared)
     np.testing.assert_allclose(sharing(image, text), plain, rtol=1e-5)
     assert reads == [(32, 8)]  # the longest question, the longest answer with its end token
     # equal texts tie; texts of which nothing is shared, or all counts, are left as they are
@@ -184,11 +187,30 @@ def test_a_question_with_several_answers_is_read_once(model):
         evaluators.scorer.take(text, np.array([0, 2, 1, 3])),
     ):
         reads.clear()
-        found = encode.on_short_texts(encode.sharing_beginnings(counted))(image, other)
+        found = sharing(image, other)
         np.testing.assert_array_equal(
             found, encode.on_short_texts(scorer.score_options)(image, other)
         )
         assert reads[0][0] == 0
+
+
+def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatch):
+    plain, found = model._scorer(2), []
+    image = plain.embed_images(pictures(2))
+    question = f"{QUESTION} {QUESTION} {QUESTION}"
+    text = plain.embed_texts([asked(question, each) for each in ("on", "under", "red", "blue")])
+    expected = encode.on_short_texts(plain.score_options)(image, text)
+    sharing = encode_once.sharing_beginnings
+
+    def watched(score, *given):
+        found.append(sharing(score, *given) is not score)
+        return sharing(score, *given)
+
+    monkeypatch.setattr(encode_once, "sharing_beginnings", watched)
+    encoder = encode_once.OnceEncoder(model._setup, lambda: None, lambda work: work(), True)
+    scores = encoder.scorer(model._variables).score_options(image, text)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    assert found == [True]
 
 
 ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/projector/.*"}

@@ -121,13 +121,28 @@ def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refuse
         init_from.load(setup, setup.parameters.shapes)
 
 
-def test_frozen_parameters_go_to_the_devices_one_by_one_and_trained_ones_come_alone(root):
+def test_frozen_parameters_go_to_the_devices_one_by_one_and_trained_ones_come_alone(
+    root, monkeypatch
+):
     config = tiny_llava_stages.get_config(f"root={root}")
     config.batch_size = 8
     setup = resolve(config, "train")
     shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
     on_host = init_from.load(setup, shapes)["head"]["lm"]
+    load, asked = init_from.load, []
+
+    def watched(setup, shapes, **options):
+        asked.append(options)
+        return load(setup, shapes, **options)
+
+    monkeypatch.setattr(init_from, "load", watched)
     frozen, fingerprints = init_from.load_frozen(setup)
+    init_from.load_trained(setup, setup.parameters.trained_shapes())
+    monkeypatch.undo()
+    assert [options.get("is_placed", False) for options in asked] == [True, False]
+    of_frozen, of_trained = (set(options["only"]) for options in asked)
+    assert of_frozen == weights.flatten(frozen).keys()
+    assert of_trained == {path for path in weights.flatten(shapes) if "projector" in path}
     leaves = jax.tree.leaves(init_from.load(setup, shapes, is_placed=True)["head"]["lm"])
     assert all(isinstance(leaf, jax.Array) for leaf in leaves)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(on_host))

@@ -186,6 +186,9 @@ def others_are_encoded(file, encode):
     found = vectors(texts)
     np.testing.assert_allclose(found[[0, 1, 3]], encode([texts[i] for i in (0, 1, 3)]), atol=1e-5)
     assert not found[2].any()
+    vectors.encode_others = None  # what was required is known
+    np.testing.assert_array_equal(vectors(texts), found)
+    text_encoders.encode_others(vectors)
     assert pickle.loads(pickle.dumps(vectors)).encode_others is None
     beside = file.with_suffix(".encoder.json")
     said = json.loads(beside.read_text())
@@ -197,8 +200,8 @@ def others_are_encoded(file, encode):
         beside.write_text(json.dumps(said | change))
         text_encoders.encode_others(vectors)
         with pytest.raises(UsageError, match=words):
-            vectors.require(texts)
-        vectors.require(TEXTS)
+            vectors.require(texts, forget=True)
+        vectors.require(TEXTS, forget=True)
     beside.write_text("{")
     with pytest.raises(DataError, match=r"x\.encoder\.json is damaged"):
         text_encoders.encode_others(vectors)

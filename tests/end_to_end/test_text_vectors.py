@@ -15,7 +15,7 @@ from configs.common import heads
 from configs.scenes import clip, text_vectors
 from input_pipeline.record import DataError
 from tests.support import helpers, recipes
-from vlc_jax import train
+from vlc_jax import evaluate, train
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
@@ -141,6 +141,31 @@ def test_a_loaded_run_scores_any_text(live, base, file):
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
     scores = model.score([pixels], [text])
     np.testing.assert_allclose(scores, model.embed_images([pixels]) @ found[:, None], atol=1e-5)
+
+
+def test_an_evaluation_encodes_the_texts_that_the_file_lacks(live, base, file, tmp_path):
+    path, few = tmp_path / "run", tmp_path / "few.npy"
+    shutil.copytree(live, path)
+    shutil.rmtree(path / "evals")
+    texts = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
+    benchmark = data.benchmarks(of_vectors(file, base))["scenes_swap"].read()
+    lacking = set(benchmark.texts[:3])
+    kept = [place for place, text in enumerate(texts) if text not in lacking]
+    np.save(few, np.load(file)[kept])
+    few.with_suffix(".jsonl").write_text("\n".join(json.dumps(texts[place]) for place in kept))
+    shutil.copy(file.with_suffix(".encoder.json"), few.with_suffix(".encoder.json"))
+    config = of_vectors(few, base)
+    workdir = Workdir(path)
+    try:
+        evaluate.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
+    finally:
+        workdir.close()
+    for name in EVALS:
+        found, expected = (
+            [row["scores"] for row in helpers.rows(run / "evals" / name / "4.scores.jsonl")]
+            for run in (path, live)
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_stopped_run_goes_on_to_the_same_losses(live, file, base, tmp_path):

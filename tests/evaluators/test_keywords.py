@@ -144,6 +144,15 @@ def test_a_case_with_short_answers_is_read_by_them(table_scorer):
     assert [row["scores"] for row in rows[:3]] == [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     assert {*asked[:-1]} == {said["question"]}
     assert result.metrics["accuracy"].chance == 1 / 2
+    said = {"question": "?", "answers": ["2 T-shirts", "Red"]}
+    cases = [Case("0", (b"0",), ("a", "b"), None, {"short": said})]
+    result = keywords.evaluate(
+        Benchmark("b", cases, "v"), writing(table_scorer, ["2 t-shirts!"], [])
+    )
+    assert result.per_example[0]["correct"]
+    cases = [replace(cases[0], captions=("a", "b", "c"))]
+    with pytest.raises(DataError, match="3 captions and 2 short answers"):
+        keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, ["red"], []))
 
 
 def test_an_image_that_comes_with_a_question_is_asked_at_the_image_alone(table_scorer):

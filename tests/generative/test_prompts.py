@@ -114,7 +114,7 @@ WHOLE = {
 @pytest.mark.parametrize("name", FOUR)
 @pytest.mark.parametrize(("captions", "subset", "kind"), SIX)
 def test_a_whole_prompt_is_template_and_question(name, captions, subset, kind):
-    """Four templates times six subsets, as the tokenizer puts them together."""
+    """Four templates times six subsets."""
     more = 4 if len(captions) > 1 else 2
     others = tuple(f"other {k}" for k in range(more - len(captions)))
     example = Case(unswapped(), (), (*captions, *others), {"subset": subset})

@@ -46,6 +46,7 @@ CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     ("captioner", {}),
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
+# of decoders without a prefix and a question, which stand replicated beside tokens of the batch
 ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *ON_RUNS_MESH]
 
 

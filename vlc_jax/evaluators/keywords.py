@@ -121,6 +121,12 @@ def has_question(case: Case) -> bool:
     """True if a case has one image and two or four captions of What'sUp's kind, and a question of
     its own or in the papers; or a question with an answer of each caption."""
     if "short" in case.meta:
+        count = len(case.meta["short"]["answers"])
+        if count != len(case.captions):
+            raise DataError(
+                f"case {case.id} has {len(case.captions)} captions and {count} short answers: each "
+                "caption has its own"
+            )
         return len(case.images) == 1
     subset = case.group.get("subset") if isinstance(case.group, dict) else None
     if subset not in prompts.PAIRS or len(case.images) != 1 or len(case.captions) not in (2, 4):
@@ -135,11 +141,16 @@ def has_question(case: Case) -> bool:
 
 def parse(answer: str, options: Sequence[str]) -> str | None:
     """The one of the options that an answer names; None where it names none, or several."""
-    words = re.findall(r"[a-z]+", answer.lower())
-    named = [option for option in options if contains(words, option.split())]
+    words = words_of(answer)
+    named = [option for option in options if contains(words, words_of(option))]
     if len(options) > 2 and named != [WEAK]:
         named = [option for option in named if option != WEAK]
     return named[0] if len(named) == 1 else None
+
+
+def words_of(text: str) -> list[str]:
+    """Words and numbers of a text, in small letters."""
+    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def contains(words: Sequence[str], part: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from input_pipeline.record import DataError
 from input_pipeline.tokenizers.conversation import asked
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, stats, ties
-from vlc_jax.evaluators.keywords import contains
+from vlc_jax.evaluators.keywords import contains, words_of
 from vlc_jax.evaluators.scorer import (
     Decoding,
     DecodingKind,
@@ -160,8 +160,8 @@ def letter(answer: str, options: Sequence[str]) -> int | None:
     letters = [each.lower() for each in LETTERS]
     named = {letters.index(each) for each in found if each in letters}
     if not named:
-        words = _words(answer)
-        named = {k for k, option in enumerate(options) if contains(words, _words(option))}
+        words = words_of(answer)
+        named = {k for k, option in enumerate(options) if contains(words, words_of(option))}
     return named.pop() if len(named) == 1 else None
 
 
@@ -272,10 +272,6 @@ def _asked(question: Mapping[str, Any]) -> str:
 
 def _questions(case: Case) -> Sequence[Mapping[str, Any]]:
     return case.meta["questions"]
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _check(benchmark: Benchmark) -> None:

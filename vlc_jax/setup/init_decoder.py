@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Keeping(NamedTuple):
-    """What becomes of arrays that are read one by one.
+    """Choice of which arrays of a language model's files are kept, and where.
 
     is_placed: they go to where the leaves of shapes lie, else to the memory of the host.
     only: paths of those that are kept, in the tree of all parameters; None: all.
@@ -83,8 +83,8 @@ def _load_shaped(path: Path, shapes: Mapping[str, Any], keeping: Keeping) -> dic
     like, only = weights.flatten(shapes), keeping.only
 
     def put(name: str, array: np.ndarray) -> Any:
-        path = name if name.startswith("image/") else f"head/{name}"
-        if only is not None and path not in only:
+        ours = name if name.startswith("image/") else f"head/{name}"
+        if only is not None and ours not in only:
             return None
         if keeping.is_placed:
             return sharding.put_like(array, like[name])

@@ -73,7 +73,8 @@ def load(
     is_placed: bool = False,
     only: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The parameters at `path`, else at config.init_from, numpy arrays, a tree like `shapes`.
+    """The parameters at `path`, else at config.init_from, a tree like `shapes`, numpy arrays unless
+    `is_placed`.
 
     They are float32, those of language models of the types in `shapes`.
     is_placed: arrays of language models, and of what is in one folder with them, go to the devices
@@ -206,7 +207,8 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
         frozen = jax.tree.map(np.asarray, jax.jit(lambda: parameters.split(parameters.init())[1])())
     else:
         # of several processes none has all of a placed array, which the fingerprint reads
-        loaded = load(setup, shapes, is_placed=jax.process_count() == 1)
+        is_placed, only = jax.process_count() == 1, weights.flatten(frozen_shapes).keys()
+        loaded = load(setup, shapes, is_placed=is_placed, only=only)
         frozen = _complete(setup, loaded, frozen_shapes)
     towers = frozen if parameters.lora else _towers(frozen)
     others = {name: part for name, part in frozen.items() if name not in towers}
@@ -237,8 +239,13 @@ def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, An
     wanted = traverse_util.flatten_dict(shapes, sep="/")
     kept = {path: found[path] for path in wanted if path in found}
     if len(kept) < len(wanted):
-        drawn = traverse_util.flatten_dict(jax.jit(setup.parameters.init)(), sep="/")
-        kept |= {path: np.asarray(drawn[path]) for path in wanted if path not in kept}
+        missing = [path for path in wanted if path not in kept]
+
+        def draw() -> dict[str, jax.Array]:  # the compiler leaves out all others
+            drawn = traverse_util.flatten_dict(setup.parameters.init(), sep="/")
+            return {path: drawn[path] for path in missing}
+
+        kept |= {path: np.asarray(array) for path, array in jax.jit(draw)().items()}
     return traverse_util.unflatten_dict({path: kept[path] for path in wanted}, sep="/")
 
 

@@ -107,7 +107,7 @@ def encoder_config() -> text_encoders.EncoderConfig:
         raise UsageError(f"--{name} is of language models: name the folder of one with --model")
     if FLAGS.model:
         options["batch_size"] = FLAGS.batch_size
-    paths = {"model": FLAGS.model, "run": FLAGS.run, "llm2clip": FLAGS.llm2clip}
+    paths = {name: FLAGS[name].value or None for name in ("model", "run", "llm2clip")}
     return text_encoders.EncoderConfig(**paths, **options)
 
 
