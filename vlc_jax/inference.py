@@ -195,9 +195,10 @@ class Model:
 
     def _known(self, texts: Sequence[str]) -> list[str]:
         """The texts; where they are vectors of a file, those that it does not have are encoded."""
+        texts = _texts(texts)
         if isinstance(self._setup.tokenizer, TextVectors):
-            self._setup.tokenizer.require(texts := _texts(texts), forget=True)
-        return _texts(texts)
+            self._setup.tokenizer.require(texts, forget=True)
+        return texts
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
         """Pooled features alone: those of a head's tokens are a hundred times as large."""

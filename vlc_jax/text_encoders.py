@@ -32,8 +32,6 @@ from vlc_jax.types import FeatureRequest
 from vlc_jax.weights import files, lm_adapter, lm_config, rename
 
 RAW = FeatureRequest(is_unit=False)
-
-
 # Vectors of one encoder differ by rounding, on other devices and to the numbers of the file; those
 # of another adapter or instruction by more. Relative distances, by what computes them.
 SAME = {"float32": 0.005, "bfloat16": 0.03}

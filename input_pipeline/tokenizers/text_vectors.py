@@ -160,7 +160,8 @@ def encoder_file(path: Path) -> Path:
 
 
 def read_encoder(path: Path) -> Mapping[str, Any] | None:
-    """What is known of the encoder of the vectors at `path`; None without that file.
+    """The encoder of the vectors at `path`, as the options it was built with; None where no file
+    beside them says it.
 
     Raises DataError for a damaged one.
     """
