@@ -158,8 +158,8 @@ def _input() -> ConfigDict:
                 # ("relation") or two colours ("attribute"), or with an object that the caption
                 # denies ("negation"); `captions` must then be 1.
                 "hard_images": (),
-                # ((kind, share), ...) of texts: "caption", "question", "yes_no", "presence",
-                # "colours"; for the tokenizer scenes_conversation.
+                # ((kind, share), ...) of texts: "caption", "question", "yes_no", "object",
+                # "presence", "colours"; for the tokenizer scenes_conversation.
                 "conversations": (),
             },
             "records": {

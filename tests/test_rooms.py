@@ -93,7 +93,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "vlc_jax.inference": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.evaluators", "vlc_jax.run"),
-        *("vlc_jax.text_encoders", "vlc_jax.answers", "vlc_jax.errors", "input_pipeline"),
+        *("vlc_jax.text_encoders", "vlc_jax.answers", "vlc_jax.score_blocks", "vlc_jax.errors"),
+        "input_pipeline",
     ),
     "vlc_jax.generate": ("vlc_jax.tools.command", "vlc_jax.errors", "input_pipeline.addresses"),
     "vlc_jax.score": ("vlc_jax.tools.command", "input_pipeline.addresses"),
@@ -101,6 +102,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("vlc_jax.setup", "vlc_jax.state", "vlc_jax.sharding", "vlc_jax.losses"),
         *("vlc_jax.models", "vlc_jax.types"),
     ),
+    "vlc_jax.score_blocks": ("vlc_jax.evaluators", "vlc_jax.types"),
     "vlc_jax.encode": (
         *("vlc_jax.setup", "vlc_jax.sharding", "vlc_jax.evaluators", "vlc_jax.types"),
         "input_pipeline",
@@ -108,6 +110,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "vlc_jax.feature_cache": ("vlc_jax.errors", "vlc_jax.workdir_files"),
     "vlc_jax.encode_once": (
         *("vlc_jax.setup", "vlc_jax.encode", "vlc_jax.feature_cache", "vlc_jax.evaluators"),
+        "vlc_jax.score_blocks",
         *(
             "vlc_jax.answers",
             "vlc_jax.devices",

@@ -27,18 +27,16 @@ import numpy as np
 from input_pipeline.benchmarks import Benchmark
 from input_pipeline.image_key import KEY_BYTES, ImageKeys
 from vlc_jax import answers, devices, sharding
-from vlc_jax.encode import (
-    THREADS,
-    BatchEncoder,
-    EvaluationEncoder,
+from vlc_jax.encode import THREADS, BatchEncoder, EvaluationEncoder
+from vlc_jax.evaluators import Decoding, Scorer
+from vlc_jax.feature_cache import FeatureFiles, FeatureMemory, make_folder
+from vlc_jax.parameters import fingerprint
+from vlc_jax.score_blocks import (
     on_short_texts,
     score_in_blocks,
     score_options_in_blocks,
     sharing_beginnings,
 )
-from vlc_jax.evaluators import Decoding, Scorer
-from vlc_jax.feature_cache import FeatureFiles, FeatureMemory, make_folder
-from vlc_jax.parameters import fingerprint
 from vlc_jax.setup import Setup
 from vlc_jax.types import ImageFeatures, TextFeatures
 

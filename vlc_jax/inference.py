@@ -22,10 +22,11 @@ from input_pipeline.record import AskedImage, ImageLike
 from input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax import text_encoders
 from vlc_jax.answers import Answers
-from vlc_jax.encode import EvaluationEncoder, on_short_texts, score_in_blocks
+from vlc_jax.encode import EvaluationEncoder
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.run.workdir import is_workdir, saved_config
+from vlc_jax.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.setup import Setup, addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
 

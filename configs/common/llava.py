@@ -91,7 +91,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
                 "prefix": before_image,
             }
         )
-        config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
+        config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="token")})
         config.batch_size, config.steps, config.epochs = args.batch, None, 1.0
         adam = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # of torch and transformers
         config.optimizer.update({"weight_decay": 0.0, "clip_norm": 1.0, **adam})

@@ -40,7 +40,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.input.scenes.caption_options.update(said)
             config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.question = "{}" if args.question else ""
-        config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
+        config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="token")})
         config.optimizer.learning_rate = 2e-3
         # a decoder reads every pair: 1,000 images with 1,000 texts would take longer than training
         config.evals = ConfigDict(scenes.evaluations(args.split, candidates=100, world=args.world))

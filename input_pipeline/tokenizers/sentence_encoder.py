@@ -103,7 +103,9 @@ def write(
             advance(file.done)
         # The texts before the vectors: whoever finds the vectors finds their texts, too.
         beside.write_text(lines, "utf-8")
-        if encoder is not None:
+        if encoder is None:  # one of removed vectors may have stayed
+            text_vectors.encoder_file(path).unlink(missing_ok=True)
+        else:
             text_vectors.encoder_file(path).write_text(json.dumps(encoder, indent=2) + "\n")
         file.finish()
     request.unlink()

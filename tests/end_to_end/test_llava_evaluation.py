@@ -14,7 +14,7 @@ from input_pipeline.record import AskedImage
 from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
-from vlc_jax import answers, encode, encode_once, evaluators, generate, inference
+from vlc_jax import answers, encode_once, evaluators, generate, inference, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
@@ -172,10 +172,10 @@ def test_a_question_with_several_answers_is_read_once(model):
         return scorer.score_options(image, text)
 
     def shared(image, text):
-        return encode.sharing_beginnings(counted, image, text)(image, text)
+        return score_blocks.sharing_beginnings(counted, image, text)(image, text)
 
-    plain = encode.on_short_texts(scorer.score_options)(image, text)
-    sharing = encode.on_short_texts(shared)
+    plain = score_blocks.on_short_texts(scorer.score_options)(image, text)
+    sharing = score_blocks.on_short_texts(shared)
     np.testing.assert_allclose(sharing(image, text), plain, rtol=1e-5)
     assert reads == [(32, 8)]  # the longest question, the longest answer with its end token
     # equal texts tie; texts of which nothing is shared, or all counts, are left as they are
@@ -189,7 +189,7 @@ def test_a_question_with_several_answers_is_read_once(model):
         reads.clear()
         found = sharing(image, other)
         np.testing.assert_array_equal(
-            found, encode.on_short_texts(scorer.score_options)(image, other)
+            found, score_blocks.on_short_texts(scorer.score_options)(image, other)
         )
         assert reads[0][0] == 0
 
@@ -199,7 +199,7 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
     image = plain.embed_images(pictures(2))
     question = f"{QUESTION} {QUESTION} {QUESTION}"
     text = plain.embed_texts([asked(question, each) for each in ("on", "under", "red", "blue")])
-    expected = encode.on_short_texts(plain.score_options)(image, text)
+    expected = score_blocks.on_short_texts(plain.score_options)(image, text)
     sharing = encode_once.sharing_beginnings
 
     def watched(score, *given):

@@ -262,6 +262,28 @@ def test_the_captioning_loss_is_the_mean_over_all_tokens():
     assert float(values[:2].mean()) == pytest.approx((2 + 12) / 8)
 
 
+@pytest.mark.parametrize("reduction", ["token", "square", "sample"])
+def test_the_captioning_loss_weighs_texts_by_their_tokens_the_roots_of_them_or_alike(reduction):
+    scores, lengths = jnp.array([-1.0, -2.0, -4.0, -9.0]), jnp.array([2, 6, 0, 4])
+    mask = jnp.array([True, True, True, False])  # the third text has no token that counts
+
+    def loss(scores):
+        return losses.LOSSES["caption"].dense(scores, lengths, mask, reduction=reduction)[:3].mean()
+
+    # cross-entropy of each token, 1 in the first text and 2 in the second, with its own weight
+    weights = {"token": (1, 1), "square": (2**-0.5, 6**-0.5), "sample": (1 / 2, 1 / 6)}[reduction]
+    tokens = np.repeat([1.0, 2.0], [2, 6])
+    weights = np.repeat(weights, [2, 6])
+    assert float(loss(scores)) == pytest.approx(np.average(tokens, weights=weights))
+    gradient = [-weights[0] * 2 / weights.sum(), -weights[-1] * 6 / weights.sum(), 0, 0]
+    np.testing.assert_allclose(jax.grad(loss)(scores), gradient, rtol=1e-6)
+
+
+def test_an_unknown_reduction_is_refused():
+    with pytest.raises(errors.UsageError, match="unknown reduction of the loss caption 'sampel'"):
+        losses.check({"caption": {"weight": 1.0, "reduction": "sampel"}})
+
+
 def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
     head, variables, image, text, both = make(dtype=jnp.bfloat16)
     held = head.clone(param_dtype="compute")

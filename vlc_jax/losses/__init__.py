@@ -182,7 +182,7 @@ LOSSES: dict[str, Loss] = {
         mean_over="examples_with_hard_texts",
     ),
     "sparc_local": Loss(sparc.local, _token_groups),
-    "caption": Loss(caption.caption, _caption),
+    "caption": Loss(caption.caption, _caption, check_options=caption.check),
 }
 # Options of every loss; `total` says what they mean.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")

@@ -284,6 +284,7 @@ class Decoder(nn.Module, kw_only=True):
         lookup = types.auto_sharded(
             lambda ids, table: jnp.take(table, ids, axis=0), splits_rows=split
         )
+        # not the table before it: that would copy all its rows, and sum gradients in bfloat16
         x = lookup(ids, table).astype(self.dtype)
         if self.scales_embeddings:
             x = x * jnp.asarray(self.width**0.5, x.dtype)

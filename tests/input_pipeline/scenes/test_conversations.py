@@ -37,19 +37,25 @@ def statements(records):
                     yield grammar.parse(said, records.world), scene_of(record, records), answer
 
 
-def test_yes_is_said_of_what_is_true_and_no_of_what_is_not():
-    found = list(statements(source(("yes_no", 1.0))))
+@pytest.mark.parametrize("kind", ["yes_no", "object"])
+def test_yes_is_said_of_what_is_true_and_no_of_what_is_not(kind):
+    found = list(statements(source((kind, 1.0))))
     assert len(found) == 4 * 4 * 400  # turns, texts, pictures
     for caption, scene, answer in found:
         assert answer == ("yes" if grammar.is_true(caption, scene) else "no")
 
 
-def test_neither_the_kind_of_statement_nor_a_word_of_it_gives_the_answer_away():
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("yes_no", {"relation", "list", "negation"}), ("object", {"single"})]
+)
+def test_neither_the_kind_of_statement_nor_a_word_of_it_gives_the_answer_away(kind, expected):
     kinds, said = Counter(), Counter()
-    for caption, _, answer in statements(source(("yes_no", 1.0), count=500)):
+    for caption, scene, answer in statements(source((kind, 1.0), count=500)):
         kinds[caption.kind, answer] += 1
         said.update((word, answer) for word in {*caption.text.split()})
-    assert {kind for kind, _ in kinds} >= {"single", "relation", "list", "negation"}
+        held = {(phrase.shape, phrase.colour) for phrase in caption.phrases}
+        assert not held & {*scene.world.held_combinations} or answer == "yes"
+    assert {kind for kind, _ in kinds} >= expected
     for counts in (kinds, said):
         for thing in {thing for thing, _ in counts}:
             yes, no = counts[thing, "yes"], counts[thing, "no"]

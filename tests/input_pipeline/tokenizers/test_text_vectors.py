@@ -169,6 +169,15 @@ def test_what_is_written_is_read_by_us_and_by_the_libraries(tmp_path, name, dtyp
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "x.jsonl"])
 
 
+def test_the_encoder_of_removed_vectors_is_not_that_of_new_ones(tmp_path):
+    path = tmp_path / "x.npy"
+    sentence_encoder.write(path, MANY, encode, encoder={"model": "one"}, **ASKED)
+    assert text_vectors.read_encoder(path) == {"model": "one"}
+    path.unlink()
+    sentence_encoder.write(path, MANY, encode, **ASKED)
+    assert text_vectors.read_encoder(path) is None
+
+
 def interrupted(path, after, **options):
     """A call that is killed after so many blocks, and leaves half a row."""
     calls = []
