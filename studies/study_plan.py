@@ -59,8 +59,6 @@ DECODERS = {  # captioner -> config
     "captioner_pooled": f"{RELATIONS},select=pooled",
     "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
 }
-# of VLM2Vec; sizes are those of the captioner that it starts from
-EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -71,7 +69,7 @@ PARTS = {
     "g": "what the embeddings of the bag of words and of the model that knows relations are like",
     "h": "decoders over the frozen tokens of the bag of words",
     "i": "what a miniature LLaVA over the bag of words answers",
-    "j": "a decoder that knows relations as an embedder, with a question and without",
+    "j": "the miniature LLaVA as an embedder, with a question and without",
 }
 
 
@@ -147,13 +145,12 @@ def runs(part: str) -> list[Run]:
         decoders = DECODERS.items()
         return [frozen, *(Run(name, config, frozen.name, **evals) for name, config in decoders)]
     if part == "i":
-        pooled = Run("llava_pooled", "llava:select=pooled", frozen.name)
-        return [frozen, Run("llava", "llava", frozen.name), pooled]
+        return [frozen, *_llava("", ""), *_llava("_pooled", ",select=pooled")]
     if part == "j":
         return [
-            *(frozen, Run("captioner", DECODERS["captioner"], frozen.name, **evals)),
-            Run("vlm2vec", f"vlm2vec:{EMBEDDER}", "captioner", **evals),
-            Run("vlm2vec_plain", f"vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
+            *(frozen, *_llava("", "")),
+            Run("vlm2vec", "vlm2vec", "llava", **evals),
+            Run("vlm2vec_plain", "vlm2vec:question=0", "llava", **evals),
         ]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]
@@ -169,6 +166,12 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
         "hp_hn_replace_only": "hp_hn_replace_only",
     }
     return [Run(name + suffix, config, base) for name, config in configs.items()]
+
+
+def _llava(suffix: str, arguments: str) -> list[Run]:
+    """Both stages of a miniature LLaVA."""
+    first = Run(f"llava_stage1{suffix}", f"llava:stage=1{arguments}", "clip_frozen")
+    return [first, Run(f"llava{suffix}", f"llava:stage=2{arguments}", first.name)]
 
 
 def _heads() -> list[Run]:

@@ -48,6 +48,7 @@ CHOICES = {  # of arguments
     "select": ("patch", "cls", "cls_patch", "pooled"),
     "train": ("full", "dora"),
     "question": (0, 1),
+    "stage": (1, 2),
 }
 TOWERS = {"image_tower": "locked", "text_tower": "locked"}
 PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}

@@ -3,20 +3,22 @@ questions with short answers and on "does this figure show ...? please answer ye
 
   python -m vlc_jax.main --config configs/scenes/llava.py --workdir runs/llava
 
+As LLaVA's, its training has two stages: captions and questions with short answers, which teach it
+to see (stage=1), then mostly questions of yes and no (stage=2). `--config.init_from=WORKDIR` names
+the run of stage 1, or with stage=1 the CLIP of the tower; otherwise the run trains these first, in
+WORKDIR/pretrain.
+
 Its benchmarks are asked by several protocols, each a row of the results: score (log probability of
 the caption), vqascore (of "yes" behind the question about the caption), keywords (what it writes,
 greedily, asked where the objects stand, which has which colour, or which of two shapes there is)
 and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/eval/llava.py.
 
 Pictures are of two objects; four captions in five say where they stand, the others name both; all
-say their colours. Of the texts, .3 are captions, .3 questions that a caption answers, .1 which of
-two shapes there is, .1 which object has which colour, .2 of yes and no, with as many of one as of
-the other (input_pipeline/scenes/conversations.py).
+say their colours. KINDS has the shares of texts (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
-depth=N, steps=N, batch=N; positions=0: no trained vector for each image token; and those of
-configs/common/heads.py that all heads have but text_tower. `--config.init_from=WORKDIR` names the
-CLIP of the tower; otherwise the run trains it first, in WORKDIR/pretrain.
+depth=N, steps=N (else STEPS), batch=N; positions=0: no trained vector for each image token; and
+those of configs/common/heads.py that all heads have but text_tower.
 """
 
 from types import SimpleNamespace
@@ -24,13 +26,21 @@ from types import SimpleNamespace
 from ml_collections import ConfigDict
 
 from configs import default
-from configs.common import heads, scenes
-from configs.eval import llava
+from configs.common import arguments, heads, scenes
+from configs.eval import llava as evaluations
 
-CONVERSATIONS = (
-    *(("caption", 0.3), ("question", 0.3), ("yes_no", 0.2)),
-    *(("presence", 0.1), ("colours", 0.1)),
-)
+KINDS = {  # stage -> kind of texts -> share
+    1: {"caption": 0.25, "question": 0.45, "presence": 0.15, "colours": 0.15},
+    2: {
+        "yes_no": 0.35,
+        "object": 0.35,
+        "caption": 0.1,
+        "question": 0.1,
+        "presence": 0.05,
+        "colours": 0.05,
+    },
+}
+STEPS = {1: 600, 2: 400}
 SETS = (
     *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
     *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
@@ -39,40 +49,44 @@ SETS = (
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
 
 
-def get_config(argument: str | None = None) -> ConfigDict:
-    own = {
-        "image_tower": "locked",
-        "select": "patch",
-        "width": 128,
-        "depth": 2,
-        "positions": 1,
-        "batch": 256,
-    }
-    fixed = {"steps": 800, "phrases": "plain", "hard_images": 0}
-    args = heads.parse_scenes(argument, **own | fixed)
+SIZES = {"select": "patch", "width": 256, "depth": 2, "positions": 1}
+OF_FIRST = (*SIZES, "base", "world", "split", "tower_pooling")  # arguments of the stage before
+
+
+def get_config(argument: arguments.Argument = None) -> ConfigDict:
+    own = {"image_tower": "locked", "batch": 256, "stage": 2}
+    fixed = {"steps": 0, "phrases": "plain", "hard_images": 0}
+    args = heads.parse_scenes(argument, **SIZES | own | fixed)
+    args.steps = args.steps or STEPS[args.stage]
     config = heads.on_scenes(args)
     with config.unlocked():
-        config.model.text_tower = False
-        heads.use(
-            *(config, args, "captioner", 1.0),
-            select=args.select,
-            width=args.width,
-            depth=args.depth,
-            positions=bool(args.positions),
-            scores="answer",
-        )
-        config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
-        config.text.tokenizer_options = ConfigDict({"world": args.world})
-        config.batch_size = args.batch
+        if args.stage == 2:
+            first = {name: getattr(args, name) for name in OF_FIRST}
+            config.pretrain = get_config({"stage": 1, **first})
+        use(config, args, "captioner", 1.0)
+        config.model.head.scores = "answer"
         said = {"relation": 0.8, "single": 0.0, "place": 0.0}
         config.input.scenes.caption_options.update(said)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
-        config.input.scenes.conversations = CONVERSATIONS
+        config.input.scenes.conversations = tuple(KINDS[args.stage].items())
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
-        config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
-        config.optimizer.learning_rate = 2e-3
+        # of tokens, captions of a dozen would leave short answers a tenth of the loss
+        config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="sample")})
         asked = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
         asked = SimpleNamespace(**asked, root="", count=0, tie="strict")
         of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
-        config.evals = ConfigDict(llava.evaluations(asked, of_scenes))
+        config.evals = ConfigDict(evaluations.evaluations(asked, of_scenes))
     return config
+
+
+def use(config: ConfigDict, args: SimpleNamespace, name: str, temperature: float) -> None:
+    """The head `name` with a decoder of SIZES that reads conversations, and no text tower."""
+    sizes = {size: getattr(args, size) for size in SIZES}
+    sizes["positions"] = bool(args.positions)
+    heads.use(config, args, name, temperature, **sizes)
+    config.model.text_tower = False
+    config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
+    config.text.lengths = (18, 20)  # the longest of stage 1 has 17 tokens, of stage 2 19
+    config.text.tokenizer_options = ConfigDict({"world": args.world})
+    config.batch_size = args.batch
+    config.optimizer.learning_rate = 1.5e-3

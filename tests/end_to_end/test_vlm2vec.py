@@ -1,4 +1,4 @@
-"""A captioner becomes an embedder: trained, evaluated and loaded with a question at every image."""
+"""A miniature LLaVA as an embedder: trained, evaluated and loaded with a question at each image."""
 
 import importlib
 import json
@@ -43,13 +43,12 @@ def run(config, folder):
 
 
 @pytest.fixture(scope="module")
-def captioner(tmp_path_factory):
-    """The workdir of an untrained captioner, and the sizes of its decoder."""
+def llava(tmp_path_factory):
+    """The workdir of an untrained LLaVA, and the sizes of its decoder."""
     folder = tmp_path_factory.mktemp("vlm2vec")
     small = "width=16,depth=1"
-    unlocked = f"{small},image_tower=unlocked,text_tower=unlocked"
-    config = configured("captioner", folder, unlocked)
-    setup, workdir = resolve(config), Workdir(folder / "captioner")
+    config = configured("llava", folder, f"{small},image_tower=unlocked")
+    setup, workdir = resolve(config), Workdir(folder / "llava")
     workdir.claim(setup.config)
     frozen, _ = init_from.load_frozen(setup)
     state, checkpoints = first_state.restore_or_init(setup, workdir, frozen)
@@ -60,8 +59,8 @@ def captioner(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path):
-    start, small = captioner
+def test_the_decoder_of_a_llava_is_trained_on_and_asked(llava, tmp_path):
+    start, small = llava
     config = configured("vlm2vec", tmp_path, f"{small},train=dora", start)
     config.microbatch = 8
     setup = resolve(config, "train")
@@ -104,7 +103,7 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
 
 @pytest.mark.slow
 def test_without_a_template_questions_are_not_read(tmp_path):
-    config = configured("vlm2vec", tmp_path, "width=16,depth=1,question=0", "captioner")
+    config = configured("vlm2vec", tmp_path, "width=16,depth=1,question=0", "llava")
     setup = resolve(config, "eval")
     variables = {"params": setup.parameters.init(), "batch_stats": {}}
     model = inference.Model(setup, variables, batch_size=2)
