@@ -47,8 +47,6 @@ SETS = (
     "scenes_spatial",
 )
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
-
-
 SIZES = {"select": "patch", "width": 256, "depth": 2, "positions": 1}
 OF_FIRST = (*SIZES, "base", "world", "split", "tower_pooling")  # arguments of the stage before
 
@@ -70,7 +68,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.scenes.conversations = tuple(KINDS[args.stage].items())
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
-        # of tokens, captions of a dozen would leave short answers a tenth of the loss
+        # by tokens, a caption would weigh four times as much as yes or no and its end token
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="sample")})
         asked = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
         asked = SimpleNamespace(**asked, root="", count=0, tie="strict")

@@ -61,6 +61,7 @@ def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[st
         return questions.presence(there, stream.choice(grammar.absent_shapes(scene))), there
     is_false = stream.below(2)
     pairs = list(_statements(caption, scene, stream)) if kind == "yes_no" else []
+    # of a caption in which nothing can be exchanged, replaced or denied, one of its objects
     said = stream.choice(pairs or list(_objects(caption, scene, stream)))[is_false]
     return SHOWS.replace("{}", said.text), ("yes", "no")[is_false]
 
