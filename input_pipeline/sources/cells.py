@@ -2,9 +2,14 @@
 
 import ast
 import json
+import threading
 from typing import Any
 
 from input_pipeline.record import DataError
+
+# Python 3.11 counts the depth of what it parses for all threads together: where the collector of
+# garbage lets another thread parse in between, the count is off, and it raises SystemError.
+_one_at_a_time = threading.Lock()
 
 
 def read(row: dict[str, Any], column: str | None, name: str) -> Any:
@@ -12,7 +17,8 @@ def read(row: dict[str, Any], column: str | None, name: str) -> Any:
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:  # of a Python list; most JSON lists are such, but not those with null or true
-            return ast.literal_eval(value.strip())
+            with _one_at_a_time:
+                return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             try:
                 return json.loads(value)
