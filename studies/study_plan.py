@@ -59,6 +59,8 @@ DECODERS = {  # captioner -> config
     "captioner_pooled": f"{RELATIONS},select=pooled",
     "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
 }
+# of VLM2Vec; sizes are those of the captioner that it starts from
+EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -69,7 +71,7 @@ PARTS = {
     "g": "what the embeddings of the bag of words and of the model that knows relations are like",
     "h": "decoders over the frozen tokens of the bag of words",
     "i": "what a miniature LLaVA over the bag of words answers",
-    "j": "the miniature LLaVA as an embedder, with a question and without",
+    "j": "a decoder that knows relations as an embedder, with a question and without",
 }
 
 
@@ -148,9 +150,9 @@ def runs(part: str) -> list[Run]:
         return [frozen, *_llava("", ""), *_llava("_pooled", ",select=pooled")]
     if part == "j":
         return [
-            *(frozen, *_llava("", "")),
-            Run("vlm2vec", "vlm2vec", "llava", **evals),
-            Run("vlm2vec_plain", "vlm2vec:question=0", "llava", **evals),
+            *(frozen, Run("captioner", DECODERS["captioner"], frozen.name, **evals)),
+            Run("vlm2vec", f"vlm2vec:{EMBEDDER}", "captioner", **evals),
+            Run("vlm2vec_plain", f"vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
         ]
     few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
     return [run.in_world("scenes-hues") for run in few]

@@ -61,8 +61,14 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         if args.stage == 2:
             first = {name: getattr(args, name) for name in OF_FIRST}
             config.pretrain = get_config({"stage": 1, **first})
-        use(config, args, "captioner", 1.0)
-        config.model.head.scores = "answer"
+        sizes = {size: getattr(args, size) for size in SIZES} | {"positions": bool(args.positions)}
+        heads.use(config, args, "captioner", 1.0, **sizes, scores="answer")
+        config.model.text_tower = False
+        config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
+        config.text.lengths = (18, 20)  # the longest of stage 1 has 17 tokens, of stage 2 19
+        config.text.tokenizer_options = ConfigDict({"world": args.world})
+        config.batch_size = args.batch
+        config.optimizer.learning_rate = 1.5e-3
         said = {"relation": 0.8, "single": 0.0, "place": 0.0}
         config.input.scenes.caption_options.update(said)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
@@ -75,16 +81,3 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
         config.evals = ConfigDict(evaluations.evaluations(asked, of_scenes))
     return config
-
-
-def use(config: ConfigDict, args: SimpleNamespace, name: str, temperature: float) -> None:
-    """The head `name` with a decoder of SIZES that reads conversations, and no text tower."""
-    sizes = {size: getattr(args, size) for size in SIZES}
-    sizes["positions"] = bool(args.positions)
-    heads.use(config, args, name, temperature, **sizes)
-    config.model.text_tower = False
-    config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
-    config.text.lengths = (18, 20)  # the longest of stage 1 has 17 tokens, of stage 2 19
-    config.text.tokenizer_options = ConfigDict({"world": args.world})
-    config.batch_size = args.batch
-    config.optimizer.learning_rate = 1.5e-3

@@ -1,4 +1,4 @@
-"""A miniature LLaVA as an embedder: trained, evaluated and loaded with a question at each image."""
+"""A captioner becomes an embedder: trained, evaluated and loaded with a question at every image."""
 
 import importlib
 import json
@@ -43,12 +43,13 @@ def run(config, folder):
 
 
 @pytest.fixture(scope="module")
-def llava(tmp_path_factory):
-    """The workdir of an untrained LLaVA, and the sizes of its decoder."""
+def captioner(tmp_path_factory):
+    """The workdir of an untrained captioner, and the sizes of its decoder."""
     folder = tmp_path_factory.mktemp("vlm2vec")
     small = "width=16,depth=1"
-    config = configured("llava", folder, f"{small},image_tower=unlocked")
-    setup, workdir = resolve(config), Workdir(folder / "llava")
+    unlocked = f"{small},image_tower=unlocked,text_tower=unlocked"
+    config = configured("captioner", folder, unlocked)
+    setup, workdir = resolve(config), Workdir(folder / "captioner")
     workdir.claim(setup.config)
     frozen, _ = init_from.load_frozen(setup)
     state, checkpoints = first_state.restore_or_init(setup, workdir, frozen)
@@ -59,8 +60,8 @@ def llava(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_decoder_of_a_llava_is_trained_on_and_asked(llava, tmp_path):
-    start, small = llava
+def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path):
+    start, small = captioner
     config = configured("vlm2vec", tmp_path, f"{small},train=dora", start)
     config.microbatch = 8
     setup = resolve(config, "train")
@@ -103,7 +104,7 @@ def test_the_decoder_of_a_llava_is_trained_on_and_asked(llava, tmp_path):
 
 @pytest.mark.slow
 def test_without_a_template_questions_are_not_read(tmp_path):
-    config = configured("vlm2vec", tmp_path, "width=16,depth=1,question=0", "llava")
+    config = configured("vlm2vec", tmp_path, "width=16,depth=1,question=0", "captioner")
     setup = resolve(config, "eval")
     variables = {"params": setup.parameters.init(), "batch_stats": {}}
     model = inference.Model(setup, variables, batch_size=2)
