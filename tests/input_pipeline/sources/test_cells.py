@@ -8,7 +8,7 @@ from input_pipeline.sources import cells
 
 
 def test_threads_read_lists_while_garbage_is_collected():
-    """Python 3.11 alone raises SystemError in a few of a hundred of these (CPython's gh-106905)."""
+    """Without the lock Python 3.11 raises SystemError in a few of these hundred."""
     value = [["a horse", 'a caption\'s "other" words'] * 4] * 4
     row = {"texts": str(value)}
     thresholds = gc.get_threshold()
