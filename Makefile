@@ -1,5 +1,5 @@
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
 # A file of tests stays with one worker, since its tests share what they train; the order of
@@ -11,7 +11,7 @@ COMPILE := -m compileall -qq -j 0
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast recipes parity lint lock help
+.PHONY: demo test test-all test-here parity lint lock help
 
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -24,17 +24,18 @@ demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: run
 	  --config.init_from=runs/demo/clip
 	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
 
-test: $(VENV)/.built  ## Every test but those of recipes and parity.
-	$(PYTEST) -m "not recipes" --ignore tests/parity
+test: $(VENV)/.built  ## This installation works: formulas, readers, formats, a run of each kind, resume.
+	$(PYTEST) --ignore tests/parity -m "not slow and not devices"
+	$(PYTEST) --ignore tests/parity -m "not slow and devices"
 
-test-fast: $(VENV)/.built  ## The tests that take seconds.
-	$(PYTEST) -m "not slow and not recipes"
+test-all: test-here parity  ## Everything: also each method, config and page, every kill, and parity.
 
-recipes: $(VENV)/.built  ## Every method: on the scenes, and from files of COCO's form to an exported folder.
-	$(RUN) -m pytest -n 2 -m recipes
+test-here: $(VENV)/.built  ## Everything but parity.
+	$(PYTEST) --ignore tests/parity -m "not devices"
+	$(PYTEST) --ignore tests/parity -m "devices"
 
 parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.
-	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity
+	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity -m "not devices"
 
 lint: $(VENV)/.built  ## Style of every file.
 	$(RUN) -m ruff check .

@@ -1,29 +1,37 @@
-"""Every test sees eight simulated CPU devices, strict ranks, and warnings as errors."""
+"""Tests see one simulated CPU device, or eight if some of them need several; ranks are strict."""
 
+import gc
 import os
 import signal
+from pathlib import Path
+
+from jaxlib import version
 
 # Without LLVM's optimisations programs compile in half the time, and without the emitters of fused
-# loops in half of that: most of the time of these tests. XLA reads the variable once, when JAX
-# starts; processes of tests inherit it, and of two values of a flag the later one counts.
+# loops in half of that; jaxlib 0.11 has no others, and ends the interpreter at a flag it does not
+# know. XLA reads the variable once, when JAX starts; processes of tests inherit it, and of two
+# values of a flag the later one counts.
 os.environ["XLA_FLAGS"] = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
-    f"{os.environ.get('XLA_FLAGS', '')}".strip()
-)
+    "--xla_backend_optimization_level=0 "
+    f"{'--xla_cpu_use_fusion_emitters=false' if version.__version_info__ < (0, 11) else ''} "
+    f"{os.environ.get('XLA_FLAGS', '')}"
+).strip()
 
 import jax
 import pytest
 
+from tests import tiers
+from tests.support import compilations
 from tests.support.store import _emulator, store  # noqa: F401 -- fixtures
 
 jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in a background job of a shell; processes would inherit it and wait for no interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+ROOT = Path(__file__).parent
 LONGEST = (  # files and folders whose tests start first, lest one of them is left over at the end
     *(f"end_to_end/test_{name}.py" for name in ("docs", "text_vectors", "heads", "devices")),
     *(
@@ -39,7 +47,24 @@ LONGEST = (  # files and folders whose tests start first, lest one of them is le
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the devices: `-m "... not devices"` leaves out the tests of several."""
+    if "not devices" in config.option.markexpr:
+        jax.config.update("jax_num_cpu_devices", 1)
+        # Programs for several devices of a CPU come wrong out of the cache (jax 0.10.2).
+        compilations.keep(ROOT.parent)
+    else:
+        jax.config.update("jax_num_cpu_devices", 8)
+    compilations.count()
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(100_000, 50, 50)  # tracing makes many objects, and few circles of them
+
+
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if tiers.is_sibling(item.path.relative_to(ROOT).as_posix(), item.name):
+            item.add_marker(pytest.mark.slow)
+
     def rank(item):
         path = item.path.as_posix()
         ranks = (i for i, part in enumerate(LONGEST) if f"/tests/{part}" in path)

@@ -12,6 +12,8 @@ from vlc_jax.run.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
 
+slow = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
@@ -30,10 +32,7 @@ def run(config: ConfigDict, folder: Path) -> Path:
     return workdir.path
 
 
-def trained_by(path: Path) -> str:
-    """The mark of its test: `make recipes` trains what starts from a pretrained model."""
-    is_method = path.parent.name == "scenes" and path.stem not in ("clip", "siglip")
-    return "recipes" if is_method else "slow"
+FAST = ("configs/scenes/clip.py", "configs/scenes/hp_hn.py", "configs/scenes/dcsm.py")
 
 
 # Those of published weights are trained in test_recipes.py, test_methods.py
@@ -42,7 +41,7 @@ def trained_by(path: Path) -> str:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=getattr(pytest.mark, trained_by(path)), id=identifier(path))
+        pytest.param(path, marks=() if identifier(path) in FAST else slow, id=identifier(path))
         for path in CONFIGS
         if path.parent.name not in ("coco", "llava", "pretrain")
         and identifier(path) != "configs/eval/llava.py"

@@ -42,6 +42,7 @@ def test_each_kind_counts_what_a_device_sends_loops_times_their_trips():
     assert first.wire_bytes == max(each.wire_bytes for each in found.values())
 
 
+@pytest.mark.devices
 def test_a_real_program_is_read():
     mesh = sharding.make_mesh(data=8)
 

@@ -13,6 +13,8 @@ from vlc_jax import losses, models, setup, sharding, train_step
 from vlc_jax.setup.validate import check_microbatch
 from vlc_jax.state import State
 
+pytestmark = pytest.mark.devices
+
 BATCH, ROWS = 32, 8
 SMALL = {"width": 16, "heads": 2, "depth": 1, "mlp_width": 24, "projection": 8}
 # Head -> its options, losses, and other fields of the config. Each of the table's losses is in one.
@@ -30,7 +32,6 @@ CASES = {
         {"lora.targets": "head/lm/blocks/(query|down)/kernel", "lora.dora": True, "lora.rank": 2},
     ),
 }
-slow = pytest.mark.slow
 
 
 def configured(names, batch_size=BATCH, microbatch=None, **fields):
@@ -117,7 +118,6 @@ def gradient(case, devices, microbatch):
 whole = functools.cache(functools.partial(gradient, devices=1, microbatch=None))
 
 
-@slow
 @pytest.mark.parametrize(("case", "devices"), [("clip", 1), *((case, 8) for case in CASES)])
 def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, devices):
     expected, slopes, stats = whole(case)
@@ -150,7 +150,6 @@ def temporaries(batch_size, microbatch, case="clip"):
     return step.memory_analysis().temp_size_in_bytes
 
 
-@slow
 @pytest.mark.parametrize("case", ["clip", "vlm2vec"])
 def test_memory_is_that_of_a_microbatch_whatever_their_number(case):
     one, eight = temporaries(32, 32, case), temporaries(256, 32, case)

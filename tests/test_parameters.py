@@ -96,6 +96,7 @@ def test_trained_parameters_in_bfloat16_are_refused():
         Parameters(MODEL, 0, shapes).check_frozen()
 
 
+@pytest.mark.devices
 def test_a_fingerprint_is_of_the_values_wherever_they_lie(monkeypatch):
     rng = np.random.default_rng(0)
     params = {"a": rng.normal(size=(16, 5)).astype("f4"), "b": {"c": np.zeros((), "f4")}}

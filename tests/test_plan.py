@@ -78,6 +78,7 @@ def test_a_plan_compiles_what_training_runs():
     assert found.memory.parameters == sum(x.nbytes for x in jax.tree.leaves(state.params))
 
 
+@pytest.mark.devices
 def test_parameters_and_moments_are_divided_by_fsdp():
     one, eight = (
         plan.make(next(plan_setup.planned(small(mesh__fsdp=n, mesh__data=8 // n)))) for n in (1, 8)
@@ -90,6 +91,7 @@ def test_parameters_and_moments_are_divided_by_fsdp():
     assert one.seconds is None  # of a CPU no peak is published
 
 
+@pytest.mark.devices
 def test_flops_of_the_program_are_those_that_are_counted():
     planned = next(plan_setup.planned(clip.get_config()))
     program = train_step.compile_step(
@@ -151,7 +153,7 @@ def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
 
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
     monkeypatch.setattr(devices, "memory_limit", lambda device: 1.0)
-    assert not plan.run(plan_setup.planned(small(plan__search=("batch_size",))))
+    assert not plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=2)))
     text = capsys.readouterr().out
     assert "largest arrays of the step" in text
     assert "models/layers.py" in text or "conv_general_dilated" in text
@@ -216,6 +218,7 @@ def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
         list(plan_setup.planned(small(plan__step="scores")))
 
 
+@pytest.mark.devices
 def test_bytes_of_a_device_are_those_of_its_shards():
     mesh = sharding.make_mesh(data=1, fsdp=8)
     tree = {"a": jnp.zeros((1024, 64)), "b": jnp.zeros(3, jnp.bfloat16)}
@@ -237,6 +240,7 @@ def test_stored_features_take_the_place_of_pixels():
     assert plan.make(planned).fits
 
 
+@pytest.mark.devices
 def test_what_a_step_keeps_follows_policy_and_rows():
     config = small(batch_size=64)
     options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
@@ -259,6 +263,7 @@ def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
         resolve(config, "train")
 
 
+@pytest.mark.devices
 def test_several_slices_are_a_table(monkeypatch, capsys):
     def make(planned):
         memory = plan.Memory(0, 0, 0, 0, 0, total=1, limit=2)

@@ -9,6 +9,8 @@ from jax.sharding import PartitionSpec
 from vlc_jax import devices, optimizer, sharding, types
 from vlc_jax.errors import UsageError
 
+pytestmark = pytest.mark.devices
+
 
 def test_minus_one_takes_all_devices_that_are_left():
     assert dict(sharding.make_mesh(data=-1, fsdp=2).shape) == {"data": 4, "fsdp": 2}

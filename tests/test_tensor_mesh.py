@@ -14,6 +14,8 @@ from vlc_jax.errors import UsageError
 from vlc_jax.setup.validate import check_tensor
 from vlc_jax.state import State
 
+pytestmark = pytest.mark.devices
+
 ROWS, MESH = 4, {"data": 2, "fsdp": 2, "tensor": 2}
 DECODER = "head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 

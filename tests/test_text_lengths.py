@@ -13,6 +13,8 @@ from vlc_jax import sharding, train_step
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve
 
+pytestmark = pytest.mark.devices
+
 END, PAD = 2, 0
 
 

@@ -14,8 +14,6 @@ from tests.support import helpers
 from vlc_jax import main
 from vlc_jax.errors import ExitCode
 
-pytestmark = pytest.mark.slow
-
 
 def records(path, folder, *arguments):
     extra = "".join(f",{argument}" for argument in arguments)

@@ -11,8 +11,6 @@ import pytest
 
 from tests.support import forks, helpers
 
-pytestmark = pytest.mark.slow
-
 STEPS = "tests/support/tiny.py:steps=6"
 
 

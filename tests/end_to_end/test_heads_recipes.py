@@ -117,7 +117,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
     assert float(value) == pytest.approx(-of_images.mean() - of_captions.mean(), rel=1e-5)
 
 
-@pytest.mark.recipes
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path):
     files, (weights, small) = data
@@ -171,7 +171,7 @@ def prepared(files, folder):
     return folder
 
 
-@pytest.mark.recipes
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["clip", "siglip"])
 def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, tmp_path):
     files, (weights, _) = data

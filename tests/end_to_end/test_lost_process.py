@@ -83,7 +83,7 @@ def check_lost(workdir, moment, what, lost):
         assert lines[lost] == [silent], here
 
 
-@pytest.mark.parametrize("starts", [STARTS, pytest.param(OTHERS, marks=pytest.mark.recipes)])
+@pytest.mark.parametrize("starts", [STARTS, pytest.param(OTHERS, marks=pytest.mark.slow)])
 def test_a_process_lost_in_any_moment_is_named_and_the_same_command_goes_on(
     tmp_path, trained, starts
 ):

@@ -104,7 +104,7 @@ def test_every_recipe_is_run():
     assert there == controls | heads | {recipe for recipe, _ in METHODS.values()}
 
 
-@pytest.mark.recipes
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, tmp_path):
     files, clip, siglip = data

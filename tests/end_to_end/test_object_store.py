@@ -11,8 +11,6 @@ from input_pipeline import fetch, prepare, stores
 from tests.end_to_end.test_devices import assert_same_losses, finish, start_processes
 from tests.support import helpers
 
-pytestmark = pytest.mark.slow
-
 STEPS = helpers.TINY + ":steps=6"
 
 
@@ -80,7 +78,7 @@ def damage(there):
     return steps[-1], steps[-2]
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.recipes)])
+@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_one_and_as_four(
     store, trained, tmp_path, count
 ):

@@ -15,8 +15,6 @@ import pytest
 
 from tests.support import forks, helpers
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):

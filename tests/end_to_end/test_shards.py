@@ -2,12 +2,8 @@
 
 import shutil
 
-import pytest
-
 from input_pipeline import prepare
 from tests.support import helpers
-
-pytestmark = pytest.mark.slow
 
 CONFIG = """
 from tests.support import tiny

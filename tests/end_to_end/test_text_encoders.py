@@ -91,6 +91,7 @@ def test_adapters_are_added_one_after_the_other(folder):
         assert np.abs(encoder(folder, adapters=adapters)(TEXTS) - found).max() > 0.1
 
 
+@pytest.mark.devices
 def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits(folder):
     half = encoder(folder, adapters=("one",), dtype="bfloat16")
     found = half(TEXTS)

@@ -10,8 +10,6 @@ from safetensors.numpy import load_file, save_file
 from tests.support import helpers
 from vlc_jax import models, weights
 
-pytestmark = pytest.mark.slow
-
 SIZES = {
     "image": {"width": 24, "heads": 2, "depth": 2, "patch_size": 8, "projection": 16},
     "text": {"width": 16, "heads": 2, "depth": 2, "projection": 16},

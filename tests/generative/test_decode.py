@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax.generative import decode
 from vlc_jax.models import continuation, lm
 
@@ -37,7 +38,7 @@ def prompt(model, seed=0, lengths=(4, 7, 1), padding="left"):
     for i, row in enumerate(rows):
         where = slice(longest - len(row), None) if padding == "left" else slice(len(row))
         ids[i, where], valid[i, where] = row, True
-    embeds = decoder.apply({"params": params}, jnp.asarray(ids), method="embed")
+    embeds = apply(decoder, {"params": params}, jnp.asarray(ids), method="embed")
     return continuation.Prompt(embeds, jnp.asarray(valid)), rows
 
 

@@ -9,6 +9,8 @@ from jax.sharding import AxisType
 from tests.losses import conftest
 from vlc_jax import losses, types
 
+pytestmark = pytest.mark.devices
+
 OPTIONS = {
     "dense": {},
     "chunked": {"implementation": "chunked", "chunk": 5},

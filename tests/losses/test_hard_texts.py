@@ -116,6 +116,7 @@ def assert_close(found, expected):
     )
 
 
+@pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["infonce", "sigmoid", *TILED])
 def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
@@ -127,6 +128,7 @@ def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
         assert_close(gradient(name, repeated, duplicates="mask", **how), expected)
 
 
+@pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TILED)
 def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh, name):
@@ -139,6 +141,7 @@ def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh,
     assert "all-gather" not in hlo
 
 
+@pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_TEXTS)
 def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name):

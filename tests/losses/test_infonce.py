@@ -52,6 +52,7 @@ def test_dense_equals_numpy(arrays):
     assert np.all(expected[:19] > 0)
 
 
+@pytest.mark.devices
 def test_one_direction_is_the_cross_entropy_of_each_image_over_the_texts(
     arrays, value_and_gradient, make_mesh
 ):
@@ -86,6 +87,7 @@ def test_chunked_equals_dense_whatever_the_chunk(arrays, value_and_gradient, chu
     assert_close(result, expected)
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("shape", [(1, 1), (8, 1), (4, 2)])
 def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, make_mesh, shape):
     on_ring = functools.partial(ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
@@ -94,6 +96,7 @@ def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, 
     assert_close(result, expected)
 
 
+@pytest.mark.devices
 def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
     on_ring = functools.partial(ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
     gradient = jax.grad(
@@ -106,6 +109,7 @@ def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
     assert "all-gather" not in hlo
 
 
+@pytest.mark.devices
 def test_ring_refuses_a_batch_the_devices_cannot_share(arrays, make_mesh):
     with pytest.raises(errors.UsageError, match="divisible by 8, got 23; use 16 or 24"):
         ring(

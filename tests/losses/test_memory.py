@@ -38,6 +38,7 @@ def temporaries(name, rows, mesh, **options):
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("name", ["negclip", "sigmoid_negatives"])
 def test_memory_of_a_ring_does_not_grow_with_its_devices(name, make_mesh):
     two, eight = (temporaries(name, ROWS, make_mesh(n, 1), implementation="ring") for n in (2, 8))

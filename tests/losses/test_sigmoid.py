@@ -63,6 +63,7 @@ def test_chunked_equals_dense_whatever_the_chunk(arrays, value_and_gradient, chu
     assert_close(result, expected)
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("shape", [(1, 1), (8, 1), (4, 2)])
 def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, make_mesh, shape):
     on_ring = functools.partial(ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
@@ -71,6 +72,7 @@ def test_ring_equals_dense_on_one_and_eight_devices(arrays, value_and_gradient, 
     assert_close(result, expected)
 
 
+@pytest.mark.devices
 def test_ring_moves_blocks_and_never_gathers(arrays, make_mesh):
     on_ring = functools.partial(ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
     gradient = jax.grad(

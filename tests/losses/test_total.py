@@ -32,6 +32,7 @@ def test_total_is_the_weighted_sum_of_means_over_real_examples(arrays, outputs):
 TILED = [name for name, loss in losses.LOSSES.items() if len(loss.implementations) > 1]
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("name", TILED)
 def test_every_implementation_in_the_table_gives_the_same_total(batch, total, make_mesh, name):
     options = [{}, {"implementation": "chunked", "chunk": 7}, {"implementation": "ring"}]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import errors, losses, models, types
 
 IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
@@ -61,7 +62,7 @@ def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
             ids = text.ids[t, : end + 1]
             expected[i, t] = score_of_one(one, ids)
     assert np.ptp(expected) > 0.1
-    found = np.asarray(head.apply(variables, image, text, method=both))
+    found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -70,8 +71,8 @@ def test_every_image_token_has_a_position_of_its_own(select):
     head, variables, image, _, _ = make(select, positions=True)
     position = variables["params"].pop("position")
     whole = {"params": {**variables["params"], "position": position}}
-    found = head.apply(whole, image, method="image")
-    expected = make(select)[0].apply(variables, image, method="image").tokens + position[None]
+    found = apply(head, whole, image, method="image")
+    expected = apply(make(select)[0], variables, image, method="image").tokens + position[None]
     np.testing.assert_allclose(found.tokens, expected, rtol=1e-6)
 
 
@@ -128,9 +129,9 @@ def test_a_question_is_read_behind_its_image_and_not_scored():
         for t, end in enumerate(ENDS):
             ids = jnp.asarray(row[row != types.NOT_ASKED])
             expected[i, t] = score_of_one(one, ids, text.ids[t, : end + 1])
-    found = np.asarray(head.apply(variables, asked, text, method=both))
+    found = np.asarray(apply(head, variables, asked, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.abs(found - head.apply(variables, image, text, method=both)).max() > 0.1
+    assert np.abs(found - apply(head, variables, image, text, method=both)).max() > 0.1
 
 
 def test_without_the_image_its_tokens_alone_are_left_out():
@@ -153,7 +154,7 @@ def test_without_the_image_its_tokens_alone_are_left_out():
 
 def test_own_texts_have_the_score_of_all_pairs():
     head, variables, image, text, both = make()
-    every = np.asarray(head.apply(variables, image, text, method=both))
+    every = np.asarray(apply(head, variables, image, text, method=both))
     own = np.array([[0, 1], [2, 3], [3, 0]])
 
     def options(module, image, text):
@@ -162,7 +163,7 @@ def test_own_texts_have_the_score_of_all_pairs():
     for count in (2, 1):  # with the cache of the image, and in one pass
         chosen = own[:, :count].ravel()
         part = jax.tree.map(lambda x, chosen=chosen: x[chosen], text)
-        found = np.asarray(head.apply(variables, image, part, method=options))
+        found = np.asarray(apply(head, variables, image, part, method=options))
         np.testing.assert_allclose(
             found, np.take_along_axis(every, own[:, :count], axis=1), atol=1e-5
         )
@@ -192,9 +193,9 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
         for t, marks in enumerate(MARKS[:3]):
             values = log_probs(one, text.ids[t])
             expected[i, t] = values[marks > 0].mean()  # also behind the first end of an answer
-    found = np.asarray(head.apply(variables, image, text, method=both))
+    found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    changed = np.asarray(without.apply(variables, image, text, method=both))
+    changed = np.asarray(apply(without, variables, image, text, method=both))
     assert np.abs(changed - found)[:, :3].max() > 1e-3
 
 
@@ -230,9 +231,11 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, question in enumerate(questions):
             expected[i, t] = log_probs(one, text.ids[t], question)[MARKS[t] > 0].mean()
-    found = np.asarray(head.apply(variables, image, text, method=both))
+    found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    causal = np.asarray(head.clone(bidirectional="none").apply(variables, image, text, method=both))
+    causal = np.asarray(
+        apply(head.clone(bidirectional="none"), variables, image, text, method=both)
+    )
     assert np.abs(causal - found)[:, :2].max() > 1e-3
 
     def prompt(module, image, ids):
@@ -252,7 +255,7 @@ def test_patches_that_make_no_squares_are_refused():
 def test_answers_without_marks_are_refused():
     head, variables, image, text, both = make()
     with pytest.raises(errors.UsageError, match="the texts have none"):
-        head.clone(scores="answer").apply(variables, image, text, method=both)
+        apply(head.clone(scores="answer"), variables, image, text, method=both)
 
 
 def test_the_captioning_loss_is_the_mean_over_all_tokens():

@@ -207,6 +207,7 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatc
     assert shapes == [(4, 10, 16), (4, 10, 16), (4, 1, 16), (4, 7, 16), (4, 7, 16), (4, 1, 16)]
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("family", ["clip", "eva02"])
 def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, family):
     """No reshape or gather of a forward or backward pass crosses examples."""
@@ -228,6 +229,7 @@ def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, f
             assert collective not in hlo, (method, collective)
 
 
+@pytest.mark.devices
 def test_hard_texts_of_a_sharded_batch_stay_on_their_devices(make, compiled):
     model, params, batch = make("clip")
     batch = with_hard_texts(batch, positives=0)

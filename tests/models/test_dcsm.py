@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
 from vlc_jax.run import renamed_fields
@@ -111,7 +112,7 @@ def test_moments_are_those_of_all_maps(features):
         text = module.text(text)
         return dcsm.moments(image.tokens, text.tokens, module._word_columns(text))
 
-    mean, square = head.apply(variables, *features, method=found)
+    mean, square = apply(head, variables, *features, method=found)
     assert mean == pytest.approx(whole.mean(), rel=1e-5)
     assert square == pytest.approx((whole**2).mean(), rel=1e-5)
 
@@ -122,7 +123,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk
 
     def value(variables, features, chunk):
         head = make(standardise=standardise, chunk=chunk)
-        scores = head.apply(variables, *features, method=scored)
+        scores = apply(head, variables, *features, method=scored)
         return jnp.sum(weights * scores), scores
 
     variables = init(make(), features)
@@ -165,7 +166,7 @@ def test_in_training_all_texts_of_a_batch_are_standardised_together(features, st
         texts = {kind: module.text(text) for kind, text in texts.items()}
         return module.all_scores(module.image(image), texts)
 
-    found = head.apply(variables, image, groups, method=all_scores)
+    found = apply(head, variables, image, groups, method=all_scores)
     whole = run(head, variables, (image, both), is_training=True)
     captions, negatives = whole[:, :IMAGES], whole[:, IMAGES:]
     np.testing.assert_allclose(found["text"][0], captions, atol=2e-5)

@@ -104,7 +104,7 @@ def assert_close(found, expected):
             np.testing.assert_allclose(a, b, atol=2e-5 * max(1, np.abs(b).max()))
 
 
-@pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize(("name", "options"), ON_RUNS_MESH, ids=str)
 def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(features, name, options):
     mesh = sharding.make_mesh(data=4, fsdp=2)
@@ -129,7 +129,7 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
     assert not any({PATCHES, EMBED} <= size for size in sizes), moved
 
 
-@pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize(("name", "options"), ON_EXPLICIT_MESH, ids=str)
 def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
     features, name, options
@@ -145,6 +145,7 @@ def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
     assert_close(found, expected)
 
 
+@pytest.mark.devices
 def test_rows_that_devices_do_not_divide_are_scored_too(features):
     mesh = sharding.make_mesh(data=DEVICES)
     image, text = features
@@ -187,7 +188,6 @@ def test_marks_of_captions_and_hard_texts_reach_the_head(features):
         jax.eval_shape(model.apply, variables, batch)
 
 
-@pytest.mark.slow
 def test_a_temperature_is_learned_unless_it_is_frozen(features):
     head = models.HEADS["sparc"](**HEADS["sparc"])
     model = models.build("clip", "mini").clone(head=head, logit_scale_init=3.0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax.errors import UsageError
 from vlc_jax.models import llava, lm
 
@@ -40,8 +41,8 @@ def test_the_tree_has_three_parts_and_one_block_less():
 def test_image_tokens_are_in_order_at_the_slots_of_their_row():
     model, params = make()
     ids = np.array([[1, IMAGE, IMAGE, 5, IMAGE, IMAGE], [7, 8, 9, 10, 11, 12]], np.int32)
-    tokens = model.apply({"params": params}, images(), method="image_tokens")
-    embeds = model.apply({"params": params}, jnp.asarray(ids), tokens, method="embed")
+    tokens = apply(model, {"params": params}, images(), method="image_tokens")
+    embeds = apply(model, {"params": params}, jnp.asarray(ids), tokens, method="embed")
     np.testing.assert_array_equal(embeds[0, [1, 2, 4, 5]], tokens[0])
     table = params["lm"]["token_embedding"]["embedding"]
     np.testing.assert_array_equal(embeds[0, [0, 3]], table[jnp.array([1, 5])])

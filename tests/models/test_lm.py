@@ -258,6 +258,7 @@ def test_published_numbers_of_adapters():
     assert adapters("query|key|value|out|down", 8, dora=True) == 12_255_232 + 655_360
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("axes", [{"data": 2, "fsdp": 4}, {"data": 1, "fsdp": 4, "tensor": 2}])
 def test_sharded_parameters_give_the_same_logits(axes):
     mesh = sharding.make_mesh(**axes)
@@ -273,6 +274,7 @@ def test_sharded_parameters_give_the_same_logits(axes):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("variant", COUNTS)
 def test_every_large_parameter_is_split(variant):
     mesh = sharding.make_mesh(data=1, fsdp=4, tensor=2)

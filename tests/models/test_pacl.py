@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import models, types
 from vlc_jax.models import pacl
 
@@ -40,7 +41,7 @@ def run(head, variables, features, method="score", **kwargs):
         image, text = module.image(image), module.text(text)
         return getattr(module, method)(image, text, **kwargs)
 
-    return np.asarray(head.apply(variables, *features, method=embed_and_score))
+    return np.asarray(apply(head, variables, *features, method=embed_and_score))
 
 
 def embedded(head, variables, features):
@@ -49,7 +50,7 @@ def embedded(head, variables, features):
     def embed(module, image, text):
         return module.image(image).tokens, module.text(text).pooled
 
-    return (np.asarray(x, np.float64) for x in head.apply(variables, *features, method=embed))
+    return (np.asarray(x, np.float64) for x in apply(head, variables, *features, method=embed))
 
 
 def pooled(patches, text, weigh=lambda s: 1 / (1 + np.exp(-10 * s))):
@@ -115,7 +116,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
         def all_scores(module, image, text):
             return module.score(module.image(image), module.text(text), is_training=True)
 
-        scores = make(chunk=chunk).apply(variables, *features, method=all_scores)
+        scores = apply(make(chunk=chunk), variables, *features, method=all_scores)
         return jnp.sum(weights * scores), scores
 
     variables = init(make(), features)
@@ -162,7 +163,7 @@ def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(f
     own, pairwise = (make(pooling=pooling) for pooling in ("own_caption", "pairwise"))
     variables = init(own, features)
     diagonal, whole = (
-        np.asarray(head.apply(variables, image, text, method=seen)) for head in (own, pairwise)
+        np.asarray(apply(head, variables, image, text, method=seen)) for head in (own, pairwise)
     )
     np.testing.assert_allclose(np.diag(diagonal), np.diag(whole), atol=1e-6)
     patches, texts = embedded(own, variables, (image, text))
@@ -209,7 +210,7 @@ def test_uniform_pooling_in_training_knows_no_text(features):
         image, text = head.image(image), head.text(text)
         return head.score(head.condition_on_own_captions(image, text), text, is_training=True)
 
-    found = head.apply(variables, *features, method=train)
+    found = apply(head, variables, *features, method=train)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

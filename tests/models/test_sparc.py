@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import models, types
 from vlc_jax.losses import sparc as loss
 from vlc_jax.models import sparc
@@ -96,7 +97,7 @@ def test_scores_are_cosines_of_means(mask_global_text, chunk):
         return image, text, module.score(image, text), module.score(image, text, is_training=True)
 
     variables = head.init(jax.random.key(0), image, text, method=everything)
-    image, text, local, whole = head.apply(variables, image, text, method=everything)
+    image, text, local, whole = apply(head, variables, image, text, method=everything)
     counts = np.asarray(mask) if mask_global_text else np.ones_like(mask)
     for i, patches in enumerate(np.asarray(image.tokens)):
         for j, (tokens, real) in enumerate(zip(np.asarray(text.tokens), counts, strict=True)):

@@ -16,6 +16,8 @@ from vlc_jax import sharding
 from vlc_jax.run import checkpoint, step_folders
 from vlc_jax.run.step_folders import StoreSteps
 
+pytestmark = pytest.mark.devices
+
 
 def state(value, mesh=None):
     mesh = mesh or sharding.make_mesh(data=4, fsdp=2)

@@ -127,6 +127,7 @@ def test_no_clipping_is_zero_or_none():
         validate.check(config, "eval")
 
 
+@pytest.mark.devices
 def test_a_mesh_that_the_devices_do_not_fill_is_refused():
     with pytest.raises(UsageError, match=r"needs a multiple of 3 devices, found 8"):
         sharding.make_mesh(fsdp=3)

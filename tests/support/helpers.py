@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.support import forks
+from tests.support import compilations, forks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,10 +29,8 @@ def environment(devices: int = 1) -> dict[str, str]:
     chosen = {
         "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": str(devices),
-        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "jax"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     }
-    return {**os.environ, **chosen}
+    return {**os.environ, **chosen, **compilations.cache_variables(ROOT)}
 
 
 def run(

@@ -1,0 +1,199 @@
+"""Runs the parts of parts.toml side by side and prints what each has taken, beside its budget.
+
+A part whose programs or CPU seconds exceed .ci/parts.toml by a fifth fails. The number of programs
+is the same on every machine; CPU seconds are divided by how much slower this machine is, while the
+part runs, than the one that the budget is of.
+"""
+
+import os
+import re
+import resource
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+MARGIN = 1.2
+# CPU seconds of `_loop` on the machine of the budget, nothing else running.
+LOOP_SECONDS = 0.050
+SAMPLE_EVERY = 10  # seconds
+COUNTED = "VLC_COUNT_PROGRAMS"  # of tests/support/compilations.py
+
+
+def _loop() -> int:
+    total = 0
+    for i in range(600_000):
+        total += i & 7
+    return total
+
+
+@dataclass
+class Part:
+    name: str
+    command: str
+    after: tuple[str, ...] = ()  # parts that must have ended well
+    process: subprocess.Popen | None = None
+    begun: float = 0.0
+    minutes: float = 0.0
+    cpu: float = 0.0  # seconds, with those of its processes
+    code: int | None = None
+    slowness: list[float] = field(default_factory=list)
+
+    def log(self, folder: Path) -> Path:
+        return folder / f"{self.name}.log"
+
+    def programs(self, folder: Path) -> int:
+        path = folder / f"{self.name}.programs"
+        return path.read_text().count("asked\t") if path.exists() else 0
+
+
+def run(parts: list[Part], lanes: int, folder: Path) -> None:
+    """Runs every part, at most `lanes` at a time, in their order; one whose needs failed is left
+    out (its code stays None).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    done: dict[str, Part] = {}
+    waiting, running = list(parts), []
+    last_sample = 0.0
+    while waiting or running:
+        for part in list(waiting):
+            if any(name in done and done[name].code != 0 for name in part.after):
+                waiting.remove(part)
+                done[part.name] = part
+            elif len(running) < lanes and all(name in done for name in part.after):
+                waiting.remove(part)
+                running.append(part)
+                _start(part, folder)
+        for part in list(running):
+            pid, status, usage = os.wait4(part.process.pid, os.WNOHANG)
+            if pid:
+                running.remove(part)
+                done[part.name] = part
+                _finish(part, status, usage, folder)
+        if time.monotonic() - last_sample > SAMPLE_EVERY and running:
+            last_sample = time.monotonic()
+            begun = time.thread_time()
+            _loop()
+            slower = (time.thread_time() - begun) / LOOP_SECONDS
+            for part in running:
+                part.slowness.append(slower)
+        time.sleep(0.2)
+
+
+def _start(part: Part, folder: Path) -> None:
+    print(f"begun: {part.name}", flush=True)
+    counts = folder / f"{part.name}.programs"
+    counts.unlink(missing_ok=True)
+    environment = {**os.environ, COUNTED: str(counts)}
+    part.begun = time.monotonic()
+    with part.log(folder).open("wb") as log:
+        part.process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", part.command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+
+
+def _finish(part: Part, status: int, usage: resource.struct_rusage, folder: Path) -> None:
+    part.code = part.process.returncode = os.waitstatus_to_exitcode(status)
+    part.minutes = (time.monotonic() - part.begun) / 60
+    slower = sum(part.slowness) / len(part.slowness) if part.slowness else 1.0
+    part.cpu = (usage.ru_utime + usage.ru_stime) / slower
+    print(f"===== {part.name}: exit code {part.code}, {part.minutes:.1f} minutes", flush=True)
+    print(part.log(folder).read_text(errors="replace"), flush=True)
+
+
+def excess(part: Part, budget: dict[str, float], folder: Path) -> list[str]:
+    """What of the part exceeds its budget by more than a fifth."""
+    spent = {"programs": part.programs(folder), "cpu_seconds": part.cpu}
+    return [
+        f"{part.name}: {value:.0f} {what.replace('_', ' ')}, a fifth above its budget of "
+        f"{budget.get(what, 0):.0f}; make it cheaper, or raise .ci/parts.toml and say why"
+        for what, value in spent.items()
+        if value > MARGIN * budget.get(what, 0) and value > 1
+    ]
+
+
+def table(parts: list[Part], budgets: dict[str, dict[str, float]], folder: Path) -> str:
+    lines = [f"{'part':16}{'minutes':>8}{'CPU s':>8}{'budget':>8}{'programs':>10}{'budget':>8}"]
+    for part in parts:
+        budget = budgets.get(part.name, {})
+        lines.append(
+            f"{part.name:16}{part.minutes:8.1f}{part.cpu:8.0f}{budget.get('cpu_seconds', 0):8.0f}"
+            f"{part.programs(folder):10}{budget.get('programs', 0):8}"
+        )
+    return "\n".join(lines)
+
+
+def first_failure(log: str) -> str:
+    """The first line that names a failed test or an error; else the last lines."""
+    for pattern in (r"^(?:FAILED|ERROR) .*", r"^E  .*", r".*[Ee]rror.*"):
+        if found := re.search(pattern, log, re.M):
+            return found.group(0)[:300]
+    return "\n".join(log.splitlines()[-3:])
+
+
+def pythons() -> dict[str, str | None]:
+    """Interpreters of the other Pythons that are promised; None: not on this machine."""
+    found: dict[str, str | None] = {}
+    for version in ("3.12", "3.13"):
+        there = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+        found[version] = None
+        for python in (f"python{version}", *map(str, there)):
+            words = [python, "-c", "import venv, ensurepip"]
+            try:
+                if subprocess.run(words, capture_output=True, check=False).returncode == 0:
+                    found[version] = python
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def read(plan: dict[str, dict], interpreters: dict[str, str | None]) -> list[Part]:
+    """The parts whose Python is on this machine; says which are left out."""
+    parts = []
+    for name, values in plan.items():
+        python = interpreters[values["python"]] if "python" in values else "python3"
+        if python is None:
+            print(f"left out: {name}: Python {values['python']} is not on this machine")
+            continue
+        command = values["command"].format(python=shlex.quote(python))
+        parts.append(Part(name, command, tuple(values.get("after", ()))))
+    return parts
+
+
+def failures(parts: list[Part], plan: dict[str, dict], folder: Path) -> list[str]:
+    """A line for each part that failed, was left out, or took too much."""
+    lines = []
+    for part in parts:
+        if part.code is None:
+            lines.append(f"{part.name}: left out, as one of {', '.join(part.after)} failed")
+        elif part.code:
+            log = part.log(folder).read_text(errors="replace")
+            lines.append(f"{part.name}: exit code {part.code}: {first_failure(log)}")
+        else:
+            lines += excess(part, plan[part.name], folder)
+    return lines
+
+
+def main() -> int:
+    begun, folder = time.monotonic(), Path("runs/ci").absolute()
+    plan = tomllib.loads((FOLDER / "parts.toml").read_text())
+    lanes = plan.pop("lanes")
+    parts = read(plan, pythons())
+    run(parts, lanes, folder)
+    print(table(parts, plan, folder))
+    print(f"in all {(time.monotonic() - begun) / 60:.1f} minutes")
+    lines = failures(parts, plan, folder)
+    print("\n".join(lines[:6]))  # the first failure is among the last ten lines
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

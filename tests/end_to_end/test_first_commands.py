@@ -1,0 +1,92 @@
+"""A new environment: the package as `pip install .` builds it, and the first commands of a reader.
+
+Its dependencies are those of this interpreter; no file of the checkout is on its path.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+from tests.support import helpers
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """run(program, *words) -> stdout of a program of a new environment, in an empty folder."""
+    root = tmp_path_factory.mktemp("new")
+    programs = root / "venv" / "bin"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / "venv"], check=True)
+    paths = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = root / "venv" / "lib" / version / "site-packages"
+    # a path that a .pth file names is searched after the environment's own packages, and the
+    # .pth files in it, such as that of the editable checkout, are not read
+    (packages / "dependencies.pth").write_text("\n".join(paths))
+    words = ("-m", "pip", "--python", programs / "python", "install", "--quiet", "--no-deps")
+    words += ("--disable-pip-version-check", copied(root / "source"))
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = root / "folder"
+    folder.mkdir()
+
+    def run(program, *words):
+        environment = helpers.environment() | {"PYTHONDONTWRITEBYTECODE": ""}
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [programs / program, *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run.folder = folder
+    return run
+
+
+def copied(folder):
+    """The files of the package alone, so that the build leaves nothing in the checkout."""
+    folder.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "vlc_jax", "input_pipeline", "configs"):
+        os.symlink(helpers.ROOT / name, folder / name)
+    return folder
+
+
+def test_the_package_is_the_installed_one(run):
+    path = run("python", "-c", "import vlc_jax; print(vlc_jax.__file__)").strip()
+    assert "site-packages" in path
+    assert not path.startswith(str(helpers.ROOT))
+
+
+def test_help_and_list(run):
+    assert "--workdir" in run("vlc-jax", "--help")
+    listed = run("vlc-jax", "--list")
+    assert all(name in listed for name in ("scenes/clip", "infonce", "sugarcrepe"))
+
+
+def demo() -> list[str]:
+    """The words of the first command of `make demo`."""
+    recipe = (helpers.ROOT / "Makefile").read_text()
+    return re.search(r"vlc_jax\.main (--config .*quickstart --workdir .*)", recipe)[1].split()
+
+
+def test_the_demo_begins(run):
+    """Its first 20 steps, with two of its benchmarks."""
+    words = demo()
+    config = words.index("--config") + 1
+    words[config] = words[config].removeprefix("configs/").replace(".py", "")
+    evals = "{'scenes_retrieval': {'count': 32}, 'scenes_attribute_swap': {'count': 32}}"
+    short = ("--config.steps=20", "--config.optimizer.warmup_steps=10", f"--config.evals={evals}")
+    shown = run("vlc-jax", *words, *short)
+    assert "report.html" in shown
+    assert (run.folder / "runs/demo/clip/DONE").exists()
+    rows = helpers.rows(run.folder / "runs/demo/clip/metrics.jsonl")
+    assert rows[-1]["step"] == 20
