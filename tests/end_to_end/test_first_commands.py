@@ -34,8 +34,10 @@ def run(tmp_path_factory):
     folder.mkdir()
 
     def run(program, *words):
-        environment = helpers.environment() | {"PYTHONDONTWRITEBYTECODE": ""}
-        environment.pop("PYTHONPATH", None)
+        # as a reader's: tests compile without optimisations
+        tests_own = ("PYTHONPATH", "XLA_FLAGS", "PYTHONDONTWRITEBYTECODE")
+        variables = helpers.environment()
+        environment = {name: variables[name] for name in variables.keys() - {*tests_own}}
         done = subprocess.run(
             [programs / program, *words],
             cwd=folder,

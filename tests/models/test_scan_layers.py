@@ -92,6 +92,7 @@ def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
         np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, float(np.abs(b).max())))
 
 
+@slow
 @pytest.mark.devices
 def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
     new = {}
@@ -104,7 +105,7 @@ def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
                 given.input.negatives,
                 given.input.positives,
             )
-            config.model.image, config.model.text = {"depth": 3}, {"depth": 3}
+            config.model.image, config.model.text = {"depth": 2}, {"depth": 2}
             config.model.scan_layers = is_scanned
             config.mesh.data, config.mesh.fsdp = 2, 4
         setup = resolve(config, "train")
