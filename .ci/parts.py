@@ -19,7 +19,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 MARGIN = 1.2
 # CPU seconds of `_loop` on the machine of the budget, nothing else running.
-LOOP_SECONDS = 0.050
+LOOP_SECONDS = 0.020
 SAMPLE_EVERY = 10  # seconds
 COUNTED = "VLC_COUNT_PROGRAMS"  # of tests/support/compilations.py
 
@@ -42,6 +42,11 @@ class Part:
     cpu: float = 0.0  # seconds, with those of its processes
     code: int | None = None
     slowness: list[float] = field(default_factory=list)
+
+    @property
+    def slower(self) -> float:
+        """How much slower this machine was while the part ran than that of the budget."""
+        return sum(self.slowness) / len(self.slowness) if self.slowness else 1.0
 
     def log(self, folder: Path) -> Path:
         return folder / f"{self.name}.log"
@@ -103,8 +108,7 @@ def _start(part: Part, folder: Path) -> None:
 def _finish(part: Part, status: int, usage: resource.struct_rusage, folder: Path) -> None:
     part.code = part.process.returncode = os.waitstatus_to_exitcode(status)
     part.minutes = (time.monotonic() - part.begun) / 60
-    slower = sum(part.slowness) / len(part.slowness) if part.slowness else 1.0
-    part.cpu = (usage.ru_utime + usage.ru_stime) / slower
+    part.cpu = (usage.ru_utime + usage.ru_stime) / part.slower
     print(f"===== {part.name}: exit code {part.code}, {part.minutes:.1f} minutes", flush=True)
     print(part.log(folder).read_text(errors="replace"), flush=True)
 
@@ -121,12 +125,15 @@ def excess(part: Part, budget: dict[str, float], folder: Path) -> list[str]:
 
 
 def table(parts: list[Part], budgets: dict[str, dict[str, float]], folder: Path) -> str:
-    lines = [f"{'part':16}{'minutes':>8}{'CPU s':>8}{'budget':>8}{'programs':>10}{'budget':>8}"]
+    lines = [
+        f"{'part':16}{'minutes':>8}{'CPU s':>8}{'budget':>8}{'programs':>10}{'budget':>8}{'slower':>8}"
+    ]
     for part in parts:
         budget = budgets.get(part.name, {})
         lines.append(
             f"{part.name:16}{part.minutes:8.1f}{part.cpu:8.0f}{budget.get('cpu_seconds', 0):8.0f}"
             f"{part.programs(folder):10}{budget.get('programs', 0):8}"
+            f"{part.slower:8.2f}"
         )
     return "\n".join(lines)
 
@@ -163,7 +170,7 @@ def read(plan: dict[str, dict], interpreters: dict[str, str | None]) -> list[Par
         if python is None:
             print(f"left out: {name}: Python {values['python']} is not on this machine")
             continue
-        command = values["command"].format(python=shlex.quote(python))
+        command = values["command"].replace("{python}", shlex.quote(python))
         parts.append(Part(name, command, tuple(values.get("after", ()))))
     return parts
 

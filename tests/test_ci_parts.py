@@ -1,0 +1,68 @@
+"""The script behind .ci/run: order, what is left out, budgets, the first failure."""
+
+import importlib.util
+
+import pytest
+
+from tests.support import helpers
+
+
+@pytest.fixture(scope="module")
+def parts():
+    path = helpers.ROOT / ".ci" / "parts.py"
+    spec = importlib.util.spec_from_file_location("ci_parts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(parts, plan, folder, lanes=2):
+    made = parts.read(plan, {"3.12": None})
+    parts.run(made, lanes, folder)
+    return {part.name: part for part in made}, parts.failures(made, plan, folder)
+
+
+def test_parts_run_after_those_that_they_need_and_not_after_a_failure(parts, tmp_path):
+    plan = {
+        "first": {"command": f"sleep 0.3; touch {tmp_path}/there"},
+        "second": {"command": f"test -e {tmp_path}/there", "after": ["first"]},
+        "breaks": {"command": "echo 'FAILED tests/a.py::test_b - 1 == 2'; exit 1"},
+        "left": {"command": "true", "after": ["breaks"]},
+        "also": {"command": "true", "after": ["left"]},
+    }
+    made, lines = run(parts, plan, tmp_path)
+    assert [part.code for part in made.values()] == [0, 0, 1, None, None]
+    assert lines == [
+        "breaks: exit code 1: FAILED tests/a.py::test_b - 1 == 2",
+        "left: left out, as one of breaks failed",
+        "also: left out, as one of left failed",
+    ]
+
+
+def test_a_python_that_is_not_here_is_said_and_its_part_left_out(parts, tmp_path, capsys):
+    made, lines = run(parts, {"a": {"command": "false", "python": "3.12"}}, tmp_path)
+    assert (made, lines) == ({}, [])
+    assert "left out: a: Python 3.12 is not on this machine" in capsys.readouterr().out
+
+
+def test_programs_and_seconds_a_fifth_above_their_budget_fail_the_part(parts, tmp_path):
+    counted = 'printf "asked\\tx\\ncached\\tx\\n%.0s" {1..100} > $VLC_COUNT_PROGRAMS'
+    busy = "python3 -c 'import time\nwhile time.process_time() < 2: pass'"
+    plan = {
+        "many": {"command": counted, "cpu_seconds": 10, "programs": 80},
+        "within": {"command": counted, "cpu_seconds": 10, "programs": 84},
+        "long": {"command": busy, "cpu_seconds": 0.1, "programs": 0},
+    }
+    made, lines = run(parts, plan, tmp_path)
+    assert [part.code for part in made.values()] == [0, 0, 0]
+    assert [line.split(",")[0].split(":")[0] for line in lines] == ["many", "long"]
+    assert lines[0].startswith("many: 100 programs, a fifth above its budget of 80;")
+    rows = parts.table([*made.values()], plan, tmp_path).splitlines()
+    assert rows[1].split()[0] == "many"
+    assert rows[1].split()[-3:-1] == ["100", "80"]
+
+
+def test_without_a_failed_test_the_last_lines_are_shown(parts):
+    assert parts.first_failure("a\nE   x == y\nFAILED b\n") == "FAILED b"
+    assert parts.first_failure("make: *** Error 2") == "make: *** Error 2"
+    assert parts.first_failure("1\n2\n3\n4") == "2\n3\n4"
