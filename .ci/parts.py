@@ -125,15 +125,13 @@ def excess(part: Part, budget: dict[str, float], folder: Path) -> list[str]:
 
 
 def table(parts: list[Part], budgets: dict[str, dict[str, float]], folder: Path) -> str:
-    lines = [
-        f"{'part':16}{'minutes':>8}{'CPU s':>8}{'budget':>8}{'programs':>10}{'budget':>8}{'slower':>8}"
-    ]
+    heads = ("minutes", "CPU s", "budget", "programs", "budget", "slower")
+    lines = [f"{'part':16}" + "".join(f"{head:>10}" for head in heads)]
     for part in parts:
         budget = budgets.get(part.name, {})
         lines.append(
-            f"{part.name:16}{part.minutes:8.1f}{part.cpu:8.0f}{budget.get('cpu_seconds', 0):8.0f}"
-            f"{part.programs(folder):10}{budget.get('programs', 0):8}"
-            f"{part.slower:8.2f}"
+            f"{part.name:16}{part.minutes:10.1f}{part.cpu:10.0f}{budget.get('cpu_seconds', 0):10}"
+            f"{part.programs(folder):10}{budget.get('programs', 0):10}{part.slower:10.2f}"
         )
     return "\n".join(lines)
 
