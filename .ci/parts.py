@@ -45,7 +45,7 @@ class Part:
 
     @property
     def slower(self) -> float:
-        """How much slower this machine was while the part ran than that of the budget."""
+        """Speed of the machine of the budget over that of this one while the part ran."""
         return sum(self.slowness) / len(self.slowness) if self.slowness else 1.0
 
     def log(self, folder: Path) -> Path:
@@ -114,7 +114,7 @@ def _finish(part: Part, status: int, usage: resource.struct_rusage, folder: Path
 
 
 def excess(part: Part, budget: dict[str, float], folder: Path) -> list[str]:
-    """What of the part exceeds its budget by more than a fifth."""
+    """A line for each quantity of the part that exceeds its budget by more than a fifth."""
     spent = {"programs": part.programs(folder), "cpu_seconds": part.cpu}
     return [
         f"{part.name}: {value:.0f} {what.replace('_', ' ')}, a fifth above its budget of "
