@@ -169,7 +169,10 @@ def read(plan: dict[str, dict], interpreters: dict[str, str | None]) -> list[Par
             print(f"left out: {name}: Python {values['python']} is not on this machine")
             continue
         command = values["command"].replace("{python}", shlex.quote(python))
-        parts.append(Part(name, command, tuple(values.get("after", ()))))
+        # nobody waits for a part that is left out
+        there = {part.name for part in parts}
+        after = tuple(need for need in values.get("after", ()) if need in there)
+        parts.append(Part(name, command, after))
     return parts
 
 
