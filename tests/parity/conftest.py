@@ -3,7 +3,6 @@
 VLC_PARITY_PYTHON is its interpreter; `make parity` builds it and sets the variable.
 """
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,29 +13,53 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# `python SCRIPT ARGUMENTS` by forks.py, for a caller that runs an interpreter.
+PYTHON = """#!/bin/bash
+output=$(mktemp)
+(IFS=$'\\t'; printf '%s\\n' "$output"$'\\t'"$*") >{requests}
+read -r code <{answers}
+cat "$output" >&2
+rm "$output"
+exit "$code"
+"""
+
+
 @pytest.fixture(scope="session")
-def there(tmp_path_factory) -> Iterator[Callable[..., None]]:
-    """there(script, *arguments) runs a script of this folder where the reference libraries are."""
-    python = os.environ.get("VLC_PARITY_PYTHON")
-    if not python:
+def python(tmp_path_factory) -> Iterator[str]:
+    """An interpreter that has the reference libraries, and has imported them; it runs scripts."""
+    interpreter = os.environ.get("VLC_PARITY_PYTHON")
+    if not interpreter:
         pytest.skip("VLC_PARITY_PYTHON is not set: run `make parity`")
-    output = tmp_path_factory.mktemp("output") / "output.txt"
+    folder = tmp_path_factory.mktemp("forks")
+    pipes = folder / "requests", folder / "answers"
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    # an end of each stays open, so that neither ends between two scripts
+    ends = [os.open(pipe, os.O_RDWR) for pipe in pipes]
+    script = folder / "python"
+    script.write_text(PYTHON.format(requests=pipes[0], answers=pipes[1]))
+    script.chmod(0o755)
     forks = subprocess.Popen(
-        [python, Path(__file__).with_name("forks.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [interpreter, Path(__file__).with_name("forks.py"), *pipes],
         env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
     )
+    with forks:
+        yield str(script)
+        forks.terminate()
+    for end in ends:
+        os.close(end)
+
+
+@pytest.fixture(scope="session")
+def there(python) -> Callable[..., None]:
+    """there(script, *arguments) runs a script of this folder where the reference libraries are."""
 
     def run(script: str, *arguments: str | Path) -> None:
-        words = (output, Path(__file__).with_name(script), *arguments)
-        print(json.dumps([str(word) for word in words]), file=forks.stdin, flush=True)
-        assert forks.stdout.readline() == "0\n", output.read_text()
+        words = [python, Path(__file__).with_name(script), *arguments]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
-    with forks:
-        yield run
-        forks.stdin.close()
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Exported folders load in the reference libraries and give our numbers."""
 
 import json
-import os
 import re
 
 import jax
@@ -67,12 +66,6 @@ def described(model, is_siglip):
         is_siglip=is_siglip,
         is_eva=not image.key_bias,
     )
-
-
-@pytest.fixture
-def python(there):
-    """The interpreter that has the reference libraries, but for the torchvision of open_clip."""
-    return os.environ["VLC_PARITY_PYTHON"]
 
 
 def random_params(model):

@@ -41,6 +41,7 @@ EVA01 = {
     "image": {**IMAGE, "mlp_width": 48, "projection": 16},
     "text": {**TEXT, "projection": 16},
 }
+TWO_BLOCKS = {"image": {"depth": 2}, "text": {"depth": 2}}
 SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
@@ -55,17 +56,19 @@ CASES = {
     "tiny_eva02_e": {**EVA01, "variant": "EVA02-E/14"},
     "tiny_eva02": EVA02,
     "tiny_eva02_larger": {**EVA02, "image": {**EVA02["image"], "image_size": 56}},
+    # published sizes, two of them in full: more blocks of a size show nothing new
     "B/32": {"variant": "B/32"},
-    "B/16": {"variant": "B/16"},
-    "L/14": {"variant": "L/14"},
-    "SigLIP-B/16": {"variant": "SigLIP-B/16", "activation": "gelu"},
+    "B/16": {"variant": "B/16", **TWO_BLOCKS},
+    "L/14": {"variant": "L/14", **TWO_BLOCKS},
+    "SigLIP-B/16": {"variant": "SigLIP-B/16", "activation": "gelu", **TWO_BLOCKS},
     "SigLIP2-B/16": {  # open_clip gives only its text tower the activation it was trained with
         "variant": "SigLIP-B/16",
         "vocab_size": 256_000,
-        "image": {"activation": "gelu"},
+        "image": {"activation": "gelu", "depth": 2},
+        "text": {"depth": 2},
     },
     "EVA02-B/16": {"variant": "EVA02-B/16"},
-    "EVA02-L/14": {"variant": "EVA02-L/14"},
+    "EVA02-L/14": {"variant": "EVA02-L/14", **TWO_BLOCKS},
 }
 
 

@@ -1,5 +1,6 @@
 """Checks that an exported folder gives the same scores in the library it was written for."""
 
+import functools
 import os
 import subprocess
 import tempfile
@@ -71,4 +72,5 @@ def _scores(model: nn.Module, params: Any, image: np.ndarray, text: np.ndarray) 
     def scores(module: nn.Module, image: jax.Array, text: jax.Array) -> jax.Array:
         return module.score(module.encode_image(image), module.encode_text(text))
 
-    return model.apply({"params": params}, jnp.asarray(image), jnp.asarray(text), method=scores)
+    apply = jax.jit(functools.partial(model.apply, method=scores))
+    return apply({"params": params}, jnp.asarray(image), jnp.asarray(text))
