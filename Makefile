@@ -5,9 +5,12 @@ PARITY := .venv-parity
 # A file of tests stays with one worker, since its tests share what they train; the order of
 # tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# What is installed is compiled on all cores, of which pip itself would use one. Files that this
-# Python cannot compile are those that nobody imports.
-COMPILE := -m compileall -qq -j 0
+# What is installed is compiled on all cores, of which pip itself would use one; not what few import.
+# Files that this Python cannot compile are those that nobody imports.
+COMPILE := -m compileall -qq -j 0 -x '/tests?/|/openai/|/tensorflow_datasets/'
+# of `make demo`: the first run, and the steps of the two after it
+CLIP ?= quickstart
+STEPS ?= 150
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -17,10 +20,10 @@ help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
-	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:quickstart --workdir runs/demo/clip
-	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=150 --workdir runs/demo/hn \
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir runs/demo/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=$(STEPS) --workdir runs/demo/hn \
 	  --config.init_from=runs/demo/clip
-	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=150 --workdir runs/demo/hp_hn \
+	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=$(STEPS) --workdir runs/demo/hp_hn \
 	  --config.init_from=runs/demo/clip
 	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
 
@@ -57,5 +60,4 @@ $(PARITY)/.built: requirements-parity.txt
 	$(PYTHON) -m venv $(PARITY)
 	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	  --no-deps -r $<
-	$(PARITY)/bin/python $(COMPILE) $(PARITY)/lib || true
 	touch $@

@@ -9,10 +9,10 @@ from jaxlib import version
 
 # Without LLVM's optimisations programs compile in half the time, and without the emitters of fused
 # loops in half of that; jaxlib 0.11 has no others, and ends the interpreter at a flag it does not
-# know. XLA reads the variable once, when JAX starts; processes of tests inherit it, and of two
+# know. A program that is not split over threads saves a tenth more. XLA reads the variable once, when JAX starts; processes of tests inherit it, and of two
 # values of a flag the later one counts.
 os.environ["XLA_FLAGS"] = (
-    "--xla_backend_optimization_level=0 "
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
     f"{'--xla_cpu_use_fusion_emitters=false' if version.__version_info__ < (0, 11) else ''} "
     f"{os.environ.get('XLA_FLAGS', '')}"
 ).strip()
@@ -58,6 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
     compilations.count()
     gc.freeze()  # what is imported stays
     gc.set_threshold(100_000, 50, 50)  # tracing makes many objects, and few circles of them
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of several devices lie in few files; the others need not be imported."""
+    are_asked = "devices" in config.option.markexpr.replace("not devices", "")
+    if are_asked and collection_path.match("test_*.py"):
+        return "mark.devices" not in collection_path.read_text() or None
+    return None
 
 
 def pytest_collection_modifyitems(items):
