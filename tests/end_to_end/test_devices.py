@@ -91,7 +91,7 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
 
 def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, trained):
     workdir = tmp_path / "run"
-    jobs = start_processes(2, 4, workdir)
+    jobs = start_processes(2, 1, workdir)
     events = workdir / "events.jsonl"
     while not (events.exists() and '"start"' in events.read_text()):
         assert [job.poll() for job in jobs] == [None, None]
@@ -100,7 +100,7 @@ def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_p
     errors = [job.communicate(timeout=300)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [75, 75], errors
     assert not (workdir / "DONE").exists()
-    finish(start_processes(2, 4, workdir))
+    finish(start_processes(2, 1, workdir))
     assert_same_losses(workdir, trained)
 
 
@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, trained):
     flags = ("--config.checkpoint.every=2",)
     with helpers.start(STEPS, workdir, *flags, devices=8) as job:
         while job.poll() is None and not (workdir / "checkpoints" / "2").exists():
-            pass
+            time.sleep(0.01)
         job.kill()
     done = helpers.run(STEPS, workdir, *flags, "--config.mesh.fsdp=2", devices=2)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -87,20 +88,21 @@ def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_one_and_as_f
     # scenes from shards are those that `trained` makes
     _, data = make_shards(tmp_path, f"{store}/shards", count=64, shard_size=16)
     flags, ours = (*data, "--lost_seconds=20"), f"{store}/run"
-    jobs = start_processes(2, 4, ours, *flags, "--config.checkpoint.every=1")
+    jobs = start_processes(2, 1, ours, *flags, "--config.checkpoint.every=1")
     there = stores.folder(ours)
     while "checkpoints/2/manifest.json" not in there.list("checkpoints/2/"):
         assert [job.poll() for job in jobs] == [None, None], jobs[0].communicate()
+        time.sleep(0.1)
     child = json.loads(there.read("processes/001.json"))["pid"]
     helpers.kill(child)
     errors = [job.communicate(timeout=120)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [30, 137], errors
     assert "process 1 of 2" in errors[0]
     if count == 1:
-        run(STEPS, ours, *flags, devices=8)
+        run(STEPS, ours, *flags)
     else:
         damaged, before = damage(there)
-        finish(start_processes(count, 2, ours, *flags))
+        finish(start_processes(count, 1, ours, *flags))
         for index in range(count):
             log = (fetch.refresh(ours) / "logs" / f"host_{index:03d}.log").read_text()
             assert f'corrupt_checkpoint {{"step": {damaged},' in log
@@ -172,6 +174,7 @@ def test_a_second_job_in_the_same_folder_of_a_store_is_refused(store):
         there = stores.folder(store)
         while not there.list("events.jsonl"):
             assert job.poll() is None, job.communicate()
+            time.sleep(0.1)
         done = helpers.run(STEPS.replace("6", "600"), store)
         job.kill()
     assert done.returncode == 2
