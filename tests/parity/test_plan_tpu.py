@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -14,25 +13,26 @@ pytestmark = pytest.mark.slow
 
 LOCK = "/tmp/libtpu_lockfile"  # libtpu's own: a process that has it keeps others from the chips
 
-MILLION = """
+MILLION = f"""
+import sys; sys.path.insert(0, {str(helpers.ROOT)!r})
 import jax, jax.numpy as jnp
 from speed import loss
 from vlc_jax import devices, sharding
 
 mesh = sharding.make_mesh(hardware=devices.of_topology("v5p:8x8x8"))
 rows, where = 2**20, sharding.batch_sharding(mesh)
-arrays = {
+arrays = {{
     name: jax.ShapeDtypeStruct((rows, *shape), dtype, sharding=where)
     for name, shape, dtype in (
         ("image", (768,), jnp.float32), ("text", (768,), jnp.float32), ("mask", (), bool)
     )
-}
+}}
 print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1])
 """
 
 
-@pytest.fixture(scope="module")
-def environment():
+@pytest.fixture(scope="module", autouse=True)
+def _library():
     parity = os.environ.get("VLC_PARITY_PYTHON")
     if not parity:
         pytest.skip("VLC_PARITY_PYTHON names no environment")
@@ -40,20 +40,19 @@ def environment():
     found = subprocess.run([parity, "-c", script], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     # All of these compile beside a process that has libtpu, or seems to.
-    with open(LOCK, "a") as file:
+    with open(LOCK, "a") as file, pytest.MonkeyPatch.context() as patch:
         with contextlib.suppress(BlockingIOError):  # a real one has it
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield {**os.environ, "TPU_LIBRARY_PATH": found.stdout.strip(), "JAX_PLATFORMS": "cpu"}
+        patch.setenv("TPU_LIBRARY_PATH", found.stdout.strip())
+        yield
 
 
-def run(environment, *flags):
-    words = ["-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY, *flags]
-    options = {"cwd": helpers.ROOT, "env": environment, "capture_output": True, "text": True}
-    return subprocess.run([sys.executable, *words], **options)
+def run(*flags):
+    return helpers.python("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY, *flags)
 
 
-def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(environment):
-    done = run(environment, "--config.plan.topology=v5e:2x2", "--config.mesh.fsdp=2")
+def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded():
+    done = run("--config.plan.topology=v5e:2x2", "--config.mesh.fsdp=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("4 x TPU v5 lite (data 2 x fsdp 2), batch 16")
     assert "of 15.750 (" in done.stdout
@@ -62,8 +61,8 @@ def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(environment):
     assert done.stderr == ""
 
 
-def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device(environment):
-    done = run(environment, "--config.plan.topology=v4:2x2x1,v5e:4x8")
+def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device():
+    done = run("--config.plan.topology=v4:2x2x1,v5e:4x8")
     assert done.returncode == 0, done.stderr
     _, v4, v5e, _ = done.stdout.splitlines()
     assert v4.split()[:3] == ["v4:2x2x1", "4", "16"]
@@ -71,10 +70,10 @@ def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device(environment):
     assert "not divisible by 32 devices" in v5e  # and not compiled
 
 
-def test_what_does_not_fit_is_explained_and_a_search_finds_what_does(environment):
+def test_what_does_not_fit_is_explained_and_a_search_finds_what_does():
     rows = 2**20  # pixels of the batch alone take a seventh of a v5e's memory
     flags = ("--config.plan.topology=v5e:2x2", f"--config.batch_size={rows}")
-    done = run(environment, *flags, "--config.plan.search=('microbatch',)")
+    done = run(*flags, "--config.plan.search=('microbatch',)")
     first, *_, last = done.stdout.splitlines()
     assert f"batch {rows:,}" in first
     assert "does not fit" in done.stdout
@@ -82,20 +81,15 @@ def test_what_does_not_fit_is_explained_and_a_search_finds_what_does(environment
     assert done.returncode == (20 if last.startswith("nothing fits") else 0)
 
 
-def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(environment):
-    done = subprocess.run(
-        [sys.executable, "-c", MILLION],
-        cwd=helpers.ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(tmp_path):
+    (tmp_path / "million.py").write_text(MILLION)
+    done = helpers.python(tmp_path / "million.py")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2**30
 
 
-def test_a_slice_that_there_is_not_is_one_line(environment):
-    done = run(environment, "--config.plan.topology=v9:2x2")
+def test_a_slice_that_there_is_not_is_one_line():
+    done = run("--config.plan.topology=v9:2x2")
     assert done.returncode == 2
     assert "is no slice of TPUs, such as v5e:4x4" in done.stderr
     assert len(done.stderr.splitlines()) == 1
