@@ -9,8 +9,9 @@ from jaxlib import version
 
 # Without LLVM's optimisations programs compile in half the time, and without the emitters of fused
 # loops in half of that; jaxlib 0.11 has no others, and ends the interpreter at a flag it does not
-# know. A program that is not split over threads saves a tenth more. XLA reads the variable once, when JAX starts; processes of tests inherit it, and of two
-# values of a flag the later one counts.
+# know. A program that is not split over threads saves a twentieth more. XLA reads the variable
+# once, when JAX starts; processes of tests inherit it, and of two values of a flag the later one
+# counts.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
     f"{'--xla_cpu_use_fusion_emitters=false' if version.__version_info__ < (0, 11) else ''} "

@@ -32,7 +32,7 @@ def run(config: ConfigDict, folder: Path) -> Path:
     return workdir.path
 
 
-FAST = ("configs/scenes/clip.py", "configs/scenes/hp_hn.py", "configs/scenes/dcsm.py")
+FAST = ("configs/scenes/hp_hn.py",)
 
 
 # Those of published weights are trained in test_recipes.py, test_methods.py

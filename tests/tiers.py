@@ -29,6 +29,7 @@ SIBLINGS = {
     "models/test_captioner.py": [
         r"test_score_is_the_mean_log_probability_.*\[(cls|pooled)\]",
         "test_a_decoder_held_in_the_type_of_its_products_.*",
+        r"test_an_image_or_a_prompt_is_seen_.*\[prompt-.*\]",
     ],
     "models/test_clip.py": [
         r"test_remat_equals_plain_.*\[(clip-minimal|clip-dots|clip-offload|eva02-block)\]",
@@ -37,6 +38,10 @@ SIBLINGS = {
     "models/test_dcsm.py": [r"test_chunks_change_.*\[(?!tensor-2).*\]"],
     "models/test_flops.py": [r"test_flops_are_those_of_the_program_.*\[(?!False-B/32).*\]"],
     "models/test_lora_factors.py": [r".*\[(scanned|packed)-.*\]", r".*\[decoder-True\]"],
+    "models/test_scan_layers.py": [
+        r"test_value_and_gradient_.*\[(?!clip-none|tokens-none).*\]",
+        r"test_a_loop_starts_.*\[(?!clip).*\]",
+    ],
     "models/test_variants.py": [
         r"test_parameter_counts_.*\[(?!B/32|L/14-overrides|SigLIP-B/16-overrides7|EVA02-B/16).*\]"
     ],
@@ -63,7 +68,12 @@ SIBLINGS = {
         r"test_microbatches_give_.*\[(?!clip-8|pacl-8).*\]",
         r"test_memory_is_that_.*\[(?!clip).*\]",
     ],
-    "test_plan.py": ["test_flops_that_are_executed_.*", "test_a_plan_compiles_.*"],
+    "test_plan.py": [
+        "test_flops_that_are_executed_.*",
+        "test_a_plan_compiles_.*",
+        "test_nothing_that_fits_.*",
+        r"test_a_step_of_a_decoder_is_traced_.*\[(?!llava).*\]",
+    ],
 }
 
 

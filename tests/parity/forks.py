@@ -1,4 +1,4 @@
-"""Runs scripts in forks of a process that has imported the reference libraries, which takes seconds.
+"""Runs scripts in forks of a process that has imported the reference libraries.
 
   python tests/parity/forks.py REQUESTS ANSWERS
 
