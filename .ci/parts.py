@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -58,11 +59,21 @@ class Part:
 
 def run(parts: list[Part], lanes: int, folder: Path) -> None:
     """Runs every part, at most `lanes` at a time, in their order; one whose needs failed is left
-    out (its code stays None).
+    out (its code stays None). An exception, such as that of ctrl-C, ends those that run.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    running: list[Part] = []
+    try:
+        _run(parts, lanes, folder, running)
+    finally:
+        for part in running:
+            os.killpg(part.process.pid, signal.SIGTERM)
+            part.process.wait()
+
+
+def _run(parts: list[Part], lanes: int, folder: Path, running: list[Part]) -> None:
     done: dict[str, Part] = {}
-    waiting, running = list(parts), []
+    waiting = list(parts)
     last_sample = 0.0
     while waiting or running:
         for part in list(waiting):
@@ -102,6 +113,7 @@ def _start(part: Part, folder: Path) -> None:
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
+            start_new_session=True,  # all its processes are one group, to be ended as one
         )
 
 
@@ -146,18 +158,18 @@ def first_failure(log: str) -> str:
 
 def pythons() -> dict[str, str | None]:
     """Interpreters of the other Pythons that are promised; None: not on this machine."""
-    found: dict[str, str | None] = {}
+    interpreters: dict[str, str | None] = {}
     for version in ("3.12", "3.13"):
         there = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-        found[version] = None
+        interpreters[version] = None
         for python in (f"python{version}", *map(str, there)):
             words = [python, "-c", "import venv, ensurepip"]
             try:
                 if subprocess.run(words, capture_output=True, check=False).returncode == 0:
-                    found[version] = python
+                    interpreters[version] = python
             except FileNotFoundError:
                 continue
-    return found
+    return interpreters
 
 
 def read(plan: dict[str, dict], interpreters: dict[str, str | None]) -> list[Part]:
@@ -191,11 +203,17 @@ def failures(parts: list[Part], plan: dict[str, dict], folder: Path) -> list[str
 
 
 def main() -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):  # a background job of a shell ignores SIGINT
+        signal.signal(number, signal.default_int_handler)
     begun, folder = time.monotonic(), Path("runs/ci").absolute()
     plan = tomllib.loads((FOLDER / "parts.toml").read_text())
     lanes = plan.pop("lanes")
     parts = read(plan, pythons())
-    run(parts, lanes, folder)
+    try:
+        run(parts, lanes, folder)
+    except KeyboardInterrupt:
+        print("stopped by a signal")
+        return 130
     print(table(parts, plan, folder))
     print(f"in all {(time.monotonic() - begun) / 60:.1f} minutes")
     lines = failures(parts, plan, folder)

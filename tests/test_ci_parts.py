@@ -1,6 +1,12 @@
 """The script behind .ci/run: order, what is left out, budgets, the first failure."""
 
 import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -71,3 +77,31 @@ def test_without_a_failed_test_the_last_lines_are_shown(parts):
     assert parts.first_failure("a\nE   x == y\nFAILED b\n") == "FAILED b"
     assert parts.first_failure("make: *** Error 2") == "make: *** Error 2"
     assert parts.first_failure("1\n2\n3\n4") == "2\n3\n4"
+
+
+def until(holds, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_signal_ends_the_parts_that_run(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    script = shutil.copy(helpers.ROOT / ".ci" / "parts.py", tmp_path / ".ci")
+    pid = tmp_path / "pid"
+    plan = f'lanes = 1\n[a]\ncommand = "sleep 1000 & echo $! > {pid}; wait"\n'
+    (tmp_path / ".ci" / "parts.toml").write_text(plan)
+    with subprocess.Popen([sys.executable, script], cwd=tmp_path) as process:
+        until(lambda: pid.exists() and pid.read_text())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 130
+    until(lambda: not is_running(int(pid.read_text())))
