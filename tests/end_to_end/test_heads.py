@@ -17,6 +17,8 @@ SMALL = (
     *("--config.batch_size=16", "--config.sub_batches=2", "--config.optimizer.warmup_steps=1"),
     *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),
     *("--config.eval.batch_size=16", "--config.checkpoint.every=2"),
+    "--config.model.image={'depth': 1, 'pooling': 'mean'}",
+    "--config.model.text={'depth': 1}",
     "--config.evals={'scenes_attribute_swap': {'split': 'validation', 'count': 16}}",
 )
 

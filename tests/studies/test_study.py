@@ -220,6 +220,7 @@ def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
         *("--config.steps=2", "--config.batch_size=16", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=16", "--config.input.preview=4", "--config.log_every=1"),
         *("--config.eval.batch_size=16", "--config.eval.examples=1"),
+        "--config.model.image={'depth': 1, 'pooling': 'mean'}",
         "--config.evals={'scenes_attribute_swap': {'split': 'test', 'count': 16}}",
     )
     runs = {run.name: run for run in study_plan.plan("d", (0,))}
@@ -236,6 +237,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
         *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
         *("--config.eval.batch_size=16", "--config.model.image={'depth': 1}"),
+        "--config.model.text={'depth': 1}",
         f"--config.evals={scenes.evaluations('test', 8, 8, 'scenes-hues')}",
     )
 
