@@ -76,7 +76,8 @@ def test_help_and_list(run):
 
 def demo() -> list[str]:
     """The words of the first command of `make demo`."""
-    recipe = (helpers.ROOT / "Makefile").read_text()
+    words = ("make", "-n", "demo")
+    recipe = subprocess.check_output(words, cwd=helpers.ROOT, text=True)
     return re.search(r"vlc_jax\.main (--config .*quickstart --workdir .*)", recipe)[1].split()
 
 
