@@ -1,5 +1,7 @@
 """SPARC's grouping and local loss against loops."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,9 +73,10 @@ def test_padding_changes_neither_the_local_loss_nor_its_gradient():
     def value(groups, tokens):
         return loss.local(groups, tokens, mask, jnp.float32(10)).sum()
 
+    both = jax.jit(jax.value_and_grad(value, argnums=(0, 1)))
     for a, b in zip(
-        jax.tree.leaves(jax.value_and_grad(value, argnums=(0, 1))(groups, tokens)),
-        jax.tree.leaves(jax.value_and_grad(value, argnums=(0, 1))(groups, other)),
+        jax.tree.leaves(both(groups, tokens)),
+        jax.tree.leaves(both(groups, other)),
         strict=True,
     ):
         np.testing.assert_allclose(a, b, atol=1e-6)
@@ -96,7 +99,8 @@ def test_scores_are_cosines_of_means(mask_global_text, chunk):
         image, text = module.image(image), module.text(text)
         return image, text, module.score(image, text), module.score(image, text, is_training=True)
 
-    variables = head.init(jax.random.key(0), image, text, method=everything)
+    begin = jax.jit(functools.partial(head.init, method=everything))
+    variables = begin(jax.random.key(0), image, text)
     image, text, local, whole = apply(head, variables, image, text, method=everything)
     counts = np.asarray(mask) if mask_global_text else np.ones_like(mask)
     for i, patches in enumerate(np.asarray(image.tokens)):
