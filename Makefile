@@ -5,12 +5,13 @@ PARITY := .venv-parity
 # A file of tests stays with one worker, since its tests share what they train; the order of
 # tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# What is installed is compiled on all cores, of which pip itself would use one; not what few import.
-# Files that this Python cannot compile are those that nobody imports.
+# What is installed is compiled on all cores, of which pip itself would use one, but for folders of
+# which few files are ever imported. Files that this Python cannot compile are not imported at all.
 COMPILE := -m compileall -qq -j 0 -x '/tests?/|/openai/|/tensorflow_datasets/'
-# of `make demo`: the first run, and the steps of the two after it
-CLIP ?= quickstart
-STEPS ?= 150
+# The argument of the demo's first config, and the steps of the two runs after it; a variable of the
+# environment must not change them.
+CLIP := quickstart
+STEPS := 150
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -151,8 +151,8 @@ def table(parts: list[Part], budgets: dict[str, dict[str, float]], folder: Path)
 def first_failure(log: str) -> str:
     """The first line that names a failed test or an error; else the last lines."""
     for pattern in (r"^(?:FAILED|ERROR) .*", r"^E  .*", r".*[Ee]rror.*"):
-        if found := re.search(pattern, log, re.M):
-            return found.group(0)[:300]
+        if line := re.search(pattern, log, re.M):
+            return line.group(0)[:300]
     return "\n".join(log.splitlines()[-3:])
 
 

@@ -9,9 +9,8 @@ from jaxlib import version
 
 # Without LLVM's optimisations programs compile in half the time, and without the emitters of fused
 # loops in half of that; jaxlib 0.11 has no others, and ends the interpreter at a flag it does not
-# know. A program that is not split over threads saves a twentieth more. XLA reads the variable
-# once, when JAX starts; processes of tests inherit it, and of two values of a flag the later one
-# counts.
+# know, but compiles a twentieth faster what is not split over threads. XLA reads the variable once,
+# when JAX starts; processes of tests inherit it, and of two values of a flag the later one counts.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 "
     f"{'--xla_cpu_use_fusion_emitters=false' if version.__version_info__ < (0, 11) else ''} "
@@ -62,11 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests of several devices lie in few files; the others need not be imported."""
-    are_asked = "devices" in config.option.markexpr.replace("not devices", "")
-    if are_asked and collection_path.match("test_*.py"):
-        return "mark.devices" not in collection_path.read_text() or None
-    return None
+    """Leaves out files without a test of several devices, where `-m` asks for such tests alone: to
+    import all files takes ten seconds.
+    """
+    has_them_alone = "devices" in config.option.markexpr.replace("not devices", "")
+    is_file = collection_path.match("test_*.py")
+    if has_them_alone and is_file and "mark.devices" not in collection_path.read_text():
+        return True
+    return None  # pytest decides
 
 
 def pytest_collection_modifyitems(items):

@@ -147,10 +147,8 @@ def serve(address: str) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     _warm_up()
-    # What is imported stays: no fork looks through it for garbage, nor copies its pages. Tracing
-    # makes many objects, and few circles of them.
+    # What is imported stays: no fork looks through it for garbage, nor copies its pages.
     gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
