@@ -8,8 +8,9 @@ PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What is installed is compiled on all cores, of which pip itself would use one, but for folders of
 # which few files are ever imported. Files that this Python cannot compile are not imported at all.
 COMPILE := -m compileall -qq -j 0 -x '/tests?/|/openai/|/tensorflow_datasets/'
-# The argument of the demo's first config, and the steps of the two runs after it; a variable of the
+# Folder of the demo, argument of its first config, steps of the two runs after it; a variable of the
 # environment must not change them.
+DEMO := runs/demo
 CLIP := quickstart
 STEPS := 150
 # Hundreds of processes of tests import the same files: their bytecode is kept.
@@ -21,12 +22,12 @@ help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
-	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir runs/demo/clip
-	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=$(STEPS) --workdir runs/demo/hn \
-	  --config.init_from=runs/demo/clip
-	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=$(STEPS) --workdir runs/demo/hp_hn \
-	  --config.init_from=runs/demo/clip
-	$(RUN) -m vlc_jax.report runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir $(DEMO)/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=$(STEPS) --workdir $(DEMO)/hn \
+	  --config.init_from=$(DEMO)/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=$(STEPS) --workdir $(DEMO)/hp_hn \
+	  --config.init_from=$(DEMO)/clip
+	$(RUN) -m vlc_jax.report $(DEMO)/clip $(DEMO)/hn $(DEMO)/hp_hn --out $(DEMO)
 
 test: $(VENV)/.built  ## This installation works: formulas, readers, formats, a run of each kind, resume.
 	$(PYTEST) --ignore tests/parity -m "not slow and not devices"
