@@ -97,7 +97,7 @@ def start(case):
             lambda x: (0.2 * rng.normal(size=x.shape)).astype(np.float32),
             run.parameters.trained_shapes(),
         )
-    state = State(np.int32(0), trained, run.optimization.optimizer.init(trained), stats)
+    state = State(np.int32(0), trained, jax.jit(run.optimization.optimizer.init)(trained), stats)
     batch = make_batch(names)
     if run.model.head.reads_text_only:
         batch["has_image"] = np.arange(BATCH) % 5 != 1
@@ -125,9 +125,10 @@ def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, device
     assert expected.keys() >= {*CASES[case][1], "loss", "grad_norm"}
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
-    norm = float(optax.tree.norm(slopes))
+    length = jax.jit(optax.tree.norm)
+    norm = float(length(slopes))
     # plain steps on 1 and on 8 devices differ by .7e-6 (AVX2) to 1.1e-6 (AVX-512)
-    assert float(optax.tree.norm(optax.tree.sub(found_slopes, slopes))) <= 3e-6 * norm
+    assert float(length(jax.tree.map(np.subtract, found_slopes, slopes))) <= 3e-6 * norm
     assert norm > 1e-5
     for a, b in zip(jax.tree.leaves(found_stats), jax.tree.leaves(stats), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)

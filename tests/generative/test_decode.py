@@ -12,7 +12,7 @@ from tests.support.compilations import apply
 from vlc_jax.generative import decode
 from vlc_jax.models import continuation, lm
 
-NEVER = jnp.array([-1])
+NEVER = np.array([-1], np.int32)
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,9 @@ def model():
     decoder = lm.build("tiny")
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
     rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), shapes)
-    return decoder, params | {"head": 6 * params["head"]}  # sure of some tokens, of others not
+    params = jax.tree.map(lambda x: (0.3 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    params["head"] *= 6  # sure of some tokens, of others not
+    return decoder, jax.device_put(params)
 
 
 def traced_anew(model):
@@ -29,17 +30,20 @@ def traced_anew(model):
     return model[0].clone(epsilon=model[0].epsilon * (1 + 1e-7)), model[1]
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def embed(decoder, params, ids):
+    return decoder.apply({"params": params}, ids, method="embed")
+
+
 def prompt(model, seed=0, lengths=(4, 7, 1), padding="left"):
     """Prompts of these lengths, and their ids."""
-    decoder, params = model
     rng, longest = np.random.default_rng(seed), max(lengths)
     rows = [rng.integers(0, 128, length) for length in lengths]
     ids, valid = np.zeros((len(rows), longest), np.int32), np.zeros((len(rows), longest), bool)
     for i, row in enumerate(rows):
         where = slice(longest - len(row), None) if padding == "left" else slice(len(row))
         ids[i, where], valid[i, where] = row, True
-    embeds = apply(decoder, {"params": params}, jnp.asarray(ids), method="embed")
-    return continuation.Prompt(embeds, jnp.asarray(valid)), rows
+    return continuation.Prompt(np.asarray(embed(*model, ids)), valid), rows
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -50,8 +54,9 @@ def log_probabilities(decoder, params, ids):
 
 def after(model, row):
     """Log probabilities of what follows a text, padded on the right lest each length compile."""
-    ids = jnp.zeros((1, 24), jnp.int32).at[0, : len(row)].set(jnp.asarray(row, jnp.int32))
-    return np.asarray(log_probabilities(*model, ids)[0, len(row) - 1], np.float64)
+    ids = np.zeros((1, 24), np.int32)
+    ids[0, : len(row)] = row
+    return np.asarray(log_probabilities(*model, ids), np.float64)[0, len(row) - 1]
 
 
 def naive(model, rows, steps, choose=lambda t, seen: seen.argmax()):
@@ -74,9 +79,9 @@ def test_greedy_equals_forward_passes(model, padding):
 def test_a_row_ends_at_any_terminator_and_is_padded_by_the_first(model):
     given, _ = prompt(model)
     free = np.asarray(decode.greedy(*model, given, NEVER, steps=8))
-    ends = jnp.array([127, free[0, 3], free[1, 1]])
-    ids = decode.greedy(*model, given, ends, steps=8)
-    for found, row in zip(np.asarray(ids), free, strict=True):
+    ends = np.array([127, free[0, 3], free[1, 1]], np.int32)
+    ids = np.asarray(decode.greedy(*model, given, ends, steps=8))
+    for found, row in zip(ids, free, strict=True):
         stop = next((i for i, x in enumerate(row) if x in ends), 7)
         np.testing.assert_array_equal(found[: stop + 1], row[: stop + 1])
         assert (found[stop + 1 :] == 127).all()
@@ -85,7 +90,7 @@ def test_a_row_ends_at_any_terminator_and_is_padded_by_the_first(model):
 
 def test_the_loop_ends_with_the_last_row(model, monkeypatch):
     given, _ = prompt(model)
-    first = decode.greedy(*model, given, NEVER, steps=1)[:, 0]
+    first = np.asarray(decode.greedy(*model, given, NEVER, steps=1))[:, 0]
     steps = []
 
     def counted(decoder, params, *arguments, **options):
@@ -97,7 +102,7 @@ def test_the_loop_ends_with_the_last_row(model, monkeypatch):
     model = traced_anew(model)
     decode.greedy(*model, given, first, steps=6).block_until_ready()
     assert len(steps) == 0
-    decode.greedy(*model, given, jnp.array([-1, -1, -1]), steps=6).block_until_ready()
+    decode.greedy(*model, given, np.array([-1, -1, -1], np.int32), steps=6).block_until_ready()
     jax.effects_barrier()
     assert len(steps) == 5
 
@@ -105,7 +110,7 @@ def test_the_loop_ends_with_the_last_row(model, monkeypatch):
 def test_programs_are_compiled_once_per_shape_and_number_of_steps(model):
     before = decode.greedy._cache_size()
     for seed, end in itertools.product((1, 2), (3, 4)):
-        decode.greedy(*model, prompt(model, seed, (3, 5))[0], jnp.array([end]), steps=3)
+        decode.greedy(*model, prompt(model, seed, (3, 5))[0], np.array([end], np.int32), steps=3)
     assert decode.greedy._cache_size() == before + 1
     decode.greedy(*model, prompt(model, 1, (3, 5))[0], NEVER, steps=4)
     assert decode.greedy._cache_size() == before + 2
@@ -139,16 +144,17 @@ def test_m3id_is_its_formula(model, first_step):
 
 def test_the_weight_of_m3id_is_that_of_the_paper():
     x = 0.15 * np.arange(1, 24)
-    found = [decode.m3id_weight(decode.M3ID(first_step=0), jnp.array(t)) for t in range(24)]
+    weight = jax.jit(decode.m3id_weight)
+    found = [float(weight(decode.M3ID(first_step=0), t)) for t in range(24)]
     assert found[0] == 0
     np.testing.assert_allclose(found[1:], (1 - np.exp(-x)) / np.exp(-x), rtol=1e-6)
-    later = [decode.m3id_weight(decode.M3ID(first_step=1), jnp.array(t)) for t in range(23)]
+    later = [float(weight(decode.M3ID(first_step=1), t)) for t in range(23)]
     np.testing.assert_array_equal(later, found[1:])
 
 
 def test_m3id_without_correction_is_greedy(model):
     _, _, _, given = m3id(model)
-    expected = decode.greedy(*model, given, NEVER, steps=8)
+    expected = np.asarray(decode.greedy(*model, given, NEVER, steps=8))
     for changes in ({"decay": 0.0}, {"alpha": 0.0}):
         np.testing.assert_array_equal(m3id(model, **changes)[0], expected)
     assert (m3id(model, alpha=1.0)[0] != expected).any()
@@ -166,7 +172,7 @@ def test_a_stream_is_the_answer_token_by_token(model, padding):
     ):
         more = numbers if len(prompts) == 2 else None
         ids = np.asarray(whole)[1]
-        found = list(decode.stream(*model, tuple(prompts), NEVER, more, steps=8))
+        found = list(decode.stream(*model, tuple(prompts), jnp.asarray(NEVER), more, steps=8))
         np.testing.assert_array_equal(found, ids)
         end = jnp.array([-1, ids[3], -1])
         found = list(decode.stream(*model, tuple(prompts), end, more, steps=8))
@@ -187,7 +193,7 @@ def option_scores(decoder, params, given, options, valid):
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_option_scores_are_sums_of_log_probabilities(model, padding):
     given, rows = prompt(model, padding=padding)
-    scores, counts = option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    scores, counts = jax.device_get(option_scores(*model, given, OPTIONS, VALID))
     for i, row in enumerate(rows):
         for j in range(3):
             option = list(OPTIONS[i, j][VALID[i, j]])
@@ -202,8 +208,8 @@ def test_option_scores_are_sums_of_log_probabilities(model, padding):
 
 def test_scores_of_one_token_are_the_next_tokens_probability(model):
     given, rows = prompt(model)
-    options = jnp.broadcast_to(jnp.arange(4, dtype=jnp.int32)[None, :, None], (3, 4, 1))
-    scores, _ = option_scores(*model, given, options, jnp.ones(options.shape, bool))
+    options = np.broadcast_to(np.arange(4, dtype=np.int32)[None, :, None], (3, 4, 1))
+    scores, _ = option_scores(*model, given, options, np.ones(options.shape, bool))
     expected = np.stack([after(model, list(row))[:4] for row in rows])
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
@@ -217,34 +223,33 @@ def test_a_prompt_runs_once_for_all_options(model, monkeypatch):
         return prefill(*arguments)
 
     monkeypatch.setattr(continuation, "prefill", counted)
-    option_scores(*traced_anew(model), given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    option_scores(*traced_anew(model), given, OPTIONS, VALID)
     jax.effects_barrier()
     assert len(calls) == 1
 
 
 def test_option_scores_do_not_depend_on_other_options_or_rows(model):
     given, _ = prompt(model)
-    whole, _ = option_scores(*model, given, jnp.asarray(OPTIONS), jnp.asarray(VALID))
+    whole, _ = jax.device_get(option_scores(*model, given, OPTIONS, VALID))
     part = continuation.Prompt(given.embeds[1:2], given.valid[1:2])
-    one, _ = option_scores(*model, part, OPTIONS[1:2, :1], VALID[1:2, :1])
+    one, _ = jax.device_get(option_scores(*model, part, OPTIONS[1:2, :1], VALID[1:2, :1]))
     np.testing.assert_allclose(one[0, 0], whole[1, 0], rtol=1e-5)
 
 
 def test_a_prefix_is_read_in_both_directions_by_all(model):
     given, _ = prompt(model)
     both = given._replace(prefix=given.valid)
-    options = (jnp.asarray(OPTIONS), jnp.asarray(VALID))
-    causal, _ = option_scores(*model, given, *options)
-    found, _ = option_scores(*model, both, *options)
+    causal, _ = jax.device_get(option_scores(*model, given, OPTIONS, VALID))
+    found, _ = jax.device_get(option_scores(*model, both, OPTIONS, VALID))
     decoder, params = model
 
-    def run(module):
-        embeds = jnp.concatenate([given.embeds, module.embed(options[0][:, 0])], axis=1)
-        valid = jnp.concatenate([given.valid, options[1][:, 0]], axis=1)
+    def run(module, ids, valid):
+        embeds = jnp.concatenate([given.embeds, module.embed(ids)], axis=1)
+        valid = jnp.concatenate([given.valid, valid], axis=1)
         prefix = jnp.pad(given.valid, ((0, 0), (0, 3)))
-        return module.logits(module(embeds, valid, prefix=prefix)[0])[:, 6:-1]
+        logits = module.logits(module(embeds, valid, prefix=prefix)[0])[:, 6:-1]
+        return continuation.token_log_probabilities(logits, ids).sum(axis=1)
 
-    logits = decoder.apply({"params": params}, method=run)
-    expected = continuation.token_log_probabilities(logits, options[0][:, 0]).sum(axis=1)
+    expected = apply(decoder, {"params": params}, OPTIONS[:, 0], VALID[:, 0], method=run)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4)
     assert np.abs(found - causal)[:2].max() > 0.1

@@ -21,11 +21,11 @@ def arrays():
     """24 examples, the last 5 of them padding."""
     rng = np.random.default_rng(0)
     return {
-        "image": jnp.asarray(unit(rng.normal(size=(24, 6))), jnp.float32),
-        "text": jnp.asarray(unit(rng.normal(size=(24, 6))), jnp.float32),
-        "logit_scale": jnp.float32(7.0),
-        "logit_bias": jnp.float32(-3.0),
-        "mask": jnp.arange(24) < 19,
+        "image": unit(rng.normal(size=(24, 6))).astype(np.float32),
+        "text": unit(rng.normal(size=(24, 6))).astype(np.float32),
+        "logit_scale": np.float32(7.0),
+        "logit_bias": np.float32(-3.0),
+        "mask": np.arange(24) < 19,
     }
 
 
@@ -40,33 +40,27 @@ def batch(arrays):
     for kind, count in (("negative", 3), ("positive", 2)):
         mask = rng.random((24, count)) < 0.7
         mask[[3, 7]], mask[[4, 20]] = False, True
-        more[kind] = jnp.asarray(unit(rng.normal(size=(24, count, 6))), jnp.float32)
-        more[f"{kind}_mask"] = jnp.asarray(mask)
-        more[f"{kind}_text"] = jnp.asarray(rng.integers(0, 99, (24, count, 5)), jnp.int32)
-    tokens = jnp.asarray(rng.integers(0, 99, (24, 5)), jnp.int32)
-    record_id = jnp.asarray(rng.integers(0, 2**32, (24, 2)), jnp.uint32)
+        more[kind] = unit(rng.normal(size=(24, count, 6))).astype(np.float32)
+        more[f"{kind}_mask"] = mask
+        more[f"{kind}_text"] = rng.integers(0, 99, (24, count, 5)).astype(np.int32)
+    tokens = rng.integers(0, 99, (24, 5)).astype(np.int32)
+    record_id = rng.integers(0, 2**32, (24, 2)).astype(np.uint32)
     return {**arrays, **more, "tokens": tokens, "id": record_id}
 
 
 @pytest.fixture
 def repeated(batch):
     """`batch` with pairs that are no true negatives."""
-    tokens, ids = batch["tokens"], batch["id"]
-    negative, positive = batch["negative_text"], batch["positive_text"]
-    has_negative = (
-        batch["negative_mask"].at[4, 0].set(True).at[5].set(jnp.array([False, True, False]))
-    )
-    has_positive = batch["positive_mask"].at[8, 0].set(True).at[11, 1].set(True)
-    tokens = tokens.at[2].set(tokens[5]).at[21].set(tokens[0])  # 21 is padding
-    return {
-        **batch,
-        "tokens": tokens,
-        "id": ids.at[1].set(ids[9]).at[13, 0].set(ids[14, 0]),  # half a hash is none
-        "negative_text": negative.at[4, 0].set(tokens[6]).at[5, 1].set(tokens[5]),
-        "negative_mask": has_negative,
-        "positive_text": positive.at[8, 0].set(tokens[10]).at[11, 1].set(tokens[11]),
-        "positive_mask": has_positive,
-    }
+    found = {key: np.copy(x) for key, x in batch.items()}
+    tokens, ids = found["tokens"], found["id"]
+    tokens[2], tokens[21] = tokens[5], tokens[0]  # 21 is padding
+    ids[1], ids[13, 0] = ids[9], ids[14, 0]  # half a hash is none
+    negative, positive = found["negative_text"], found["positive_text"]
+    negative[4, 0], negative[5, 1] = tokens[6], tokens[5]
+    positive[8, 0], positive[11, 1] = tokens[10], tokens[11]
+    found["negative_mask"][4, 0], found["negative_mask"][5] = True, [False, True, False]
+    found["positive_mask"][[8, 11], [0, 1]] = True
+    return found
 
 
 EMBEDDINGS = ("image", "text", "negative", "positive")
@@ -116,9 +110,14 @@ def per_example():
     """per_example(name, batch, implementation="dense", duplicates="keep", **options) -> values."""
 
     def call(name, batch, implementation="dense", duplicates="keep", **options):
-        return _per_example(name, implementation, duplicates, tuple(options.items()))(batch)
+        values = _per_example(name, implementation, duplicates, tuple(options.items()))
+        return np.asarray(values(batch))
 
     return call
+
+
+def _hashable(config):
+    return tuple((name, tuple(options.items())) for name, options in config.items())
 
 
 @functools.cache
@@ -128,35 +127,40 @@ def _total(config, mesh):
 
 
 @pytest.fixture
-def weighted():
-    """weighted({name: weight}, batch) -> what is minimised."""
-
-    def call(weights, batch):
-        config = tuple((name, (("weight", weight),)) for name, weight in weights.items())
-        return _total(config, None)(batch)
-
-    return call
-
-
-@pytest.fixture
 def total():
     """total(name, batch, **options) -> the mean that is minimised."""
 
     def call(name, batch, mesh=None, **options):
-        config = ((name, (("weight", 1.0), *options.items())),)
-        return _total(config, mesh)(batch)
+        return _total(_hashable({name: {"weight": 1.0, **options}}), mesh)(batch)
 
     return call
 
 
 @functools.cache
-def _gradient(name, mesh, options):
+def _gradient(config, mesh):
+    config = {name: dict(options) for name, options in config}
+
     def value(inputs, batch):
-        config = {name: {"weight": 1.0, **dict(options)}}
         batch = {**batch, **inputs}
         return losses.total(config, outputs(batch), contract(batch), mesh)[0]
 
     return jax.jit(jax.value_and_grad(value))
+
+
+def _value_and_slopes(config, mesh, batch):
+    inputs = {key: batch[key] for key in (*EMBEDDINGS, "logit_scale", "logit_bias")}
+    return jax.device_get(_gradient(config, mesh)(inputs, batch))
+
+
+@pytest.fixture
+def weighted():
+    """weighted({name: weight}, batch) -> what is minimised, and its slopes as `gradient` has."""
+
+    def call(weights, batch):
+        config = _hashable({name: {"weight": weight} for name, weight in weights.items()})
+        return _value_and_slopes(config, None, batch)
+
+    return call
 
 
 @pytest.fixture
@@ -164,8 +168,7 @@ def gradient():
     """gradient(name, batch, **options) -> the mean and its slopes by embeddings, scale and bias."""
 
     def call(name, batch, mesh=None, **options):
-        inputs = {key: batch[key] for key in (*EMBEDDINGS, "logit_scale", "logit_bias")}
-        return _gradient(name, mesh, tuple(options.items()))(inputs, batch)
+        return _value_and_slopes(_hashable({name: {"weight": 1.0, **options}}), mesh, batch)
 
     return call
 
@@ -184,7 +187,8 @@ def slopes_of_scores():
     """slopes_of_scores(name, batch, **options) -> Outputs of the sum's gradient by its arrays."""
 
     def call(name, batch, **options):
-        return _slopes_of_scores(name, tuple(options.items()))(outputs(batch), batch)
+        slopes = _slopes_of_scores(name, tuple(options.items()))
+        return jax.device_get(slopes(jax.jit(outputs)(batch), batch))
 
     return call
 
@@ -201,7 +205,7 @@ def make_mesh():
 
 @functools.cache
 def _value_and_gradient(loss):
-    weights = jnp.linspace(0.5, 1.5, 24)
+    weights = np.linspace(0.5, 1.5, 24, dtype=np.float32)
 
     def weighted(inputs, mask):
         return jnp.sum(weights * loss(**inputs, mask=mask))
@@ -216,7 +220,7 @@ def value_and_gradient():
     def make(loss):
         def call(arrays):
             inputs = {k: v for k, v in arrays.items() if k != "mask"}
-            return _value_and_gradient(loss)(inputs, arrays["mask"])
+            return jax.device_get(_value_and_gradient(loss)(inputs, arrays["mask"]))
 
         return call
 

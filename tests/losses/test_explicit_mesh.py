@@ -44,7 +44,7 @@ def value_and_gradient(name, options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", losses.LOSSES)
 def test_a_loss_under_an_explicit_mesh_equals_the_plain_one(repeated, name):
-    given = outputs(repeated), conftest.contract(repeated)
+    given = jax.jit(outputs)(repeated), conftest.contract(repeated)
     mesh = jax.make_mesh((4, 2), ("data", "fsdp"), (AxisType.Explicit,) * 2)
     rows = jax.sharding.NamedSharding(mesh, jax.P(("data", "fsdp")))
     sharded = jax.tree.map(lambda x: jax.device_put(x, rows) if jnp.ndim(x) else x, given)

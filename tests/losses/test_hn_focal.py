@@ -3,6 +3,8 @@
 Its oracle, masks and permutations: tests/losses/test_hard_texts.py.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,20 +31,22 @@ def test_options_of_the_config_reach_the_formula(batch, total, per_example, opti
     np.testing.assert_allclose(
         per_example("hn_focal", batch, **options), expected, rtol=2e-5, atol=1e-5
     )
-    has_negative = np.asarray(batch["mask"] & batch["negative_mask"].any(axis=1))
-    found = total("hn_focal", batch, **options)
+    has_negative = batch["mask"] & batch["negative_mask"].any(axis=1)
+    found = float(total("hn_focal", batch, **options))
     np.testing.assert_allclose(found, expected[has_negative].mean(), rtol=1e-5)
-    assert abs(found - total("hn_focal", batch)) > 1e-3
+    assert abs(found - float(total("hn_focal", batch))) > 1e-3
+
+
+@functools.partial(jax.jit, static_argnames=("gamma", "label_smoothing"))
+@jax.grad
+def slope(logit, **options):
+    none, one = jnp.zeros((1, 1)), jnp.ones((1, 1), bool)
+    return hn_focal(logit[None], none, jnp.float32(1.0), one, **options)[0]
 
 
 def probability_slope(logit, **options):
     """The slope by the own logit, with one hard negative of logit 0."""
-
-    def value(x):
-        none, one = jnp.zeros((1, 1)), jnp.ones((1, 1), bool)
-        return hn_focal(x[None], none, jnp.float32(1.0), one, **options)[0]
-
-    return float(jax.grad(value)(jnp.float32(logit)))
+    return float(slope(np.float32(logit), **options))
 
 
 def test_easy_negatives_weigh_little_and_sure_ones_are_called_back():

@@ -1,5 +1,8 @@
 """The table of losses and the weighted sum that training minimises."""
 
+import functools
+
+import jax
 import numpy as np
 import pytest
 
@@ -18,12 +21,17 @@ def outputs(arrays):
     )
 
 
+def total_of(config, outputs, batch):
+    return jax.jit(functools.partial(losses.total, config))(outputs, batch)
+
+
 def test_total_is_the_weighted_sum_of_means_over_real_examples(arrays, outputs):
     config = {"infonce": {"weight": 0.5}, "sigmoid": {"weight": 2.0}}
-    value, parts = losses.total(config, outputs, arrays)
-    scale, pair_masks = arrays["logit_scale"], masks.pair_masks(arrays)
-    softmax_sum = infonce.dense(outputs.scores, scale, pair_masks).sum()
-    sigmoid_sum = sigmoid.dense(outputs.scores, scale, arrays["logit_bias"], pair_masks).sum()
+    value, parts = total_of(config, outputs, arrays)
+    scale, pair_masks = arrays["logit_scale"], jax.jit(masks.pair_masks)(arrays)
+    softmax_sum = np.sum(jax.jit(infonce.dense)(outputs.scores, scale, pair_masks))
+    sigmoid_values = jax.jit(sigmoid.dense)(outputs.scores, scale, arrays["logit_bias"], pair_masks)
+    sigmoid_sum = np.sum(sigmoid_values)
     np.testing.assert_allclose(value, 0.5 * softmax_sum / 19 + 2 * sigmoid_sum / 19, rtol=1e-5)
     assert [int(count) for _, count in parts.values()] == [19, 19]
     np.testing.assert_allclose(parts["sigmoid"][0], sigmoid_sum, rtol=1e-6)
@@ -70,9 +78,9 @@ def test_a_batch_of_padding_gives_zero_not_nan(batch, gradient, name):
 )
 def test_a_wrong_config_is_refused_with_the_cure(arrays, outputs, config, message):
     with pytest.raises(errors.UsageError, match=message):
-        losses.total(config, outputs, arrays)
+        total_of(config, outputs, arrays)
 
 
 def test_sigmoid_without_a_logit_bias_is_refused(arrays, outputs):
     with pytest.raises(errors.UsageError, match="logit_bias_init"):
-        losses.total({"sigmoid": {"weight": 1.0}}, outputs._replace(logit_bias=None), arrays)
+        total_of({"sigmoid": {"weight": 1.0}}, outputs._replace(logit_bias=None), arrays)

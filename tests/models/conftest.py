@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,12 +44,10 @@ def build(family, image=(), text=(), **overrides):
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
     params = jax.tree.map_with_path(
-        lambda path, x: jnp.asarray(
-            0.2 * rng.normal(size=x.shape) + (path[-1].key == "scale"), jnp.float32
-        ),
+        lambda path, x: np.float32(0.2 * rng.normal(size=x.shape) + (path[-1].key == "scale")),
         shapes,
     )
-    return model, params, batch(model.image.image_size)
+    return model, jax.device_put(params), batch(model.image.image_size)
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +93,7 @@ def batch(side):
     for row, end in enumerate((2, 4, 6, 3)):
         text[row, end:] = [2] + [0] * (6 - end)
     image = rng.normal(size=(4, side, side, 3))
-    return {"image": jnp.asarray(image, jnp.float32), "text": jnp.asarray(text, jnp.int32)}
+    return jax.device_put({"image": np.float32(image), "text": np.int32(text)})
 
 
 @pytest.fixture(scope="session")

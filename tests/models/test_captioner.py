@@ -27,19 +27,21 @@ def make(select="patch", marks=None, **options):
         **options,
     )
     rng = np.random.default_rng(0)
-    pooled = jnp.asarray(rng.normal(size=(IMAGES, EMBED)), jnp.float32)
-    tokens = jnp.asarray(rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)), jnp.float32)
-    ids = jnp.asarray(rng.integers(0, VOCAB, (len(ENDS), LENGTH)), jnp.int32)
-    mask = jnp.arange(LENGTH)[None] <= jnp.asarray(ENDS)[:, None]
+    pooled = rng.normal(size=(IMAGES, EMBED)).astype(np.float32)
+    tokens = rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)).astype(np.float32)
+    ids = rng.integers(0, VOCAB, (len(ENDS), LENGTH), np.int32)
+    mask = np.arange(LENGTH)[None] <= np.array(ENDS)[:, None]
     image = types.ImageFeatures(pooled, tokens if select != "pooled" else None)
-    text = types.TextFeatures(jnp.zeros((len(ENDS), EMBED)), mask=mask, ids=ids, marks=marks)
+    nothing = np.zeros((len(ENDS), EMBED), np.float32)
+    text = types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
 
     def both(module, image, text):
         return module.score(module.image(image), module.text(text))
 
-    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), image, text, method=both))
-    variables = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.3), shapes)
-    return head, variables, image, text, both
+    init = functools.partial(head.init, method=both)
+    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
+    variables = jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.3).astype("f4"), shapes)
+    return head, jax.device_put(variables), image, text, both
 
 
 @pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
@@ -71,17 +73,17 @@ def test_every_image_token_has_a_position_of_its_own(select):
     head, variables, image, _, _ = make(select, positions=True)
     position = variables["params"].pop("position")
     whole = {"params": {**variables["params"], "position": position}}
-    found = apply(head, whole, image, method="image")
-    expected = apply(make(select)[0], variables, image, method="image").tokens + position[None]
-    np.testing.assert_allclose(found.tokens, expected, rtol=1e-6)
+    found = apply(head, whole, image, method="image").tokens
+    tokens = apply(make(select)[0], variables, image, method="image").tokens
+    np.testing.assert_allclose(found, np.add(tokens, position), rtol=1e-6)
 
 
 def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
-    place, ends = jnp.arange(LENGTH)[None], jnp.array(ENDS)[:, None]
-    marks = (place <= ends).astype(jnp.int8)  # the first token, too, which nothing predicts
+    place, ends = np.arange(LENGTH)[None], np.array(ENDS)[:, None]
+    marks = (place <= ends).astype(np.int8)  # the first token, too, which nothing predicts
     head, variables, image, text, _ = make(marks=marks, scores="answer", prefix=(5, 2))
-    text = types.TextFeatures(*(None if x is None else x[:IMAGES] for x in text))
-    has_image = jnp.array([False, True, False])
+    text = jax.tree.map(lambda x: x[:IMAGES], text)
+    has_image = np.array([False, True, False])
 
     def own(module, image, text):
         return module.score_options(module.image(image), module.text(text))
@@ -94,14 +96,14 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
     @jax.jit
     def scores(tokens, has_image):
         features = image._replace(tokens=tokens, has_image=has_image)
-        return head.apply(variables, features, text, method=own)[:, 0]
+        return head.apply(variables, features, jax.tree.map(jnp.asarray, text), method=own)[:, 0]
 
-    found = scores(image.tokens, has_image)
+    found = np.asarray(scores(image.tokens, has_image))
     alone = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
     for row in (0, 2):
         expected = alone(text.ids[row, : ENDS[row] + 1])
         np.testing.assert_allclose(found[row], expected, atol=1e-5)
-    whole = scores(image.tokens, None)
+    whole = np.asarray(scores(image.tokens, None))
     np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
     assert np.abs(found[::2] - whole[::2]).min() > 1e-3
     gradient = jax.jit(jax.grad(lambda tokens: scores(tokens, has_image).sum()))(image.tokens)
@@ -112,23 +114,23 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
 def test_a_question_is_read_behind_its_image_and_not_scored():
     head, variables, image, text, both = make()
     question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])
-    asked = image._replace(question=jnp.asarray(question))
+    asked = image._replace(question=question)
     expected = np.zeros((IMAGES, len(ENDS)))
 
-    def score_of_one(module, image, question, ids):
-        """Image, question and text as one row without padding."""
-        seen, read = module.image(image).tokens, jnp.concatenate([question, ids])
+    def log_probs(module, image, read):
+        """Of question and text, behind their image as one row without padding."""
+        seen = module.image(image).tokens
         embeds = jnp.concatenate([seen, module.lm.embed(read[None])], axis=1)
         logits = module.lm.logits(module.lm(embeds, jnp.ones(embeds.shape[:2], bool))[0])
-        found = jax.nn.log_softmax(logits[0, -len(ids) - 1 : -1])
-        return found[jnp.arange(len(ids)), ids].mean()
+        found = jax.nn.log_softmax(logits[0, seen.shape[1] - 1 : -1])
+        return found[jnp.arange(len(read)), read]
 
-    score_of_one = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
+    log_probs = jax.jit(functools.partial(head.apply, variables, method=log_probs))
     for i, row in enumerate(question):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, end in enumerate(ENDS):
-            ids = jnp.asarray(row[row != types.NOT_ASKED])
-            expected[i, t] = score_of_one(one, ids, text.ids[t, : end + 1])
+            read = np.concatenate([row[row != types.NOT_ASKED], text.ids[t, : end + 1]])
+            expected[i, t] = np.asarray(log_probs(one, read))[-end - 1 :].mean()
     found = np.asarray(apply(head, variables, asked, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(found - apply(head, variables, image, text, method=both)).max() > 0.1
@@ -136,19 +138,18 @@ def test_a_question_is_read_behind_its_image_and_not_scored():
 
 def test_without_the_image_its_tokens_alone_are_left_out():
     head, variables, image, _, _ = make(prefix=(5,))
-    question = jnp.array(
-        [[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]]
-    )
-    ids, valid = jnp.array([[3, 4]] * IMAGES), jnp.array([[True, True], [True, False], [True] * 2])
+    question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])
+    ids, valid = np.array([[3, 4]] * IMAGES), np.array([[True, True], [True, False], [True] * 2])
 
-    def prompts(module, image):
+    def prompts(module, image, ids, valid):
         return [module.prompt(module.image(image), ids, valid, has_image=x) for x in (True, False)]
 
-    seen, unseen = head.apply(variables, image._replace(question=question), method=prompts)
+    asked = image._replace(question=question)
+    seen, unseen = apply(head, variables, asked, ids, valid, method=prompts)
     is_asked = question != types.NOT_ASKED
-    start, patches = jnp.ones((IMAGES, 1), bool), jnp.ones((IMAGES, PATCHES), bool)
+    start, patches = np.ones((IMAGES, 1), bool), np.ones((IMAGES, PATCHES), bool)
     for prompt, own in ((seen, patches), (unseen, ~patches)):
-        expected = jnp.concatenate([start, own, is_asked, valid], axis=1)
+        expected = np.concatenate([start, own, is_asked, valid], axis=1)
         np.testing.assert_array_equal(prompt.valid, expected)
 
 
@@ -173,9 +174,7 @@ MARKS = np.array([[0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 0, 1, 0], [0, 0, 0, 0
 
 
 def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
-    head, variables, image, text, both = make(
-        marks=jnp.asarray(MARKS), scores="answer", prefix=(7, 3)
-    )
+    head, variables, image, text, both = make(marks=MARKS, scores="answer", prefix=(7, 3))
     without = head.clone(prefix=())
 
     def log_probs(module, image, ids):
@@ -191,7 +190,7 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
     for i in range(IMAGES):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, marks in enumerate(MARKS[:3]):
-            values = log_probs(one, text.ids[t])
+            values = np.asarray(log_probs(one, text.ids[t]))
             expected[i, t] = values[marks > 0].mean()  # also behind the first end of an answer
     found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -205,7 +204,7 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
 )
 def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
     head, variables, image, text, both = make(
-        marks=jnp.asarray(MARKS),
+        marks=MARKS,
         scores="answer",
         prefix=(7, 3),
         bidirectional=bidirectional,
@@ -230,7 +229,8 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
     for i in range(IMAGES):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, question in enumerate(questions):
-            expected[i, t] = log_probs(one, text.ids[t], question)[MARKS[t] > 0].mean()
+            values = np.asarray(log_probs(one, text.ids[t], question))
+            expected[i, t] = values[MARKS[t] > 0].mean()
     found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     causal = np.asarray(
@@ -241,7 +241,7 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
     def prompt(module, image, ids):
         return module.prompt(module.image(image), ids, jnp.ones(ids.shape, bool)).prefix
 
-    prefix = head.apply(variables, image, text.ids[:IMAGES, :2], method=prompt)
+    prefix = np.asarray(apply(head, variables, image, text.ids[:IMAGES, :2], method=prompt))
     is_image = np.arange(slots + 2) >= 2
     is_image[slots:] = False
     assert (prefix == (is_image[None] if bidirectional == "image" else True)).all()
@@ -259,27 +259,30 @@ def test_answers_without_marks_are_refused():
 
 
 def test_the_captioning_loss_is_the_mean_over_all_tokens():
-    scores, lengths = jnp.array([-1.0, -2.0, -9.0]), jnp.array([2, 6, 4])
-    values = losses.LOSSES["caption"].dense(scores, lengths, jnp.array([True, True, False]))
+    scores, lengths = np.array([-1.0, -2.0, -9.0]), np.array([2, 6, 4])
+    loss = jax.jit(losses.LOSSES["caption"].dense)
+    values = np.asarray(loss(scores, lengths, np.array([True, True, False])))
     # 2 tokens of log probability -1 and 6 of -2; the third row is padding
     assert float(values[:2].mean()) == pytest.approx((2 + 12) / 8)
 
 
 @pytest.mark.parametrize("reduction", ["token", "square", "sample"])
 def test_the_captioning_loss_weighs_texts_by_their_tokens_the_roots_of_them_or_alike(reduction):
-    scores, lengths = jnp.array([-1.0, -2.0, -4.0, -9.0]), jnp.array([2, 6, 0, 4])
-    mask = jnp.array([True, True, True, False])  # the third text has no token that counts
+    scores, lengths = np.array([-1.0, -2.0, -4.0, -9.0]), np.array([2, 6, 0, 4])
+    mask = np.array([True, True, True, False])  # the third text has no token that counts
 
-    def loss(scores):
+    def loss(scores, lengths, mask):
         return losses.LOSSES["caption"].dense(scores, lengths, mask, reduction=reduction)[:3].mean()
+
+    value, found = jax.jit(jax.value_and_grad(loss))(scores, lengths, mask)
 
     # cross-entropy of each token, 1 in the first text and 2 in the second, with its own weight
     weights = {"token": (1, 1), "square": (2**-0.5, 6**-0.5), "sample": (1 / 2, 1 / 6)}[reduction]
     tokens = np.repeat([1.0, 2.0], [2, 6])
     weights = np.repeat(weights, [2, 6])
-    assert float(loss(scores)) == pytest.approx(np.average(tokens, weights=weights))
+    assert float(value) == pytest.approx(np.average(tokens, weights=weights))
     gradient = [-weights[0] * 2 / weights.sum(), -weights[-1] * 6 / weights.sum(), 0, 0]
-    np.testing.assert_allclose(jax.grad(loss)(scores), gradient, rtol=1e-6)
+    np.testing.assert_allclose(found, gradient, rtol=1e-6)
 
 
 def test_an_unknown_reduction_is_refused():
@@ -290,10 +293,12 @@ def test_an_unknown_reduction_is_refused():
 def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
     head, variables, image, text, both = make(dtype=jnp.bfloat16)
     held = head.clone(param_dtype="compute")
-    shapes = jax.eval_shape(lambda: held.init(jax.random.key(0), image, text, method=both))
+    init = functools.partial(held.init, method=both)
+    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
     kinds = jax.tree.map(lambda leaf: leaf.dtype.name, shapes["params"])
     assert set(jax.tree.leaves(kinds["lm"])) == {"bfloat16"}
     assert set(jax.tree.leaves(kinds["projector"])) == {"float32"}
-    half = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), variables, shapes)
+    half = jax.tree.map(lambda x, leaf: np.asarray(x).astype(leaf.dtype), variables, shapes)
+    half, image, text = jax.device_put((half, image, text))
     expected = head.apply(variables, image, text, method=both)
     np.testing.assert_array_equal(held.apply(half, image, text, method=both), expected)

@@ -27,29 +27,33 @@ def features():
 
     def unit(*shape):
         x = rng.normal(size=shape)
-        return jnp.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True), jnp.float32)
+        return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
 
     image = types.ImageFeatures(unit(IMAGES, EMBED), unit(IMAGES, PATCHES, EMBED))
     tokens = unit(TEXTS, LENGTH, EMBED)
-    return image, types.TextFeatures(unit(TEXTS, EMBED), tokens, None, jnp.asarray(MARKS))
+    return image, types.TextFeatures(unit(TEXTS, EMBED), tokens, None, MARKS)
 
 
 def make(**options):
     return models.HEADS["dcsm"](PATCHES, LENGTH, **{"num_functional_words": WORDS, **options})
 
 
+@functools.partial(jit, static_argnums=0)
 def init(head, features):
-    make = jit(lambda key: head.init(key, *features, method=scored))
-    return make(jax.random.key(0))
+    return head.init(jax.random.key(0), *features, method=scored)
 
 
 def scored(module, image, text, method_name="score", **kwargs):
     return getattr(module, method_name)(module.image(image), module.text(text), **kwargs)
 
 
-def run(head, variables, features, **kwargs):
-    apply = functools.partial(head.apply, method=scored, **kwargs)
-    return np.asarray(jit(apply)(variables, *features))
+@functools.partial(jit, static_argnums=0, static_argnames=("method_name", "is_training"))
+def scores(head, variables, features, **kwargs):
+    return head.apply(variables, *features, method=scored, **kwargs)
+
+
+def run(*args, **kwargs):
+    return np.asarray(scores(*args, **kwargs))
 
 
 def maps(features, params, rows="replace"):
@@ -119,7 +123,7 @@ def test_moments_are_those_of_all_maps(features):
 
 @pytest.mark.parametrize(("standardise", "chunk"), [("tensor", 2), ("per_pair", 1)])
 def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk):
-    weights = jnp.arange(IMAGES * TEXTS).reshape(IMAGES, TEXTS)
+    weights = np.arange(IMAGES * TEXTS, dtype=np.float32).reshape(IMAGES, TEXTS)
 
     def value(variables, features, chunk):
         head = make(standardise=standardise, chunk=chunk)
@@ -148,7 +152,7 @@ def test_options_are_standardised_with_those_of_their_image(features):
     variables = init(head, features)
     image, text = features
     alone = jax.tree.map(lambda x: x[1:2], image)
-    repeated = jax.tree.map(lambda x: jnp.concatenate([x] * IMAGES), text)
+    repeated = jax.tree.map(lambda x: np.concatenate([x] * IMAGES), text)
     own = run(head, variables, (image, repeated), method_name="score_options")
     np.testing.assert_allclose(own[1:2], run(head, variables, (alone, text)), atol=2e-5)
 
@@ -159,8 +163,8 @@ def test_in_training_all_texts_of_a_batch_are_standardised_together(features, st
     variables = init(head, features)
     image, text = features
     groups = {"text": jax.tree.map(lambda x: x[:IMAGES], text)}
-    groups["negative_text"] = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:3]]), text)
-    both = jax.tree.map(lambda *x: jnp.concatenate(x), *groups.values())
+    groups["negative_text"] = jax.tree.map(lambda x: np.concatenate([x[1:], x[:3]]), text)
+    both = jax.tree.map(lambda *x: np.concatenate(x), *groups.values())
 
     def all_scores(module, image, texts):
         texts = {kind: module.text(text) for kind, text in texts.items()}
@@ -187,7 +191,8 @@ def test_running_scores_stand_alone(features):
         return module.outputs(module.image(image), module.text(text))
 
     assert not any(jax.tree.leaves(variables["batch_stats"]))
-    updated = head.apply(variables, *features, method=outputs, mutable=["batch_stats"])[1]
+    update = functools.partial(head.apply, method=outputs, mutable=["batch_stats"])
+    updated = jit(update)(variables, *features)[1]
     assert updated["batch_stats"]["steps"] == 1
     trained = {**variables, **updated}
     whole = run(head, trained, features)
@@ -202,7 +207,7 @@ def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(feature
     monkeypatch.setattr(dcsm, "MOMENT_STEPS", 3)
     head = make(standardise="running")
     variables = init(head, features)
-    batches = [jax.tree.map(lambda x, k=k: k * x, features[0]) for k in range(1, 6)]
+    batches = [jax.tree.map(lambda x, k=k: np.float32(k) * x, features[0]) for k in range(1, 6)]
 
     @functools.partial(jit, static_argnames="mutable")
     def updated(variables, image, mutable=("batch_stats",)):
@@ -225,7 +230,8 @@ def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(feature
 
 
 def test_vectors_of_functional_words_start_around_a_third():
-    table = dcsm._word_vectors(jax.random.key(0), (11, 197))
+    draw = jit(lambda key: dcsm._word_vectors(key, (11, 197)))
+    table = np.asarray(draw(jax.random.key(0)))
     assert table.mean() == pytest.approx(1 / 3, abs=2e-3)
     assert table.std() == pytest.approx(1 / 3 / 197**0.5, rel=0.1)
 
@@ -278,14 +284,14 @@ def test_adapters_take_the_place_of_projections(features):
     head = make(adapter=True, width=EMBED, standardise="per_pair")
     rng = np.random.default_rng(2)
     image, text = features
-    image = image._replace(tokens=jnp.asarray(rng.normal(size=(IMAGES, PATCHES, 7)), "f4"))
-    text = text._replace(tokens=jnp.asarray(rng.normal(size=(TEXTS, LENGTH, 8)), "f4"))
+    image = image._replace(tokens=rng.normal(size=(IMAGES, PATCHES, 7)).astype("f4"))
+    text = text._replace(tokens=rng.normal(size=(TEXTS, LENGTH, 8)).astype("f4"))
     variables = init(head, (image, text))
     params = dict(variables["params"])
 
     def mapped(tokens, adapter):
         y = np.asarray(tokens) @ np.asarray(adapter["kernel"]) + np.asarray(adapter["bias"])
-        return jnp.asarray(y / np.linalg.norm(y, axis=-1, keepdims=True))
+        return y / np.linalg.norm(y, axis=-1, keepdims=True)
 
     projected = (
         image._replace(tokens=mapped(image.tokens, params.pop("image_adapter"))),
@@ -323,19 +329,16 @@ def test_the_grid_sees_neighbours_above_and_below(features):
 def test_dropout_is_of_training_only(features):
     head = make(dropout=0.5)
     variables = init(head, features)
-    image, text = features
     key = {"dropout": jax.random.key(3)}
 
-    @jit
-    def train(rngs):
-        return head.apply(variables, image, text, is_training=True, method=scored, rngs=rngs)
+    @functools.partial(jit, static_argnums=0)
+    def train(head, features):
+        return head.apply(variables, *features, is_training=True, method=scored, rngs=key)
 
-    np.testing.assert_array_equal(train(key), train(key))
-    assert np.abs(np.asarray(train(key)) - run(head, variables, features)).max() > 1e-3
+    np.testing.assert_array_equal(train(head, features), train(head, features))
+    trained = np.asarray(train(head, features))
+    assert np.abs(trained - run(head, variables, features)).max() > 1e-3
     plain = run(make(), variables, features)
     np.testing.assert_array_equal(run(head, variables, features), plain)
-    in_parts = make(dropout=0.5, chunk=1)
-    parts = in_parts.apply(
-        variables, image, text, is_training=True, method=scored, rngs=key, mutable=False
-    )
-    np.testing.assert_allclose(parts, train(key), atol=1e-5)  # the same draws
+    parts = train(make(dropout=0.5, chunk=1), features)
+    np.testing.assert_allclose(parts, trained, atol=1e-5)  # the same draws

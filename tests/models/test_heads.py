@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 
 from configs import default
+from tests.support.compilations import apply
 from vlc_jax import errors, models, setup, sharding, train_step, types
 from vlc_jax.state import State
 
@@ -60,23 +61,19 @@ def features():
     rng = np.random.default_rng(0)
 
     def normal(*shape):
-        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+        return rng.normal(size=shape).astype(np.float32)
 
-    mask = jnp.arange(LENGTH)[None] < jnp.asarray(rng.integers(2, LENGTH + 1, PAIRS))[:, None]
+    mask = np.arange(LENGTH)[None] < rng.integers(2, LENGTH + 1, PAIRS)[:, None]
     marks = np.zeros((PAIRS, LENGTH), np.int8)
     marks[::2, 2], marks[::3, 4] = 1, 2
-    question = rng.integers(0, 9, (PAIRS, 3))
+    question = rng.integers(0, 9, (PAIRS, 3)).astype(np.int32)
     question[::2, 1:] = types.NOT_ASKED
-    return (
-        types.ImageFeatures(
-            *(normal(PAIRS, EMBED), normal(PAIRS, PATCHES, EMBED)),
-            jnp.asarray(question, jnp.int32),
-        ),
-        types.TextFeatures(
-            *(normal(PAIRS, EMBED), normal(PAIRS, LENGTH, EMBED), mask, jnp.asarray(marks)),
-            jnp.asarray(rng.integers(0, 9, (PAIRS, LENGTH)), jnp.int32),
-        ),
+    image = types.ImageFeatures(normal(PAIRS, EMBED), normal(PAIRS, PATCHES, EMBED), question)
+    text = types.TextFeatures(
+        *(normal(PAIRS, EMBED), normal(PAIRS, LENGTH, EMBED), mask, marks),
+        rng.integers(0, 9, (PAIRS, LENGTH)).astype(np.int32),
     )
+    return jax.device_put((image, text))
 
 
 def scored(module, image, text):
@@ -168,21 +165,22 @@ def test_marks_of_captions_and_hard_texts_reach_the_head(features):
     head = models.HEADS["dcsm"](**HEADS["dcsm"], network="mlp")
     model = models.build("clip", "mini").clone(head=head)
     image, text = features
+    negatives = jax.tree.map(lambda x: np.asarray(x)[::-1, None], text)
     batch = {
         "image_pooled": image.pooled,
         "image_tokens": image.tokens,
-        "text": jnp.zeros((PAIRS, LENGTH), jnp.int32),
+        "text": np.zeros((PAIRS, LENGTH), np.int32),
         "text_pooled": text.pooled,
         "text_tokens": text.tokens,
         "text_marks": text.marks,
-        "negative_text": jnp.zeros((PAIRS, 1, LENGTH), jnp.int32),
-        "negative_text_pooled": text.pooled[::-1, None],
-        "negative_text_tokens": text.tokens[::-1, None],
-        "negative_text_marks": text.marks[::-1, None],
+        "negative_text": np.zeros((PAIRS, 1, LENGTH), np.int32),
+        "negative_text_pooled": negatives.pooled,
+        "negative_text_tokens": negatives.tokens,
+        "negative_text_marks": negatives.marks,
     }
     outputs, variables = jax.jit(model.init_with_output)(jax.random.key(0), batch)
     np.testing.assert_array_equal(outputs.text.marks, text.marks)
-    np.testing.assert_array_equal(outputs.negative_text.marks, text.marks[::-1, None])
+    np.testing.assert_array_equal(outputs.negative_text.marks, negatives.marks)
     del batch["text_marks"], batch["negative_text_marks"]
     with pytest.raises(errors.UsageError, match="2 functional words, and no text_marks say"):
         jax.eval_shape(model.apply, variables, batch)
@@ -195,14 +193,14 @@ def test_a_temperature_is_learned_unless_it_is_frozen(features):
     batch = {
         "image_pooled": image.pooled,
         "image_tokens": image.tokens,
-        "text": jnp.zeros((PAIRS, LENGTH), jnp.int32),
+        "text": np.zeros((PAIRS, LENGTH), np.int32),
         "text_pooled": text.pooled,
         "text_tokens": text.tokens,
-        "mask": jnp.ones(PAIRS, bool),
-        "stop": jnp.zeros(PAIRS, bool),
+        "mask": np.ones(PAIRS, bool),
+        "stop": np.zeros(PAIRS, bool),
     }
     params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
-    scores = model.apply({"params": params}, batch).scores
+    scores = apply(model, {"params": params}, batch).scores
     moved = []
     for frozen in ((), ("logit_scale",)):
         config = default.get_config()
@@ -211,13 +209,12 @@ def test_a_temperature_is_learned_unless_it_is_frozen(features):
         run = setup.of_model(config, model, 9)
         trained, kept = run.parameters.split(params)
         step = jax.jit(train_step.make_step(run))
-        state = State(
-            jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained), {}
-        )
+        optimizer = jax.jit(run.optimization.optimizer.init)(trained)
+        state = State(jax.device_put(np.int32(0)), trained, optimizer, {})
         for _ in range(2):  # the rate of the first step is 0
             state = step(state, kept, batch)[0]
         after = run.parameters.merge(kept, state.params)
-        moved.append(float(after["logit_scale"] - params["logit_scale"]))
+        moved.append(float(after["logit_scale"]) - float(params["logit_scale"]))
 
     def loss(scale):
         logits = scale * np.asarray(scores, np.float64)

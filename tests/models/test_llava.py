@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,13 +21,17 @@ def make(select="patch"):
     )
     shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
     rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
-    return model, params
+    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    return model, jax.device_put(params)
 
 
 def images(count=2):
-    values = np.random.default_rng(1).normal(size=(count, 8, 8, 3))
-    return jnp.asarray(values, jnp.float32)
+    return np.random.default_rng(1).normal(size=(count, 8, 8, 3)).astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def logits_of(model, params, images, ids, valid):
+    return model.apply({"params": params}, images, ids, valid, method="text_logits")
 
 
 def test_the_tree_has_three_parts_and_one_block_less():
@@ -41,11 +44,11 @@ def test_the_tree_has_three_parts_and_one_block_less():
 def test_image_tokens_are_in_order_at_the_slots_of_their_row():
     model, params = make()
     ids = np.array([[1, IMAGE, IMAGE, 5, IMAGE, IMAGE], [7, 8, 9, 10, 11, 12]], np.int32)
-    tokens = apply(model, {"params": params}, images(), method="image_tokens")
-    embeds = apply(model, {"params": params}, jnp.asarray(ids), tokens, method="embed")
+    tokens = np.asarray(apply(model, {"params": params}, images(), method="image_tokens"))
+    embeds = np.asarray(apply(model, {"params": params}, ids, tokens, method="embed"))
     np.testing.assert_array_equal(embeds[0, [1, 2, 4, 5]], tokens[0])
-    table = params["lm"]["token_embedding"]["embedding"]
-    np.testing.assert_array_equal(embeds[0, [0, 3]], table[jnp.array([1, 5])])
+    table = np.asarray(params["lm"]["token_embedding"]["embedding"])
+    np.testing.assert_array_equal(embeds[0, [0, 3]], table[[1, 5]])
     np.testing.assert_array_equal(embeds[1], table[ids[1]])
 
 
@@ -54,10 +57,9 @@ def test_every_selection_runs_and_reads_the_image(select):
     model, params = make(select)
     count = model.num_image_tokens
     assert count == {"patch": 4, "cls": 1, "cls_patch": 5}[select]
-    ids = jnp.asarray([[1, *[IMAGE] * count, 5, 6]] * 2, jnp.int32)
-    llava.check_slots(np.asarray(ids), IMAGE, count)
-    apply = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
-    logits = apply({"params": params}, images(), ids, jnp.ones(ids.shape, bool))
+    ids = np.array([[1, *[IMAGE] * count, 5, 6]] * 2, np.int32)
+    llava.check_slots(ids, IMAGE, count)
+    logits = np.asarray(logits_of(model, params, images(), ids, np.ones(ids.shape, bool)))
     assert np.abs(logits[0] - logits[1])[0].max() == 0  # before the image
     assert np.abs(logits[0] - logits[1])[-1].max() > 1e-2
 
@@ -66,17 +68,15 @@ def test_every_selection_runs_and_reads_the_image(select):
 def test_a_row_does_not_depend_on_padding_or_on_other_rows(padding):
     """Neither one with an image nor one without, in a batch of both."""
     model, params = make()
-    run = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
     rows = [[1, *[IMAGE] * 4, 5, 6], [7, 8, 9], [1, *[IMAGE] * 4, 10, 11, 12, 13]]
     ids, valid = np.zeros((3, 9), np.int32), np.zeros((3, 9), bool)
     for i, row in enumerate(rows):
         where = slice(9 - len(row), None) if padding == "left" else slice(len(row))
         ids[i, where], valid[i, where] = row, True
-    together = run({"params": params}, images(3), jnp.asarray(ids), jnp.asarray(valid))
+    together = np.asarray(logits_of(model, params, images(3), ids, valid))
     for i, image in ((0, images(3)[:1]), (1, None), (2, images(3)[2:])):
-        alone = run(
-            {"params": params}, image, jnp.asarray([rows[i]]), jnp.ones((1, len(rows[i])), bool)
-        )
+        row = np.array(rows[i : i + 1])
+        alone = np.asarray(logits_of(model, params, image, row, np.ones(row.shape, bool)))
         np.testing.assert_allclose(together[i][valid[i]], alone[0], atol=2e-5)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm, lora, rope
@@ -50,8 +51,8 @@ def make(**fields):
     decoder = lm.build("tiny", **fields)
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
     rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
-    return decoder, params
+    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    return decoder, jax.device_put(params)
 
 
 def kind(name, **more):
@@ -60,13 +61,13 @@ def kind(name, **more):
 
 def texts(rows=2, length=LENGTH, seed=1):
     ids = np.random.default_rng(seed).integers(0, 128, (rows, length))
-    return jnp.asarray(ids, jnp.int32)
+    return ids.astype(np.int32)
 
 
 def left_padded(ids, paddings):
     """Texts, the first `paddings[i]` slots of row i padding."""
-    valid = jnp.arange(ids.shape[1])[None] >= jnp.asarray(paddings)[:, None]
-    return jnp.where(valid, ids, 0), valid
+    valid = np.arange(ids.shape[1])[None] >= np.array(paddings)[:, None]
+    return np.where(valid, ids, 0), valid
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="rope_length")
@@ -81,12 +82,12 @@ def logits_of(decoder, params, ids, valid, rope_length=None):
 def test_steps_from_a_cache_equal_the_whole_text(name):
     decoder, params = kind(name)
     ids, valid = left_padded(texts(), [0, 3])
-    whole = logits_of(decoder, params, ids, valid)
+    whole = np.asarray(logits_of(decoder, params, ids, valid))
 
     @jax.jit
     def part(cache, start, ids):
         def run(module):
-            hidden, grown = module(module.embed(ids), valid, cache=cache, start=start)
+            hidden, grown = module(module.embed(ids), jnp.asarray(valid), cache=cache, start=start)
             return module.logits(hidden), grown
 
         return decoder.apply({"params": params}, method=run)
@@ -96,7 +97,7 @@ def test_steps_from_a_cache_equal_the_whole_text(name):
     for i in range(4, LENGTH):
         step, cache = part(cache, i, ids[:, i : i + 1])
         steps.append(step)
-    found = jnp.concatenate(steps, axis=1)
+    found = np.concatenate(steps, axis=1)
     np.testing.assert_allclose(found[valid], whole[valid], atol=5e-5)
     assert part._cache_size() == 2  # of the prompt and of any step
 
@@ -105,42 +106,51 @@ def test_steps_from_a_cache_equal_the_whole_text(name):
 def test_a_row_does_not_depend_on_padding_or_on_other_rows(name):
     decoder, params = kind(name)
     ids = texts(3)
-    run = functools.partial(logits_of, decoder, params, rope_length=20)
-    alone = run(ids[1:2, 4:], jnp.ones((1, 5), bool))[0]
+
+    def run(ids, valid):
+        return np.asarray(logits_of(decoder, params, ids, valid, rope_length=20))
+
+    alone = run(ids[1:2, 4:], np.ones((1, 5), bool))[0]
     for side, columns in (("left", slice(4, None)), ("right", slice(0, 5))):
-        valid = jnp.ones((3, LENGTH), bool).at[1].set(False).at[1, columns].set(True)
-        moved = ids.at[1, columns].set(ids[1, 4:])
+        valid, moved = np.ones((3, LENGTH), bool), ids.copy()
+        valid[1] = False
+        valid[1, columns], moved[1, columns] = True, ids[1, 4:]
         np.testing.assert_allclose(run(moved, valid)[1, columns], alone, atol=2e-5, err_msg=side)
 
 
 def test_a_token_sees_no_later_one_and_none_outside_its_window():
     for fields, seen in (({}, range(5)), ({"is_causal": False}, range(9))):
         decoder, params = make(**fields)
-        embeds = decoder.apply({"params": params}, texts(1), method="embed")
+        embeds = apply(decoder, {"params": params}, texts(1), method="embed")
 
         def of_token(embeds, decoder=decoder, params=params):
             valid = jnp.ones((1, LENGTH), bool)
             return decoder.apply({"params": params}, embeds, valid)[0][0, 4].sum()
 
-        gradient = jnp.abs(jax.jit(jax.grad(of_token))(embeds)[0]).sum(axis=-1)
-        assert set(np.flatnonzero(gradient)) == set(seen)
-    mask = lm.attention_mask(jnp.ones((1, LENGTH), bool), 0, LENGTH, window=3)
+        gradient = np.asarray(jax.jit(jax.grad(of_token))(embeds))
+        assert set(np.flatnonzero(np.abs(gradient[0]).sum(axis=-1))) == set(seen)
+    mask_of = jax.jit(functools.partial(lm.attention_mask, start=0, length=LENGTH, window=3))
+    mask = np.asarray(mask_of(np.ones((1, LENGTH), bool)))
     np.testing.assert_array_equal(np.flatnonzero(mask[0, 4]), [2, 3, 4])
 
 
+@functools.partial(jax.jit, static_argnames="length")
+def prefix_mask(prefix, start=0, length=6):
+    return lm.attention_mask(jnp.ones((1, 6), bool), start, length, prefix=prefix)[0]
+
+
 def test_a_prefix_sees_itself_in_both_directions_and_the_rest_does_not():
-    prefix = jnp.arange(6)[None] < 3
-    mask = lm.attention_mask(jnp.ones((1, 6), bool), 0, 6, prefix=prefix)[0]
+    prefix = np.arange(6)[None] < 3
+    mask = prefix_mask(prefix)
     expected = np.tril(np.ones((6, 6), bool))
     expected[:3, :3] = True
     np.testing.assert_array_equal(mask, expected)
-    later = lm.attention_mask(jnp.ones((1, 6), bool), jnp.asarray(4), 2, prefix=prefix)[0]
+    later = prefix_mask(prefix, start=4, length=2)
     np.testing.assert_array_equal(later, expected[4:])
 
 
 def test_two_images_see_themselves_and_not_each_other():
-    runs = jnp.asarray([[1, 1, 0, 1, 1, 0]], bool)
-    mask = lm.attention_mask(jnp.ones((1, 6), bool), 0, 6, prefix=runs)[0]
+    mask = prefix_mask(np.array([[1, 1, 0, 1, 1, 0]], bool))
     expected = np.tril(np.ones((6, 6), bool))
     expected[:2, :2] = expected[3:5, 3:5] = True
     np.testing.assert_array_equal(mask, expected)
@@ -148,7 +158,7 @@ def test_two_images_see_themselves_and_not_each_other():
 
 def test_rows_without_a_token_are_finite():
     decoder, params = make()
-    valid = jnp.zeros((2, LENGTH), bool).at[1].set(True)
+    valid = np.array([[False] * LENGTH, [True] * LENGTH])
     assert np.isfinite(logits_of(decoder, params, texts(), valid)).all()
 
 
@@ -171,7 +181,7 @@ def test_longrope_changes_with_the_length_and_llama3_keeps_short_waves():
 
 @pytest.mark.parametrize("remat", ["minimal", "dots", "block"])
 def test_remat_changes_no_gradient(remat):
-    ids, valid = texts(), jnp.ones((2, LENGTH), bool)
+    ids, valid = texts(), np.ones((2, LENGTH), bool)
 
     def gradient(decoder, params):
         def total(params):
@@ -218,7 +228,7 @@ def test_no_sizes_that_do_not_fit():
         lm.build("vicuna_13b")
     decoder, params = make()
     with pytest.raises(UsageError, match="valid has 5 slots, but the text has 9"):
-        decoder.apply({"params": params}, jnp.zeros((2, 9, 48)), jnp.ones((2, 5), bool))
+        apply(decoder, {"params": params}, np.zeros((2, 9, 48)), np.ones((2, 5), bool))
 
 
 ALL = r"blocks/(query|key|value|out|gate|up|down)/kernel"
@@ -235,14 +245,13 @@ def test_adapters_of_stacked_layers(dora):
         lambda x: np.asarray(x) + 0.1 * rng.normal(size=x.shape).astype("f4"), trained
     )
     merged = jax.jit(functools.partial(lora.merge, alpha=4.0))(params, trained)
+    kernel, found = (np.asarray(x["blocks"]["gate"]["kernel"]) for x in (params, merged))
     for layer in range(decoder.depth):
         adapter = {k: v[layer] for k, v in trained["lora"]["blocks"]["gate"]["kernel"].items()}
-        expected = params["blocks"]["gate"]["kernel"][layer] + 2 * adapter["a"] @ adapter["b"]
+        expected = kernel[layer] + 2 * adapter["a"] @ adapter["b"]
         if dora:
             expected *= (adapter["magnitude"] / np.linalg.norm(expected, axis=0))[None]
-        np.testing.assert_allclose(
-            merged["blocks"]["gate"]["kernel"][layer], expected, rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(found[layer], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(merged["head"], params["head"])
 
 

@@ -18,18 +18,28 @@ DECODER = "blocks/(query|key|value|out|gate|up|down)/kernel"
 
 
 def trained_tree(params, targets, dora=False, **options):
-    tree = lora.init(jax.random.key(1), params, targets=targets, rank=RANK, dora=dora, **options)
+    options = {"targets": targets, "rank": RANK, "dora": dora, **options}
     rng = np.random.default_rng(2)
-    return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
+
+    @jax.jit
+    def make(params):
+        tree = lora.init(jax.random.key(1), params, **options)
+        return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
+
+    return make(params)
 
 
 def decoder():
     model = lm.build("tiny", depth=2, remat="block")
     shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
     rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: jnp.asarray(0.2 * rng.normal(size=x.shape), x.dtype), shapes)
-    ids, valid = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)
-    return params, lambda p: model.apply({"params": p}, ids, valid, method="text_logits")
+    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+
+    def compute(params):
+        ids, valid = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)
+        return model.apply({"params": params}, ids, valid, method="text_logits")
+
+    return jax.device_put(params), compute
 
 
 def towers(make, **options):
@@ -77,25 +87,29 @@ def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, do
 def test_only_an_adapter_of_keys_leaves_values_alone(make):
     params, compute = towers(make)
     trained = trained_tree(params, ".*/key/kernel", dora=True)
-    compute = jax.jit(compute)
-    merged = compute(lora.merge(params, trained, ALPHA))
-    np.testing.assert_allclose(compute(lora.attach(params, trained, ALPHA)), merged, atol=1e-5)
-    assert np.abs(merged - compute(params)).max() > 1e-3
+    merged, attached = (
+        jax.jit(lambda how=how: compute(how(params, trained, ALPHA)))()
+        for how in (lora.merge, lora.attach)
+    )
+    np.testing.assert_allclose(attached, merged, atol=1e-5)
+    assert np.abs(np.subtract(merged, jax.jit(compute)(params))).max() > 1e-3
 
 
 def test_inputs_are_dropped_at_the_rate_and_the_others_scaled():
     """With the identity as both factors, an adapter adds its input with dropout."""
     rows, width = 400, 16
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(rows, width)), jnp.float32)
-    kernel = {"dense": {"kernel": jnp.zeros((width, width))}}
-    identity = {"a": jnp.eye(width), "b": jnp.eye(width)}
-    attached = lora.attach(kernel, {"lora": {"dense": {"kernel": identity}}}, alpha=float(width))
+    x = np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)
 
-    def added(key):
-        params = lora.with_dropout(attached, RATE, jax.random.key(key))["dense"]
+    @jax.jit
+    def added(seed, x):
+        kernel = {"dense": {"kernel": jnp.zeros((width, width))}}
+        identity = {"a": jnp.eye(width), "b": jnp.eye(width)}
+        trained = {"lora": {"dense": {"kernel": identity}}}
+        attached = lora.attach(kernel, trained, alpha=float(width))
+        params = lora.with_dropout(attached, RATE, jax.random.key(seed))["dense"]
         return layers.Dense(width, use_bias=False).apply({"params": params}, x)
 
-    first, second = added(0), added(1)
+    first, second = (np.asarray(added(seed, x)) for seed in (0, 1))
     kept = first != 0
     np.testing.assert_allclose(first[kept], x[kept] / (1 - RATE), rtol=1e-5)
     assert kept.mean() == pytest.approx(1 - RATE, abs=0.02)  # four standard deviations
@@ -103,21 +117,27 @@ def test_inputs_are_dropped_at_the_rate_and_the_others_scaled():
 
 
 def test_the_mean_over_masks_is_the_adapter_without_dropout():
-    kernel = {"dense": {"kernel": jnp.asarray(np.random.default_rng(1).normal(size=(8, 6)))}}
+    matrix, x = (
+        jax.device_put(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+        for seed, shape in ((1, (8, 6)), (0, (3, 8)))
+    )
+    kernel = {"dense": {"kernel": matrix}}
     trained = trained_tree(kernel, "dense/kernel", dora=True)
-    attached = lora.attach(kernel, trained, ALPHA)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 8)), jnp.float32)
     dense = layers.Dense(6, use_bias=False)
 
     @jax.jit
     @jax.vmap
     def run(key):
+        attached = lora.attach(kernel, trained, ALPHA)
         return dense.apply({"params": lora.with_dropout(attached, RATE, key)["dense"]}, x)
 
-    found = run(jax.random.split(jax.random.key(0), 4000))
+    @jax.jit
+    def run_merged():
+        return dense.apply({"params": lora.merge(kernel, trained, ALPHA)["dense"]}, x)
+
+    found = np.asarray(run(jax.random.split(jax.random.key(0), 4000)))
     error = found.std(axis=0) / 4000**0.5
-    expected = dense.apply({"params": lora.merge(kernel, trained, ALPHA)["dense"]}, x)
-    assert (np.abs(found.mean(axis=0) - expected) < 5 * error).all()
+    assert (np.abs(found.mean(axis=0) - np.asarray(run_merged())) < 5 * error).all()
     assert (found.std(axis=0) > 0.01).all()
 
 
@@ -130,25 +150,25 @@ def test_every_layer_draws_its_own_masks():
     keys = [x for path, x in flatten_dict(one).items() if path[-1] == "key"]
     assert len(np.unique(np.concatenate(keys), axis=0)) == 7 * 2
     compute = jax.jit(compute)
-    assert np.abs(compute(one) - compute(other)).max() > 1e-2
+    assert np.abs(np.subtract(compute(one), compute(other))).max() > 1e-2
     np.testing.assert_array_equal(compute(one), compute(one))
 
 
 def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
-    _, params, _ = make("clip")
+    def attach(params, targets):
+        trained = lora.init(jax.random.key(0), params, targets=targets, rank=2)
+        return lora.attach(params, trained, ALPHA)
+
     name = "image/patch_embedding/convolution/kernel"
-    trained = lora.init(jax.random.key(0), params, targets=name, rank=RANK)
     with pytest.raises(UsageError, match=f"{name} is none: set config.lora.dropout=0"):
-        lora.attach(params, trained, ALPHA)
-    _, params, _ = make("mini")
-    trained = lora.init(jax.random.key(0), params, targets="image/stem_1/kernel", rank=2)
+        jax.eval_shape(functools.partial(attach, targets=name), make("clip")[1])
     with pytest.raises(UsageError, match="stem_1/kernel is none"):
-        lora.attach(params, trained, ALPHA)
+        jax.eval_shape(functools.partial(attach, targets="image/stem_1/kernel"), make("mini")[1])
 
 
 def test_only_matrices_held_in_less_than_float32_need_factors(make):
     _, params, _ = make("clip")
-    trained = lora.init(jax.random.key(0), params, targets=TOWERS, rank=RANK)
+    trained = trained_tree(params, TOWERS)
     assert not lora.needs_factors(params, trained)
-    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    half = jax.tree.map(lambda x: np.asarray(x).astype(jnp.bfloat16), params)
     assert lora.needs_factors(half, trained)

@@ -18,9 +18,10 @@ IMAGES, TEXTS, PATCHES, WIDTH, EMBED = 5, 4, 9, 8, 6
 def features():
     rng = np.random.default_rng(0)
     image = types.ImageFeatures(
-        jnp.zeros((IMAGES, EMBED)), jnp.asarray(rng.normal(size=(IMAGES, PATCHES + 1, WIDTH)), "f4")
+        np.zeros((IMAGES, EMBED), "f4"),
+        rng.normal(size=(IMAGES, PATCHES + 1, WIDTH)).astype("f4"),
     )
-    text = types.TextFeatures(jnp.asarray(rng.normal(size=(TEXTS, EMBED)), "f4"))
+    text = types.TextFeatures(rng.normal(size=(TEXTS, EMBED)).astype("f4"))
     return image, text
 
 
@@ -28,34 +29,46 @@ def make(**options):
     return models.HEADS["pacl"](width=EMBED, **{"dropout": 0.0, **options})
 
 
-def init(head, features):
+@functools.partial(jax.jit, static_argnums=0)
+def begin(head, features):
     def everything(module, image, text):
         return module.score(module.image(image), module.text(text))
 
-    image, text = features
-    begin = jax.jit(functools.partial(head.init, method=everything))
-    variables = begin(jax.random.key(0), image, text)
+    return head.init(jax.random.key(0), *features, method=everything)
+
+
+def init(head, features):
     rng = np.random.default_rng(1)  # no parameter is zero
     return jax.tree.map(
-        lambda x: np.asarray(x) + 0.3 * rng.normal(size=x.shape).astype("f4"), variables
+        lambda x: np.asarray(x) + 0.3 * rng.normal(size=x.shape).astype("f4"),
+        begin(head, features),
     )
 
 
-def run(head, variables, features, method="score", **kwargs):
+@functools.partial(jax.jit, static_argnums=0, static_argnames=("method", "is_training"))
+def scores(head, variables, features, method="score", is_training=False):
     def embed_and_score(module, image, text):
         image, text = module.image(image), module.text(text)
-        return getattr(module, method)(image, text, **kwargs)
+        return getattr(module, method)(image, text, is_training=is_training)
 
-    return np.asarray(apply(head, variables, *features, method=embed_and_score))
+    return head.apply(variables, *features, method=embed_and_score)
+
+
+def run(*args, **kwargs):
+    return np.asarray(scores(*args, **kwargs))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def embed(head, variables, features):
+    def embed(module, image, text):
+        return module.image(image).tokens, module.text(text).pooled
+
+    return head.apply(variables, *features, method=embed)
 
 
 def embedded(head, variables, features):
     """What the formula starts from: embedded patches, and texts of unit length."""
-
-    def embed(module, image, text):
-        return module.image(image).tokens, module.text(text).pooled
-
-    return (np.asarray(x, np.float64) for x in apply(head, variables, *features, method=embed))
+    return (np.asarray(x, np.float64) for x in embed(head, variables, features))
 
 
 def pooled(patches, text, weigh=lambda s: 1 / (1 + np.exp(-10 * s))):
@@ -70,7 +83,7 @@ def pooled(patches, text, weigh=lambda s: 1 / (1 + np.exp(-10 * s))):
 def test_the_score_is_the_formula(features, repeats):
     head = make()
     image, text = features
-    features = image, types.TextFeatures(jnp.concatenate([text.pooled] * repeats))
+    features = image, types.TextFeatures(np.concatenate([text.pooled] * repeats))
     variables = init(head, features)
     patches, texts = embedded(head, variables, features)
     expected = [[pooled(image, text) @ text for text in texts] for image in patches]
@@ -81,8 +94,8 @@ def test_the_score_is_the_formula(features, repeats):
 def test_gradients_are_those_of_pooled_patches(features):
     head = make()
     variables = init(head, features)
-    patches, texts = (jnp.asarray(x, "f4") for x in embedded(head, variables, features))
-    weights = jnp.cos(jnp.arange(IMAGES * TEXTS)).reshape(IMAGES, TEXTS)
+    patches, texts = (x.astype("f4") for x in embedded(head, variables, features))
+    weights = np.cos(np.arange(IMAGES * TEXTS, dtype="f4")).reshape(IMAGES, TEXTS)
 
     def gram(patches, texts):
         image, text = types.ImageFeatures(texts, patches), types.TextFeatures(texts)
@@ -105,17 +118,17 @@ def test_options_are_scored_like_pairs(features):
     head = make()
     variables = init(head, features)
     image, text = features
-    options = types.TextFeatures(jnp.concatenate([text.pooled[:2]] * IMAGES))
+    options = types.TextFeatures(np.concatenate([text.pooled[:2]] * IMAGES))
     every = run(head, variables, features)[:, :2]
-    own = run(head, variables, (image, options), "score_options")
+    own = run(head, variables, (image, options), method="score_options")
     np.testing.assert_allclose(own, every, atol=1e-6)
 
 
 @pytest.mark.parametrize(("chunk", "repeats"), [(1, 1), (2, 3), (3, 1)])
 def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
     image, text = features
-    features = image, types.TextFeatures(jnp.concatenate([text.pooled] * repeats))
-    weights = jnp.arange(IMAGES * TEXTS * repeats).reshape(IMAGES, -1) / repeats
+    features = image, types.TextFeatures(np.concatenate([text.pooled] * repeats))
+    weights = np.arange(IMAGES * TEXTS * repeats, dtype="f4").reshape(IMAGES, -1) / repeats
 
     def value(variables, features, chunk):
         def all_scores(module, image, text):
@@ -138,7 +151,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
 def test_the_length_from_the_gram_matrix_has_the_gradient_of_the_pooled_vectors():
     rng = np.random.default_rng(0)
     patches, weights, scale = (
-        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 5, 3), (2, 5, 4), (2, 4))
+        rng.normal(size=shape).astype("f4") for shape in ((2, 5, 3), (2, 5, 4), (2, 4))
     )
 
     def from_gram(patches, weights):
@@ -191,18 +204,22 @@ def test_uniform_pooling_knows_no_text_and_is_of_evaluation_only(features):
 
 
 def test_parts_drop_the_same_out(features):
-    key = {"dropout": jax.random.key(3)}
     variables = init(make(), features)
 
-    def embedded(head, image):
-        return head.image(image, is_training=True).tokens
+    @functools.partial(jax.jit, static_argnums=0)
+    def embedded(head, image, seed):
+        def embed(head, image):
+            return head.image(image, is_training=True).tokens
+
+        rngs = {"dropout": jax.random.key(seed)}
+        return head.apply(variables, image, method=embed, rngs=rngs)
 
     whole, parts, other = (
-        make(dropout=0.5, chunk=chunk).apply(variables, features[0], method=embedded, rngs=rngs)
-        for chunk, rngs in ((8, key), (1, key), (8, {"dropout": jax.random.key(4)}))
+        np.asarray(embedded(make(dropout=0.5, chunk=chunk), features[0], seed))
+        for chunk, seed in ((8, 3), (1, 3), (8, 4))
     )
     np.testing.assert_allclose(parts, whole, atol=1e-5)
-    assert np.abs(np.asarray(whole - other)).max() > 1e-3
+    assert np.abs(whole - other).max() > 1e-3
 
 
 def test_uniform_pooling_in_training_knows_no_text(features):
@@ -225,7 +242,7 @@ def test_only_turned_patches_know_their_place(features, rope, eval_pooling):
     head = make(rope=rope, eval_pooling=eval_pooling)
     variables = init(head, features)
     image, text = features
-    order = jnp.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])  # the class token stays
+    order = np.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])  # the class token stays
     moved = image._replace(tokens=image.tokens[:, order])
     change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
     assert (change < 1e-5) == (rope == "none")
@@ -235,7 +252,7 @@ def test_rope_after_gives_the_place_to_the_weights_alone(features):
     head = make(rope="feature_1d", rope_after=True)
     variables = init(head, features)
     image, text = features
-    moved = image._replace(tokens=image.tokens[:, jnp.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])])
+    moved = image._replace(tokens=image.tokens[:, np.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])])
     change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
     assert change > 1e-4
     uniform = make(rope="feature_1d", rope_after=True, eval_pooling="uniform")

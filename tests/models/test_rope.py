@@ -1,17 +1,19 @@
 """Rotary embedding: what it leaves alone, what it depends on, and complex numbers as its oracle."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from vlc_jax.models import rope
 
+rotate = jax.jit(rope.rotate)
+rotate_features = jax.jit(rope.rotate_features, static_argnums=(1, 2, 3))
+
 
 @pytest.fixture
 def x():
     """(batch, 1 + 3 x 3 tokens, heads, features)."""
-    return jax.random.normal(jax.random.key(0), (2, 10, 3, 8))
+    return np.random.default_rng(0).normal(size=(2, 10, 3, 8)).astype(np.float32)
 
 
 @pytest.fixture
@@ -26,23 +28,24 @@ def test_pairs_are_complex_numbers_times_a_phase(x, rotation):
     for token, (row, column) in enumerate(positions, start=1):
         phase = np.array([row, row / 100, column, column / 100])  # 10,000 ** (0, -1/2)
         expected[:, token] = features[:, token] * np.exp(1j * phase)
-    np.testing.assert_allclose(rope.rotate(x, rotation), expected.view(float), atol=1e-5)
+    np.testing.assert_allclose(rotate(x, rotation), expected.view(float), atol=1e-5)
 
 
 def test_lengths_and_the_class_token_stay(x, rotation):
-    turned = rope.rotate(x, rotation)
+    turned = np.asarray(rotate(x, rotation))
     np.testing.assert_array_equal(turned[:, 0], x[:, 0])
     assert np.all(np.abs(turned - x).max(axis=(0, 2, 3))[2:] > 0.1)  # token 1 is at the origin
-    lengths = [jnp.linalg.norm(y, axis=-1) for y in (turned, x)]
+    lengths = [np.linalg.norm(y, axis=-1) for y in (turned, x)]
     np.testing.assert_allclose(*lengths, rtol=1e-5)
 
 
 def test_a_score_depends_on_the_difference_of_positions_only():
     grid = 5
-    query, key = jax.random.normal(jax.random.key(1), (2, 8))
+    query, key = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)
     rotation = rope.table(rope.grid_angles(grid, 4))
-    turned = [rope.rotate(jnp.broadcast_to(y, (1, grid**2, 8)), rotation)[0] for y in (query, key)]
-    scores = np.asarray(turned[0] @ turned[1].T).reshape(grid, grid, grid, grid)
+    both = np.broadcast_to([[query], [key]], (2, grid**2, 8))
+    turned = np.asarray(rotate(both, rotation))
+    scores = (turned[0] @ turned[1].T).reshape(grid, grid, grid, grid)
     found = {}
     for (a, b, c, d), score in np.ndenumerate(scores):
         found.setdefault((c - a, d - b), []).append(score)
@@ -61,18 +64,17 @@ def test_the_span_stretches_the_grid():
 
 
 def test_rows_of_a_table(x, rotation):
-    positions = jnp.array([7, 0])
-    picked = rope.at(rotation, positions)
-    whole = rope.rotate(x, rotation)
+    positions = np.array([7, 0])
+    picked = jax.jit(rope.at)(rotation, positions)
+    whole = np.asarray(rotate(x, rotation))
     for index, position in enumerate(positions):
-        part = rope.rotate(x[:, position][:, None], picked)[index, 0]
-        np.testing.assert_array_equal(part, whole[index, position])
+        part = np.asarray(rotate(x[:, position][:, None], picked))
+        np.testing.assert_array_equal(part[index, 0], whole[index, position])
 
 
 def test_features_without_heads_turn_alike(x, rotation):
-    np.testing.assert_array_equal(
-        rope.rotate(x[:, :, 1], rotation), rope.rotate(x, rotation)[:, :, 1]
-    )
+    turned = np.asarray(rotate(x, rotation))
+    np.testing.assert_array_equal(rotate(x[:, :, 1], rotation), turned[:, :, 1])
 
 
 def test_an_odd_number_of_pairs_is_refused():
@@ -105,13 +107,13 @@ def test_features_are_turned_by_the_place_of_their_token(layout, positions):
         expected = np.stack(parts, axis=-1).reshape(x.shape)
     else:
         expected = np.concatenate(parts, axis=-1)
-    found = rope.rotate_features(jnp.asarray(x), positions, 100.0, layout)
+    found = rotate_features(x, positions, 100.0, layout)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
     x = np.random.default_rng(0).normal(size=(1, 5, 6)).astype("f4")
-    found = np.asarray(rope.rotate_features(jnp.asarray(x), "feature_1d"))
+    found = np.asarray(rotate_features(x, "feature_1d"))
     np.testing.assert_array_equal(found[0, 0], x[0, 0, [0, 2, 4, 1, 3, 5]])
     lengths = [np.linalg.norm(y, axis=-1) for y in (found, x)]
     np.testing.assert_allclose(*lengths, rtol=1e-6)
@@ -120,10 +122,10 @@ def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
 
 @pytest.mark.parametrize("layout", rope.LAYOUTS)
 def test_a_score_in_a_line_depends_on_the_difference_of_places_only(layout):
-    query, key = jax.random.normal(jax.random.key(1), (2, 8))
+    query, key = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)
     rotation = rope.table(rope.line_angles(6, 4), layout=layout)
-    turned = [rope.rotate(jnp.broadcast_to(y, (1, 6, 8)), rotation)[0] for y in (query, key)]
-    scores = np.asarray(turned[0] @ turned[1].T)
+    turned = np.asarray(rotate(np.broadcast_to([[query], [key]], (2, 6, 8)), rotation))
+    scores = turned[0] @ turned[1].T
     diagonals = [np.diagonal(scores, offset) for offset in range(-5, 6)]
     assert max(np.ptp(diagonal) for diagonal in diagonals) < 1e-5
     assert np.diff(np.sort([diagonal[0] for diagonal in diagonals])).min() > 1e-4
@@ -133,4 +135,4 @@ def test_an_unknown_layout_is_refused():
     with pytest.raises(ValueError, match="got 'pairs'"):
         rope.table(rope.line_angles(2, 2), layout="pairs")
     with pytest.raises(ValueError, match="got 'qk_1d'"):
-        rope.rotate_features(jnp.zeros((1, 4, 4)), "qk_1d")
+        rotate_features(np.zeros((1, 4, 4), np.float32), "qk_1d")

@@ -12,6 +12,8 @@ from vlc_jax import models, types
 from vlc_jax.losses import sparc as loss
 from vlc_jax.models import sparc
 
+grouped = jax.jit(sparc.grouped)
+
 
 def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
@@ -30,22 +32,19 @@ def by_hand(patches, tokens):
 def test_groups_are_the_formula():
     rng = np.random.default_rng(0)
     patches, tokens = rng.normal(size=(9, 6)), rng.normal(size=(4, 6))
-    np.testing.assert_allclose(
-        sparc.grouped(jnp.asarray(patches, "f4"), jnp.asarray(tokens, "f4")),
-        by_hand(patches, tokens),
-        atol=1e-5,
-    )
+    result = grouped(patches.astype("f4"), tokens.astype("f4"))
+    np.testing.assert_allclose(result, by_hand(patches, tokens), atol=1e-5)
 
 
 def test_a_token_that_is_one_patch_picks_it():
-    patches = jnp.eye(5, 6)
-    np.testing.assert_allclose(sparc.grouped(patches, patches[1:3]), patches[1:3], atol=1e-6)
+    patches = np.eye(5, 6, dtype="f4")
+    np.testing.assert_allclose(grouped(patches, patches[1:3]), patches[1:3], atol=1e-6)
 
 
 def test_equal_patches_give_no_group_and_finite_gradients():
-    patches, tokens = jnp.ones((5, 6)), jnp.ones((2, 6))
-    np.testing.assert_array_equal(sparc.grouped(patches, tokens), 0)
-    gradient = jax.grad(lambda p: sparc.grouped(p, tokens).sum())(patches)
+    patches, tokens = np.ones((5, 6), "f4"), np.ones((2, 6), "f4")
+    np.testing.assert_array_equal(grouped(patches, tokens), 0)
+    gradient = jax.jit(jax.grad(lambda p, t: sparc.grouped(p, t).sum()))(patches, tokens)
     assert np.isfinite(gradient).all()
 
 
@@ -59,19 +58,19 @@ def test_the_local_loss_is_the_mean_over_all_real_tokens():
         for matrix in (logits, logits.T):
             shares = np.exp(matrix) / np.exp(matrix).sum(1, keepdims=True)
             terms += list(-np.log(np.diag(shares)))
-    arrays = (jnp.asarray(x, "f4") for x in (groups, tokens))
-    per_example = loss.local(*arrays, jnp.asarray(mask), jnp.float32(10))
+    arrays = (x.astype("f4") for x in (groups, tokens))
+    per_example = np.asarray(jax.jit(loss.local)(*arrays, mask, np.float32(10)))
     np.testing.assert_allclose(per_example.mean(), np.mean(terms), rtol=1e-5)
 
 
 def test_padding_changes_neither_the_local_loss_nor_its_gradient():
     rng = np.random.default_rng(0)
-    groups, tokens = (jnp.asarray(rng.normal(size=(2, 5, 4)), "f4") for _ in range(2))
-    mask = jnp.arange(5)[None] < jnp.array([[3], [2]])
-    other = jnp.where(mask[..., None], tokens, 7.0)
+    groups, tokens = (rng.normal(size=(2, 5, 4)).astype("f4") for _ in range(2))
+    mask = np.arange(5)[None] < np.array([[3], [2]])
+    other = np.where(mask[..., None], tokens, np.float32(7))
 
     def value(groups, tokens):
-        return loss.local(groups, tokens, mask, jnp.float32(10)).sum()
+        return loss.local(groups, tokens, jnp.asarray(mask), jnp.float32(10)).sum()
 
     both = jax.jit(jax.value_and_grad(value, argnums=(0, 1)))
     for a, b in zip(
@@ -89,11 +88,9 @@ def test_scores_are_cosines_of_means(mask_global_text, chunk):
     head = models.HEADS["sparc"](
         6, mask_global_text=mask_global_text, has_class_token=False, dropout=0.0, chunk=chunk
     )
-    image = types.ImageFeatures(jnp.zeros((5, 6)), jnp.asarray(rng.normal(size=(5, 9, 8)), "f4"))
-    mask = jnp.arange(4)[None] < jnp.array([[4], [2], [3]])
-    text = types.TextFeatures(
-        jnp.zeros((3, 6)), jnp.asarray(rng.normal(size=(3, 4, 7)), "f4"), mask
-    )
+    image = types.ImageFeatures(np.zeros((5, 6), "f4"), rng.normal(size=(5, 9, 8)).astype("f4"))
+    mask = np.arange(4)[None] < np.array([[4], [2], [3]])
+    text = types.TextFeatures(np.zeros((3, 6), "f4"), rng.normal(size=(3, 4, 7)).astype("f4"), mask)
 
     def everything(module, image, text):
         image, text = module.image(image), module.text(text)
@@ -101,10 +98,11 @@ def test_scores_are_cosines_of_means(mask_global_text, chunk):
 
     begin = jax.jit(functools.partial(head.init, method=everything))
     variables = begin(jax.random.key(0), image, text)
-    image, text, local, whole = apply(head, variables, image, text, method=everything)
-    counts = np.asarray(mask) if mask_global_text else np.ones_like(mask)
-    for i, patches in enumerate(np.asarray(image.tokens)):
-        for j, (tokens, real) in enumerate(zip(np.asarray(text.tokens), counts, strict=True)):
+    arrays = apply(head, variables, image, text, method=everything)
+    image, text, local, whole = jax.device_get(arrays)
+    counts = mask if mask_global_text else np.ones_like(mask)
+    for i, patches in enumerate(image.tokens):
+        for j, (tokens, real) in enumerate(zip(text.tokens, counts, strict=True)):
             mean = unit(tokens)[real].mean(0)
             expected = unit(by_hand(patches, tokens)[real].mean(0)) @ unit(mean)
             assert local[i, j] == pytest.approx(expected, abs=1e-5)
