@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
-# Processes of a session of tests: as many as the machine has cores; each takes up to 3 GB.
+# Processes of a session of tests: as many as the machine has cores; each takes up to 5 GB.
 WORKERS := 2
 # A file of tests stays with one worker, since its tests share what they train; the order of
 # tests/conftest.py, the longest files first, leaves no worker waiting for the others.
@@ -10,11 +10,12 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What is installed is compiled on all cores, of which pip itself would use one, but for folders of
 # which few files are ever imported. Files that this Python cannot compile are not imported at all.
 COMPILE := -m compileall -qq -j 0 -x '/tests?/|/openai/|/tensorflow_datasets/'
-# Folder of the demo, argument of its first config, steps of the two runs after it; a variable of the
-# environment must not change them.
+# Folder of the demo, argument of its first config, steps of the two runs after it, more flags of all
+# three; a variable of the environment must not change them.
 DEMO := runs/demo
 CLIP := quickstart
 STEPS := 150
+MORE :=
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -24,11 +25,11 @@ help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
-	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir $(DEMO)/clip
+	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir $(DEMO)/clip $(MORE)
 	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=$(STEPS) --workdir $(DEMO)/hn \
-	  --config.init_from=$(DEMO)/clip
+	  --config.init_from=$(DEMO)/clip $(MORE)
 	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=$(STEPS) --workdir $(DEMO)/hp_hn \
-	  --config.init_from=$(DEMO)/clip
+	  --config.init_from=$(DEMO)/clip $(MORE)
 	$(RUN) -m vlc_jax.report $(DEMO)/clip $(DEMO)/hn $(DEMO)/hp_hn --out $(DEMO)
 
 test: $(VENV)/.built  ## This installation works: formulas, readers, formats, a run of each kind, resume.

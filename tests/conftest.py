@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 import signal
 from pathlib import Path
 
@@ -83,14 +82,6 @@ def pytest_collection_modifyitems(items):
         return next(ranks, len(LONGEST))
 
     items.sort(key=rank)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _forget_programs():
-    """After each file once this process has held 2 GB: by the last file they would be 5 GB."""
-    yield
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 2_000_000:  # kB on Linux
-        jax.clear_caches()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ def train_with_a_stop(config, workdir, flags):
     while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 2):
         assert job.poll() is None, job.stderr.read()
         assert time.monotonic() < deadline
+        time.sleep(0.01)
     job.send_signal(signal.SIGTERM)
     _, stderr = job.communicate(timeout=120)
     assert job.returncode == 75, stderr
