@@ -2,11 +2,9 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
-# Processes of a session of tests: as many as the machine has cores; each takes up to 5 GB.
-WORKERS := 2
 # A file of tests stays with one worker, since its tests share what they train; the order of
-# tests/conftest.py, the longest files first, leaves no worker waiting for the others.
-PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What is installed is compiled on all cores, of which pip itself would use one, but for folders of
 # which few files are ever imported. Files that this Python cannot compile are not imported at all.
 COMPILE := -m compileall -qq -j 0 -x '/tests?/|/openai/|/tensorflow_datasets/'
