@@ -3,10 +3,15 @@
   python speed/step.py --model B/32 --batch 16
   python speed/step.py --model B/32 --batch 16 --context 32
   python speed/step.py --model mini --batch 256 --no-torch
+  python speed/step.py --model B/16 --batch 256 --attention xla
 
 Each side is a process of its own; a round times one step of each, and a matrix product for the
 peak. Printed: examples/s (median over rounds), the ratio and its range over rounds, MFU against the
 peak measured in the same run, compile time and peak memory.
+
+Both sides run where JAX does. On a CPU both compute in float32. On a GPU ours computes in the dtype
+of config.model.dtype=auto and open_clip as its --precision amp_bf16; the peak is the published one
+of bfloat16, and memory is that of arrays on the GPU. The side of torch was not run on a GPU yet.
 
 --context is our context length: captions of up to 32 tokens have the same embedding with 32 as with
 77, so a user may shorten it; open_clip pads them to 77. torch and open_clip are in the environment
@@ -24,6 +29,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
@@ -35,7 +41,17 @@ OPEN_CLIP = {
     "B/32": "ViT-B-32-quickgelu",
     "B/16": "ViT-B-16-quickgelu",
     "L/14": "ViT-L-14-quickgelu",
+    "L/14-336": "ViT-L-14-336-quickgelu",
 }
+
+
+class Side(NamedTuple):
+    """step: one step of training, to its end.   peak: FLOP/s.   memory: its peak, GB."""
+
+    facts: dict
+    step: Callable[[], None]
+    peak: Callable[[], float]
+    memory: Callable[[], float]
 
 
 def main() -> None:
@@ -44,14 +60,21 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="pairs per step")
     parser.add_argument("--context", type=int, default=None, help="text tokens; the variant's")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--attention", default="auto", help="config.model.attention, of ours")
     parser.add_argument("--no-torch", action="store_true", help="only ours")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", choices=sorted(WORKERS), help=argparse.SUPPRESS)
+    parser.add_argument("--platform", help=argparse.SUPPRESS)  # of torch: that of JAX
     args = parser.parse_args()
     if args.worker:
         work(WORKERS[args.worker], args)
         return
-    ours = Worker("jax", command(sys.executable, "jax", args))
+    # else JAX takes three quarters of a GPU's memory, and torch finds too little
+    ours = Worker(
+        "jax", command(sys.executable, "jax", args), XLA_PYTHON_CLIENT_PREALLOCATE="false"
+    )
+    args.platform = ours.facts["platform"]
+    describe(args, ours.facts)
     theirs = None
     if not args.no_torch:
         theirs = Worker("torch", command(args.torch_python, "torch", args))
@@ -77,18 +100,24 @@ def main() -> None:
 
 def command(python: str, name: str, args: argparse.Namespace) -> list[str]:
     """Command line of the worker `name`."""
-    context = ["--context", str(args.context)] if args.context else []
+    options = ["--context", str(args.context)] if args.context else []
+    options += ["--platform", args.platform] if args.platform else []
     case = ["--worker", name, "--model", args.model, "--batch", str(args.batch)]
-    return [python, __file__, *case, *context]
+    return [python, __file__, *case, "--attention", args.attention, *options]
+
+
+def describe(args: argparse.Namespace, facts: dict) -> None:
+    """The case, as soon as our side is compiled: on a GPU that can take longer than all rounds."""
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(
+        f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
+        f"{facts['dtype']}, attention: {facts['attention']}",
+        flush=True,
+    )
 
 
 def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: list[float]) -> None:
     rate, peak = args.batch / statistics.median(seconds), max(peaks)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(
-        f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
-        f"{facts['dtype']}"
-    )
     print(
         f"ours: {rate:.2f} examples/s (steps of {statistics.median(seconds) * 1e3:.0f} ms), "
         f"MFU {rate * facts['train_flops'] / peak:.2f} of {peak / 1e9:.0f} GFLOP/s, "
@@ -96,13 +125,10 @@ def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: l
     )
 
 
-Build = Callable[[str, int, int | None], tuple[dict, Callable, Callable]]
-
-
-def work(build: Build, args: argparse.Namespace) -> None:
+def work(build: Callable[[argparse.Namespace], Side], args: argparse.Namespace) -> None:
     """Answers each line of stdin with a line of JSON; output of libraries goes to stderr."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    facts, step, peak = build(args.model, args.batch, args.context)
+    facts, step, peak, memory = build(args)
     step()  # the first step allocates memory
     print(json.dumps(facts), file=answers, flush=True)
     for question in sys.stdin:
@@ -115,25 +141,31 @@ def work(build: Build, args: argparse.Namespace) -> None:
         elif question.strip() == "peak":
             answer = {"flops": peak()}
         else:
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            answer = {"memory_gb": memory * 1024 / 1e9}
+            answer = {"memory_gb": memory()}
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def build_jax(
-    variant: str, batch_size: int, context: int | None
-) -> tuple[dict, Callable, Callable]:
+def resident_gb() -> float:
+    """The largest resident set of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def build_jax(args: argparse.Namespace) -> Side:
     import jax
     import numpy as np
 
     from configs import default
     from vlc_jax import devices, models, setup, sharding, train_step
     from vlc_jax.models import flops
+    from vlc_jax.setup.model import with_attention
 
     devices.connect(None, None, None)  # as vlc_jax.main does
+    platform, batch_size = devices.platform_name(), args.batch
     config = default.get_config()
     config.batch_size = batch_size
-    model = models.build(variant=variant, **({"context_length": context} if context else {}))
+    options = {"context_length": args.context} if args.context else {}
+    model = models.build(variant=args.model, dtype=devices.matrix_dtype(platform), **options)
+    model = with_attention(model, args.attention, platform)
     size, length = model.image.image_size, model.text.context_length
     config.input.image_size, config.text.context_length = size, length
     run = setup.of_model(config, model, config.steps)
@@ -158,17 +190,18 @@ def build_jax(
 
     facts = {
         "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
+        "platform": platform,
         "dtype": str(model.image.dtype),
+        "attention": f"image {model.image.attention}, text {model.text.attention}",
         "train_flops": flops.train_step(model),
         "context": length,
         "compile_s": seconds,
     }
-    return facts, step, lambda: devices.peak_flops()[0] * jax.device_count()
+    memory = resident_gb if devices.is_cpu() else devices.memory_gb
+    return Side(facts, step, lambda: devices.peak_flops()[0] * jax.device_count(), memory)
 
 
-def build_torch(
-    variant: str, batch_size: int, context: int | None
-) -> tuple[dict, Callable, Callable]:
+def build_torch(args: argparse.Namespace) -> Side:
     from vlc_jax.tools.load_exported import without_torchvision
 
     without_torchvision()
@@ -177,7 +210,11 @@ def build_torch(
     import torch
 
     torch.manual_seed(0)
-    model = open_clip.create_model(OPEN_CLIP[variant], pretrained=None)
+    is_gpu = args.platform == "gpu"
+    device = "cuda" if is_gpu else "cpu"
+    if is_gpu:  # as open_clip's training does
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
+    model = open_clip.create_model(OPEN_CLIP[args.model], pretrained=None, device=device)
     loss = open_clip.ClipLoss()
     parameters = list(model.named_parameters())
     groups = [
@@ -187,22 +224,28 @@ def build_torch(
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), eps=1e-6)
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
-    image = torch.rand(batch_size, 3, size, size)
-    length = context or model.context_length
-    text = captions(batch_size, length, model.vocab_size, model.vocab_size - 1)
+    image = torch.rand(args.batch, 3, size, size, device=device)
+    length = args.context or model.context_length
+    text = captions(args.batch, length, model.vocab_size, model.vocab_size - 1)
     text = np.pad(text, ((0, 0), (0, model.context_length - length)))
-    text = torch.from_numpy(text.astype(np.int64))
+    text = torch.from_numpy(text.astype(np.int64)).to(device)
 
     def step() -> None:
         optimizer.zero_grad()
-        loss(*model(image, text)).backward()
+        with torch.autocast(device, torch.bfloat16, enabled=is_gpu):
+            value = loss(*model(image, text))
+        value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         with torch.no_grad():
             model.logit_scale.clamp_(0, 4.6052)
+        if is_gpu:
+            torch.cuda.synchronize()
 
-    version = importlib.metadata.version("open_clip_torch")
-    return {"name": f"open_clip {version}, torch {torch.__version__}"}, step, lambda: 0.0
+    name = f"open_clip {importlib.metadata.version('open_clip_torch')}, torch {torch.__version__}"
+    name += ", bfloat16 autocast" if is_gpu else ""
+    memory = (lambda: torch.cuda.max_memory_allocated() / 1e9) if is_gpu else resident_gb
+    return Side({"name": name}, step, lambda: 0.0, memory)
 
 
 def captions(count: int, length: int, vocabulary: int, eos: int):
