@@ -157,6 +157,9 @@ def of_topology(name: str) -> list[Any]:
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     from jax.experimental import topologies
 
+    # JAX's cache would keep programs that no process can read without these devices
+    jax.config.update("jax_enable_compilation_cache", False)
+
     try:
         # as JAX has them on such hosts: the two cores of a v4 are one device
         options = {"chip_config_name": "megacore"} if name.startswith("v4") else {}

@@ -51,7 +51,8 @@ def run(*flags):
     return helpers.python("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY, *flags)
 
 
-def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded():
+def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
     done = run("--config.plan.topology=v5e:2x2", "--config.mesh.fsdp=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("4 x TPU v5 lite (data 2 x fsdp 2), batch 16")
@@ -59,6 +60,7 @@ def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded():
     assert "a step at best, ms" in done.stdout
     assert "all-gather" in done.stdout
     assert done.stderr == ""
+    assert not list(tmp_path.iterdir())  # no program of these devices could be read from there
 
 
 def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device():
