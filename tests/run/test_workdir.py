@@ -10,6 +10,7 @@ import sys
 import jax
 import pytest
 
+from tests.support import helpers
 from vlc_jax import devices, train
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluate import Evaluation
@@ -27,7 +28,8 @@ time.sleep(60)
 
 def test_a_second_job_is_refused_with_host_and_pid_and_a_dead_ones_lock_is_recovered(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+    variables = helpers.environment()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=variables) as job:
         assert job.stdout.readline() == b"held\n"
         with pytest.raises(UsageError, match=rf"in use by host \S+ pid {job.pid}"):
             Workdir(tmp_path)
