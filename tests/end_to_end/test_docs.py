@@ -40,6 +40,7 @@ SHORT = (
 SHALLOW = "--config.model.image={'depth': 1}"
 POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
 SHALLOW_TEXT = "--config.model.text={'depth': 1}"
+SMALL = (*SHORT, SHALLOW, SHALLOW_TEXT)
 EVALS = {  # one of each protocol of the scenes
     name: {"count": 8}
     for name in (
@@ -62,12 +63,12 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --mode plan --config configs/scenes": SCENES,
     "python -m vlc_jax.tools.cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
     "python -m vlc_jax.tools.embed_text --config configs/scenes": VECTORS,
-    "python -m vlc_jax.main --config configs/digits.py": SHORT,
+    "python -m vlc_jax.main --config configs/digits.py": SMALL,
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
-    "python -m vlc_jax.main --config configs/records.py": SHORT,
-    "vlc-jax --config records": SHORT,
+    "python -m vlc_jax.main --config configs/records.py": SMALL,
+    "vlc-jax --config records": SMALL,
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
     "python -m input_pipeline.hard_texts.llm --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),

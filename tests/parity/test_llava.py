@@ -89,7 +89,7 @@ def test_logits_with_adapters_of_peft(folder, io, name, kind):
     ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
     apply = jax.jit(functools.partial(model.apply, method=lm.Decoder.text_logits))
     for place in (lora.merge, lora.attach):  # added to the matrices, and beside them
-        placed = place(params, trained, alpha)["lm"]
+        placed = jax.jit(functools.partial(place, alpha=alpha))(params, trained)["lm"]
         logits = apply({"params": placed}, ids, jnp.ones(ids.shape, bool))
         np.testing.assert_allclose(logits, io[f"{name}_{kind}/logits"], atol=TOLERANCE)
     assert np.abs(logits - io[f"{name}/logits"]).max() > 1
@@ -122,9 +122,8 @@ def test_a_sliding_window_and_long_factors_matter(folder, io):
     for name, wrong in (("mistral", {"window": None}), ("phi3_long", {"scaling": None})):
         model, params = load(folder / name)
         ids = jnp.asarray(io[f"{name}/ids"], jnp.int32)
-        logits = model.clone(**wrong).apply(
-            {"params": params}, ids, jnp.ones(ids.shape, bool), method="text_logits"
-        )
+        apply = jax.jit(functools.partial(model.clone(**wrong).apply, method="text_logits"))
+        logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
         assert np.abs(logits - io[f"{name}/logits"]).max() > 0.1
 
 
@@ -134,20 +133,18 @@ def test_hidden_states_of_the_image_tower(folder, io, layer):
     sizes = weights.read_sizes(folder / "llava") | {"layer": layer, "select": "cls_patch"}
     model = llava.build(sizes)
     params = weights.load(folder / "llava", sizes, shapes_of(model))
-    tokens = model.apply(
-        {"params": params},
-        jnp.asarray(io["images"]),
-        method=lambda m, x: m.image(x, llava.types.FeatureRequest("raw")).tokens,
+    apply = functools.partial(
+        model.apply, method=lambda m, x: m.image(x, llava.types.FeatureRequest("raw")).tokens
     )
+    tokens = jax.jit(apply)({"params": params}, jnp.asarray(io["images"]))
     np.testing.assert_allclose(tokens, io[f"hidden_{layer}"], atol=2e-5)
 
 
 def test_image_tokens_and_their_selections(whole, io):
     model, params = whole
+    images = jnp.asarray(io["images"])
     tokens = {
-        select: model.clone(select=select).apply(
-            {"params": params}, jnp.asarray(io["images"]), method="image_tokens"
-        )
+        select: decode.image_tokens(model.clone(select=select), params, images)
         for select in llava.SELECTIONS
     }
     whole = io["projected"]  # the class token first
@@ -197,7 +194,9 @@ def test_perplexities_of_options(whole, io):
     )
     prompt = prompts(whole, io)
     given = (prompt.embeds, prompt.valid, options, valid)
-    found = captioner.mean_log_probability(model.lm, params["lm"], *given)
+    found = jax.jit(captioner.mean_log_probability, static_argnums=0)(
+        model.lm, params["lm"], *given
+    )
     np.testing.assert_allclose(np.exp(-found), np.exp(io["losses"]), rtol=1e-5)
 
 

@@ -207,6 +207,8 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_table(tmp_path):
         *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
         *("--config.eval.batch_size=16", "--config.eval.every=2"),
+        "--config.model.image={'depth': 1, 'pooling': 'mean'}",
+        "--config.model.text={'depth': 1}",
         "--config.evals={'scenes_whatsup': {'split': 'test', 'count': 16}}",
     )
     done = run(*words)

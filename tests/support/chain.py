@@ -1,9 +1,9 @@
 """What a user does with a recipe, in one process: train, stop, resume, evaluate, export.
 
-  python -m tests.support.chain stopped|whole EXPORTED --config FILE --workdir DIR [flags]
+  python -m tests.support.chain EXPORTED --config FILE --workdir DIR [flags]
 
-stopped: a SIGTERM comes after two steps, and the same command goes on; the run is evaluated again
-in the end. Prints the exit codes of the commands.
+A SIGTERM comes after two steps, and the same command goes on; the run is evaluated again in the
+end. Prints the exit codes of the commands.
 """
 
 import json
@@ -28,22 +28,20 @@ def stop_after(metrics: Path, rows: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def run(is_stopped: bool, exported: str, arguments: list[str]) -> list[int]:
+def run(exported: str, arguments: list[str]) -> list[int]:
     main.parse_flags(["chain", *arguments])
     workdir = Path(main.WORKDIR.value)
-    if is_stopped:
-        words = (workdir / "metrics.jsonl", 2)
-        threading.Thread(target=stop_after, args=words, daemon=True).start()
+    words = (workdir / "metrics.jsonl", 2)
+    threading.Thread(target=stop_after, args=words, daemon=True).start()
     codes = [int(main.run(StopSignal().install()))]
-    if codes != [75 if is_stopped else 0]:  # it failed, or was never stopped
+    if codes != [75]:  # it failed, or was never stopped
         return codes
-    if is_stopped:
-        codes.append(int(main.run(StopSignal().install())))
-        flags.FLAGS.mode = "eval"
-        codes.append(int(main.run(StopSignal().install())))
+    codes.append(int(main.run(StopSignal().install())))
+    flags.FLAGS.mode = "eval"
+    codes.append(int(main.run(StopSignal().install())))
     codes.append(int(export.main(["--workdir", str(workdir), "--to", "hf", "--out", exported])))
     return codes
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1] == "stopped", sys.argv[2], sys.argv[3:])))
+    print(json.dumps(run(sys.argv[1], sys.argv[2:])))
