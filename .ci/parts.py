@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ MARGIN = 1.2
 LOOP_SECONDS = 0.020
 SAMPLE_EVERY = 10  # seconds
 COUNTED = "VLC_COUNT_PROGRAMS"  # of tests/support/compilations.py
+# Set by a signal. An exception in its handler could come while a process starts, which nobody would
+# know then.
+stopped = threading.Event()
 
 
 def _loop() -> int:
@@ -59,7 +63,8 @@ class Part:
 
 def run(parts: list[Part], lanes: int, folder: Path) -> None:
     """Runs every part, at most `lanes` at a time, in their order; one whose needs failed is left
-    out (its code stays None). An exception, such as that of ctrl-C, ends those that run.
+    out (its code stays None). An exception, such as KeyboardInterrupt once `stopped` is set, ends
+    those that run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     running: list[Part] = []
@@ -76,6 +81,8 @@ def _run(parts: list[Part], lanes: int, folder: Path, running: list[Part]) -> No
     waiting = list(parts)
     last_sample = 0.0
     while waiting or running:
+        if stopped.is_set():
+            raise KeyboardInterrupt
         for part in list(waiting):
             if any(name in done and done[name].code != 0 for name in part.after):
                 waiting.remove(part)
@@ -101,7 +108,6 @@ def _run(parts: list[Part], lanes: int, folder: Path, running: list[Part]) -> No
 
 
 def _start(part: Part, folder: Path) -> None:
-    print(f"begun: {part.name}", flush=True)
     counts = folder / f"{part.name}.programs"
     counts.unlink(missing_ok=True)
     environment = {**os.environ, COUNTED: str(counts)}
@@ -115,6 +121,7 @@ def _start(part: Part, folder: Path) -> None:
             env=environment,
             start_new_session=True,  # all its processes are one group, to be ended as one
         )
+    print(f"begun: {part.name}", flush=True)
 
 
 def _finish(part: Part, status: int, usage: resource.struct_rusage, folder: Path) -> None:
@@ -204,7 +211,7 @@ def failures(parts: list[Part], plan: dict[str, dict], folder: Path) -> list[str
 
 def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # a background job of a shell ignores SIGINT
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, lambda *_: stopped.set())
     begun, folder = time.monotonic(), Path("runs/ci").absolute()
     plan = tomllib.loads((FOLDER / "parts.toml").read_text())
     lanes = plan.pop("lanes")

@@ -83,8 +83,8 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
 
 
 def time_steps(args: argparse.Namespace) -> None:
-    steps = {name: make_step(args, name) for name in STEPS}
-    seconds: dict[str, list[float]] = {name: [] for name in STEPS}
+    steps = {name: make_step(args, name) for name in STEPS if name in ("CLIP", *args.cases)}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for round_ in range(args.rounds + 1):
         for name, (step, _) in steps.items():
             step()  # the step before left its own data in the caches
@@ -138,6 +138,7 @@ def main() -> None:
     )
     parser.add_argument("--model", default="mini", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--batch", type=int, default=128, help="images per step")
+    parser.add_argument("--cases", nargs="*", default=list(STEPS), choices=STEPS, help="with CLIP")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=2, help="per round, of which the best counts")
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")

@@ -41,13 +41,7 @@ SHALLOW = "--config.model.image={'depth': 1}"
 POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
 SHALLOW_TEXT = "--config.model.text={'depth': 1}"
 SMALL = (*SHORT, SHALLOW, SHALLOW_TEXT)
-EVALS = {  # one of each protocol of the scenes
-    name: {"count": 8}
-    for name in (
-        *("scenes_retrieval", "scenes_relation_swap", "scenes_replace", "scenes_whatsup"),
-        "scenes_zero_shot_objects",
-    )
-}
+EVALS = {name: {"count": 8} for name in ("scenes_retrieval", "scenes_relation_swap")}
 # texts of a run, and a run on them
 VECTORS = (*SHORT, SHALLOW, f"--config.evals={EVALS}")
 SCENES = (*VECTORS, SHALLOW_TEXT)
@@ -72,7 +66,10 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
     "python -m input_pipeline.hard_texts.llm --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
-    "python speed/negatives.py": ("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
+    "python speed/negatives.py": (
+        *("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
+        *("--cases", "NegCLIP, 1 negative"),
+    ),
     "python speed/heads.py": ("--heads", "pacl", "--batches", "4", "--rounds=1"),
     "python launch/sweep.py": ("--dry-run",),
     "python speed/loss.py": ("--batches", "16", "--rounds=1", "--chunk=4"),

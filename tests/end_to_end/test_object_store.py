@@ -5,7 +5,6 @@ import shutil
 import time
 
 import numpy as np
-import pytest
 
 import vlc_jax
 from input_pipeline import fetch, prepare, stores
@@ -79,12 +78,9 @@ def damage(there):
     return steps[-1], steps[-2]
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_one_and_as_four(
-    store, trained, tmp_path, count
-):
-    """Four find that the newest step is damaged, whichever of them reads that file, and all take
-    the one before."""
+def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, trained, tmp_path):
+    """The four find that the newest step is damaged, whichever of them reads that file, and all
+    take the one before."""
     # scenes from shards are those that `trained` makes
     _, data = make_shards(tmp_path, f"{store}/shards", count=64, shard_size=16)
     flags, ours = (*data, "--lost_seconds=20"), f"{store}/run"
@@ -98,16 +94,13 @@ def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_one_and_as_f
     errors = [job.communicate(timeout=120)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [30, 137], errors
     assert "process 1 of 2" in errors[0]
-    if count == 1:
-        run(STEPS, ours, *flags)
-    else:
-        damaged, before = damage(there)
-        finish(start_processes(count, 1, ours, *flags))
-        for index in range(count):
-            log = (fetch.refresh(ours) / "logs" / f"host_{index:03d}.log").read_text()
-            assert f'corrupt_checkpoint {{"step": {damaged},' in log
-            assert "does not match its sha256" in log
-            assert f'restore {{"step": {before}}}' in log
+    damaged, before = damage(there)
+    finish(start_processes(4, 1, ours, *flags))
+    for index in range(4):
+        log = (fetch.refresh(ours) / "logs" / f"host_{index:03d}.log").read_text()
+        assert f'corrupt_checkpoint {{"step": {damaged},' in log
+        assert "does not match its sha256" in log
+        assert f'restore {{"step": {before}}}' in log
     assert_same_losses(fetch.refresh(ours), trained)
 
 

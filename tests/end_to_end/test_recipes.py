@@ -1,6 +1,7 @@
-"""The controls on a miniature of COCO, as a user runs them: from prepare to export.
+"""The controls on a miniature of COCO, as a user runs them: one from prepare to export, the others
+until their step is traced.
 
-The methods are in test_methods.py.
+The methods are in test_methods.py, where one of SigLIP is run whole, too.
 """
 
 import json
@@ -43,32 +44,44 @@ def train_with_a_stop(config, workdir, flags):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path, recipe):
+def command(coco, folder, recipe):
+    """Its config and flags, and the fields of its small towers; data and weights are written."""
     write, dataset, annotations, options = RECIPES[recipe]
-    recipes.prepare(coco, tmp_path / "train", dataset, annotations, *options)
-    recipes.prepare(coco, tmp_path / "test", "coco", "dataset_coco.json", "--split", "test")
-    arguments, small = write(tmp_path / "weights")
-    data = f"path={tmp_path / 'train'},validation={tmp_path / 'test'},batch=8"
-    config = f"{recipes.wrapper(tmp_path, 'coco', recipe, small)}:{arguments},{data}"
+    recipes.prepare(coco, folder / "train", dataset, annotations, *options)
+    recipes.prepare(coco, folder / "test", "coco", "dataset_coco.json", "--split", "test")
+    arguments, small = write(folder / "weights")
+    data = f"path={folder / 'train'},validation={folder / 'test'},batch=8"
     flags = (
-        *(
-            "--config.optimizer.warmup_steps=2",
-            "--config.log_every=1",
-            "--config.eval.batch_size=8",
-        ),
-        *("--config.checkpoint.every=1000", "--config.optimizer.learning_rate=1e-3"),
-        *("--config.input.max_bad_share=0.1", "--config.epochs=5"),
+        *("--config.optimizer.warmup_steps=2", "--config.log_every=1"),
+        *("--config.eval.batch_size=8", "--config.checkpoint.every=1000"),
+        *("--config.optimizer.learning_rate=1e-3", "--config.input.max_bad_share=0.1"),
+        "--config.epochs=5",
     )
+    return f"{recipes.wrapper(folder, 'coco', recipe, small)}:{arguments},{data}", flags, small
 
+
+@pytest.mark.parametrize("recipe", ["clip_coco", "siglip_ft"])
+def test_a_recipe_runs_from_published_files_up_to_its_step(coco, tmp_path, recipe):
+    config, flags, _ = command(coco, tmp_path, recipe)
+    words = ("--config", config, "--workdir", tmp_path / "run", *flags)
+    done = helpers.python("-m", "tests.support.until_compiled", *words)
+    assert done.returncode == 0, done.stderr
+    (start,) = (
+        row for row in helpers.rows(tmp_path / "run/events.jsonl") if row["event"] == "start"
+    )
+    count = recipes.PARTS["train"] + recipes.PARTS["restval"] * (recipe == "siglip_ft")
+    assert start["steps"] == 5 * count // 8
+
+
+def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path):
+    config, flags, small = command(coco, tmp_path, "clip_ft")
     workdir = tmp_path / "run"
     train_with_a_stop(config, workdir, flags)
     events = [row["event"] for row in helpers.rows(workdir / "events.jsonl")]
     assert {"weights", "preempted", "resume", "done"} <= set(events)
     metrics = workdir / "metrics.jsonl"
     steps = [row["step"] for row in helpers.rows(metrics)]
-    count = recipes.PARTS["train"] + recipes.PARTS["restval"] * (recipe == "siglip_ft")
-    assert steps == list(range(1, 5 * count // 8 + 1))
+    assert steps == list(range(1, 5 * recipes.PARTS["train"] // 8 + 1))
     losses = [row["train/loss"] for row in helpers.rows(metrics)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
 
@@ -83,10 +96,7 @@ def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path
     )
     assert done.returncode == 0, done.stderr
     zero_shot = recipes.wrapper(tmp_path, "eval", "zero_shot", small)
-    family, variant, size = (
-        ("siglip", "SigLIP-L/16-256", 64) if "siglip" in recipe else ("clip", "B/32", 224)
-    )
-    arguments = f"weights={tmp_path / 'exported'},family={family},variant={variant},size={size}"
+    arguments = f"weights={tmp_path / 'exported'},family=clip,variant=B/32,size=224"
     done = helpers.run(
         f"{zero_shot}:{arguments},path={tmp_path / 'test'}",
         tmp_path / "zero_shot",
