@@ -89,8 +89,8 @@ def _run(parts: list[Part], lanes: int, folder: Path, running: list[Part]) -> No
                 done[part.name] = part
             elif len(running) < lanes and all(name in done for name in part.after):
                 waiting.remove(part)
-                running.append(part)
                 _start(part, folder)
+                running.append(part)
         for part in list(running):
             pid, status, usage = os.wait4(part.process.pid, os.WNOHANG)
             if pid:

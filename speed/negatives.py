@@ -138,7 +138,13 @@ def main() -> None:
     )
     parser.add_argument("--model", default="mini", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--batch", type=int, default=128, help="images per step")
-    parser.add_argument("--cases", nargs="*", default=list(STEPS), choices=STEPS, help="with CLIP")
+    parser.add_argument(
+        "--cases",
+        nargs="*",
+        default=list(STEPS),
+        choices=STEPS,
+        help="steps to time; CLIP, with which they are compared, is always timed",
+    )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=2, help="per round, of which the best counts")
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")

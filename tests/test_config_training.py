@@ -52,7 +52,7 @@ def test_config_trains_two_steps(path, pretrained, tmp_path):
     with config.unlocked():
         if config.pretrain:
             config.init_from = str(pretrained)
-        if path.stem != "clip":  # the pages of the documentation run every benchmark, too
+        if path.stem != "clip":  # which evaluates every benchmark
             config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:1]})
     workdir = run(config, tmp_path / "run")
     assert (workdir / "DONE").exists()
