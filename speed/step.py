@@ -11,7 +11,7 @@ peak measured in the same run, compile time and peak memory.
 
 Both sides run where JAX does. On a CPU both compute in float32. On a GPU ours computes in the dtype
 of config.model.dtype=auto and open_clip as its --precision amp_bf16; the peak is the published one
-of bfloat16, and memory is that of arrays on the GPU. The side of torch was not run on a GPU yet.
+of bfloat16, and memory is that of arrays on the GPU.
 
 --context is our context length: captions of up to 32 tokens have the same embedding with 32 as with
 77, so a user may shorten it; open_clip pads them to 77. torch and open_clip are in the environment

@@ -4,6 +4,7 @@ import logging
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from configs import default
@@ -59,7 +60,7 @@ def test_xla_asks_nothing_and_other_names_are_refused():
 
 
 def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch):
-    kind = {"dtype": "bfloat16", "head_dim": 8, "length": 5, "is_causal": True}
+    kind = {"dtype": "bfloat16", "head_dim": 8, "length": 6, "is_causal": True}
     assert attention.failure("xla", **kind) is None
     assert attention.failure("cudnn", **kind).startswith("cudnn fails: ")  # no GPU here
     computed = jax.nn.dot_product_attention
@@ -70,6 +71,32 @@ def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", forgets_the_mask)
     assert attention.failure("cudnn", **kind) == "cudnn gives other numbers than XLA"
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_an_odd_number_of_tokens_is_padded_for_cudnn_without_effect(monkeypatch, is_causal):
+    computed, lengths = jax.nn.dot_product_attention, []
+
+    def as_cudnn(*arrays, implementation, **options):
+        lengths.extend(array.shape[1] for array in arrays if implementation == "cudnn")
+        return computed(*arrays, **options)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", as_cudnn)
+    rng = np.random.default_rng(0)
+    *arrays, weights = (rng.normal(size=(2, 7, 2, 8)).astype(np.float32) for _ in range(4))
+
+    def value_and_gradients(implementation):
+        def total(query, key, value):
+            mixed = attention.of_all_tokens(query, key, value, is_causal, implementation)
+            return (mixed * weights).sum(), mixed
+
+        gradients, mixed = jax.grad(total, argnums=(0, 1, 2), has_aux=True)(*arrays)
+        return [mixed, *gradients]
+
+    padded, plain = jax.jit(lambda: [value_and_gradients(name) for name in ("cudnn", "xla")])()
+    assert lengths == [8, 8, 8]
+    for array, expected in zip(padded, plain, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture

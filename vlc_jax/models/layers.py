@@ -14,7 +14,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
-from vlc_jax.models import lora, rope
+from vlc_jax.models import attention, lora, rope
 
 Initializer = Callable[..., jax.Array]
 
@@ -218,16 +218,17 @@ class Attention(nn.Module):
             value += bias.astype(self.dtype).reshape(1, 1, self.heads, head)
         if rotations is not None:
             query, key = map(rope.rotate, (query, key), rotations)
-        # one query per example has few scores to keep from memory, and cuDNN masks them otherwise
-        asks_all = positions is None and query.shape[1] == length
-        mixed = jax.nn.dot_product_attention(
-            query,
-            key,
-            value,
-            is_causal=is_causal,
-            key_value_seq_lengths=None if positions is None else positions + 1,
-            implementation=self.implementation if asks_all else "xla",
-        )
+        if positions is None and query.shape[1] == length:
+            mixed = attention.of_all_tokens(query, key, value, is_causal, self.implementation)
+        else:  # one query per example has few scores to keep from memory
+            mixed = jax.nn.dot_product_attention(
+                query,
+                key,
+                value,
+                is_causal=is_causal,
+                key_value_seq_lengths=None if positions is None else positions + 1,
+                implementation="xla",
+            )
         mixed = mixed.reshape(batch, -1, width)
         if self.inner_norm is not None:
             mixed = layer_norm(self.inner_norm, self.dtype, "norm")(mixed)
