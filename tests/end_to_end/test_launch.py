@@ -2,13 +2,12 @@
 
 import signal
 import subprocess
-import sys
 import time
 
 import psutil
 import pytest
 
-from tests.support import helpers
+from tests.support import forks, helpers
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +16,7 @@ def launch(*words):
     return subprocess.Popen(
         ["launch/local.sh", *map(str, words)],
         cwd=helpers.ROOT,
-        env={**helpers.environment(), "PYTHON": sys.executable},
+        env={**helpers.environment(), "PYTHON": forks.stand_in(helpers.environment())},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -207,7 +207,7 @@ def test_a_search_keeps_results_and_leaves_what_can_go_on(tmp_path, runs, capsys
 def test_two_trials_of_a_grid_train(tmp_path):
     pairs = {"scenes_attribute_swap": {"split": "validation", "count": 8}}
     short = ("--config.optimizer.warmup_steps=1", "--config.input.preview=2")
-    done = helpers.interpreter(
+    done = helpers.python(
         *("launch/sweep.py", "--out", tmp_path, "--config", f"{helpers.TINY}:steps=2", *short),
         *("--grid", "seed", "0", "1", "--metric", "scenes_attribute_swap/accuracy"),
         *(f"--config.evals={pairs}", "--config.eval.examples=1"),

@@ -1,8 +1,6 @@
 """Losses and gradients with hard texts on two processes of four devices are those of one device."""
 
 import socket
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 from jax.sharding import AxisType
 
 from tests.losses import gradients
-from tests.support import helpers
+from tests.support import forks, helpers
 
 pytestmark = pytest.mark.slow
 
@@ -21,12 +19,10 @@ def test_two_processes_of_four_devices_give_the_gradients_of_one_device(tmp_path
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     out = tmp_path / "out.npz"
     jobs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.losses.gradients", address, "2", str(index), str(out)],
-            cwd=helpers.ROOT,
-            env=helpers.environment(devices=4),
-            stderr=subprocess.PIPE,
-            text=True,
+        forks.Job(
+            ["-m", "tests.losses.gradients", address, "2", str(index), str(out)],
+            helpers.ROOT,
+            helpers.environment(devices=4),
         )
         for index in range(2)
     ]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from configs.common import scenes
 from configs.eval import all as suite
 from configs.scenes import llava
 from studies import study, study_columns, study_page, study_plan, study_results
-from tests.support import helpers
+from tests.support import forks, helpers
 
 
 def test_every_run_comes_after_the_one_it_starts_from():
@@ -215,7 +216,8 @@ def test_every_head_has_its_rows_in_the_page():
 
 
 @pytest.mark.slow
-def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path):
+def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", forks.stand_in(helpers.environment()))
     small = (
         *("--config.steps=2", "--config.batch_size=16", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=16", "--config.input.preview=4", "--config.log_every=1"),

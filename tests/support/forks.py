@@ -22,7 +22,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.support import compilations
+from tests.support import compilations, interpreter
 
 IMPORTED = (
     *("vlc_jax.evaluate", "vlc_jax.train", "vlc_jax.report", "vlc_jax.tools.export"),
@@ -31,18 +31,6 @@ IMPORTED = (
     *("ml_collections.config_flags", "tensorboardX"),
 )
 ROOT = Path(__file__).resolve().parents[2]
-NUMBER = 8  # bytes of a number on the wire
-
-
-def _send(connection: socket.socket, number: int) -> None:
-    connection.sendall(number.to_bytes(NUMBER, "big", signed=True))
-
-
-def _receive(connection: socket.socket) -> int:
-    data = connection.recv(NUMBER, socket.MSG_WAITALL)
-    if len(data) < NUMBER:
-        raise ConnectionError("the server of forks has ended")
-    return int.from_bytes(data, "big", signed=True)
 
 
 class Job:
@@ -51,18 +39,15 @@ class Job:
     def __init__(self, words: list[str], cwd: Path, env: dict[str, str]) -> None:
         """`words` are those of a command behind the name of the interpreter."""
         self.args, self.returncode = words, None
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.connect(_address(env))
+        address = _address(env)
         (out, to_out), (errors, to_errors) = os.pipe(), os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
         self.stdout = open(out, encoding="utf-8")  # noqa: SIM115
         self.stderr = open(errors, encoding="utf-8")  # noqa: SIM115
-        request = json.dumps([words, str(cwd), env]).encode()
-        _send(self._server, len(request))
-        socket.send_fds(self._server, [request[:1]], [to_out, to_errors])
-        self._server.sendall(request[1:])
-        for number in (to_out, to_errors):
+        files = (nothing, to_out, to_errors)
+        self._server, self.pid = interpreter.ask(address, words, str(cwd), env, files)
+        for number in files:
             os.close(number)
-        self.pid = _receive(self._server)
 
     def __enter__(self) -> "Job":
         return self
@@ -76,7 +61,7 @@ class Job:
         if self.returncode is None:
             if not select.select([self._server], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            self.returncode = _receive(self._server)
+            self.returncode = interpreter.receive(self._server)
             self._server.close()
         return self.returncode
 
@@ -118,6 +103,15 @@ class Job:
 _addresses: list[str] = []
 
 
+def stand_in(env: dict[str, str]) -> str:
+    """A program that is used like the interpreter, whose modules and files run in forks."""
+    return str(_program(_address(env)))
+
+
+def _program(address: str) -> Path:
+    return Path(address).with_name("python")
+
+
 def _address(env: dict[str, str]) -> str:
     """Of the server, started by the first job with its environment; it ends with this process."""
     if not _addresses:
@@ -147,6 +141,14 @@ def serve(address: str) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     _warm_up()
+    folder, python = Path(interpreter.__file__).parent, sys.executable
+    program = _program(address)
+    program.write_text(
+        f"#!{python} -S\nimport sys; sys.path.insert(0, {str(folder)!r})\n"
+        f"import interpreter; interpreter.main({address!r}, {python!r})\n"
+    )
+    program.chmod(0o755)
+    sys.executable = str(program)
     # What is imported stays: no fork looks through it for garbage, nor copies its pages.
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
@@ -178,34 +180,39 @@ def _warm_up() -> None:
 
 def _attend(connection: socket.socket) -> None:
     """Reads a request, forks its process, and sends its id and, in the end, its exit code."""
-    size = _receive(connection)
-    request, outputs, *_ = socket.recv_fds(connection, 1, 2)
+    size = interpreter.receive(connection)
+    request, files, *_ = socket.recv_fds(connection, 1, 3)
     request += connection.recv(size - 1, socket.MSG_WAITALL)
     pid = os.fork()
     if pid == 0:
         connection.close()
-        _become(*json.loads(request), outputs)
+        _become(*json.loads(request), files)
         return
-    for number in outputs:
+    for number in files:
         os.close(number)
-    _send(connection, pid)
-    _send(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    interpreter.send(connection, pid)
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([connection, ended], [], [])[0]:  # nobody waits for it
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(BrokenPipeError):
+        interpreter.send(connection, code)
     os._exit(0)
 
 
-def _become(words: list[str], cwd: str, env: dict[str, str], outputs: list[int]) -> None:
+def _become(words: list[str], cwd: str, env: dict[str, str], files: list[int]) -> None:
     """Runs `-m MODULE ...` or `FILE ...` as an interpreter started with these words does."""
     import jax
 
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, target in ((nothing, 0), (outputs[0], 1), (outputs[1], 2)):
+    for number, target in zip(files, (0, 1, 2), strict=True):
         os.dup2(number, target)
         os.close(number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    jax.config.update("jax_num_cpu_devices", int(env["JAX_NUM_CPU_DEVICES"]))  # read at its import
+    devices = int(env.get("JAX_NUM_CPU_DEVICES", "1"))
+    jax.config.update("jax_num_cpu_devices", devices)  # read at its import
     compilations.count()
     if words[0] == "-m":
         sys.path.insert(0, cwd)
