@@ -30,7 +30,7 @@ HEADS = {
         "patches": PATCHES,
         "has_class_token": False,
         "width": 8,
-        "depth": 2,
+        "depth": 1,
         "attention_heads": 2,
     },
     "vlm2vec": {
