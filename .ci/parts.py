@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ MARGIN = 1.2
 # CPU seconds of `_loop` on the machine of the budget, nothing else running.
 LOOP_SECONDS = 0.020
 SAMPLE_EVERY = 10  # seconds
+DISK_BYTES = 9 * 10**9  # four environments take 6.3 GB, tests that copy want one that stays free
 COUNTED = "VLC_COUNT_PROGRAMS"  # of tests/support/compilations.py
 # Set by a signal. An exception in its handler could come while a process starts, which nobody would
 # know then.
@@ -216,6 +218,8 @@ def main() -> int:
     plan = tomllib.loads((FOLDER / "parts.toml").read_text())
     lanes = plan.pop("lanes")
     parts = read(plan, pythons())
+    if (free := shutil.disk_usage(".").free) < DISK_BYTES:
+        print(f"warning: {free / 1e9:.1f} GB of disk are free, {DISK_BYTES / 1e9:.0f} are needed")
     try:
         run(parts, lanes, folder)
     except KeyboardInterrupt:
