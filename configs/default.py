@@ -214,7 +214,7 @@ def _input() -> ConfigDict:
                 "text_only": False,
             },
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
-            "shards": {  # folder written by python -m input_pipeline.prepare
+            "shards": {  # folder written by vlc-jax prepare
                 "path": "",
                 # Order of training: global | blocks (blocks of 256 neighbours, shuffled in windows
                 # of 16 blocks: for data that are much slower to read at random).
@@ -224,9 +224,9 @@ def _input() -> ConfigDict:
                 "stage": placeholder(str),
                 "stage_gb": 100.0,  # 10**9 bytes; the least recently used copies are removed
             },
-            "features": {"path": ""},  # folder written by python -m vlc_jax.tools.cache_features
+            "features": {"path": ""},  # folder written by vlc-jax cache_features
             # File of images to leave out of training, for sources with `annotations`, such as the
-            # evaluation images found by python -m input_pipeline.leaks.
+            # evaluation images found by vlc-jax leaks.
             "exclude": placeholder(str),
             "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
@@ -310,7 +310,7 @@ def _text() -> ConfigDict:
                 "pad_token": "</s>",
             },
             # Precomputed text vectors of a sentence encoder in place of token ids: X.npy or
-            # X.safetensors with the texts beside it (python -m vlc_jax.tools.embed_text).
+            # X.safetensors with the texts beside it (vlc-jax embed_text).
             # config.model.text then has the fields of vlc_jax/models/text_vectors.py.
             "vectors": {"path": ""},
         }

@@ -7,8 +7,8 @@ Arguments: steps=N.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -5,7 +5,7 @@
   python -m vlc_jax.main --workdir runs/mine_hp_hn \\
     --config configs/records.py:path=DATA/captions.jsonl,method=hp_hn,init_from=runs/mine
 
-Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that input_pipeline.prepare
+Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-jax prepare
 wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
 validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
@@ -23,8 +23,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import (
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import (
     crepe_negate,
     crepe_replace,
     crepe_swap,
@@ -41,7 +41,7 @@ from configs.coco import (
     sparc,
     svlc,
 )
-from configs.common import arguments, heads, pretrained
+from vlc_jax.configs.common import arguments, heads, pretrained
 
 # Method -> its config on COCO.
 METHODS = {

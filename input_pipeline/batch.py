@@ -28,7 +28,7 @@ import hashlib
 
 import numpy as np
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 Batch = dict[str, np.ndarray]
 

@@ -90,6 +90,15 @@ def _types(annotation: Any) -> list[Any]:
     return allowed if all(one in _VALUES for one in allowed) else []
 
 
+def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            listed = ", ".join(known)
+            raise ValueError(f"unknown {kind} {name!r}{nearest(name, known)}; known: {listed}")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a message, " (did you mean 'x'?)", or "" where no known word is near."""
     near = difflib.get_close_matches(word, known, 1)

@@ -59,15 +59,21 @@ class DataError(Exception):
     A run that meets one ends with exit code 3.
     """
 
+    exit_code = 3
+
 
 class ShardError(Exception):
     """A shard that is not what its manifest says. No DataError: by that a record is passed over,
     and all records of the shard would be. A run that meets one ends with exit code 3."""
 
+    exit_code = 3
+
 
 class StageError(Exception):
     """A shard that cannot be copied: a full local disk, or failing storage. A run that meets one
     ends with exit code 30."""
+
+    exit_code = 30
 
 
 @dataclass(frozen=True)

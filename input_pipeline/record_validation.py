@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import DataError, Record
 
 MAX_CAPTION = 100_000  # characters; a longer text is a damaged file, not a caption
 

@@ -21,13 +21,15 @@ RESTARTED = (30, 31, 75)
 def train(words: dict[str, list[str]]) -> int:
     """A worker: one run of vlc_jax.main, whose processes Ray has joined already."""
     from vlc_jax import main
-    from vlc_jax.run import preemption, terminal
+    from vlc_jax.run import terminal
+    from vlc_jax.run.processes import preemption
+    from vlc_jax.setup import command_line
 
     terminal.quieten()
     os.chdir(ROOT)  # paths are those of the checkout
     sys.argv = ["vlc_jax", *words["flags"]]  # where ml_collections looks for fields of the config
     try:
-        main.parse_flags(sys.argv)
+        command_line.parse_flags(sys.argv)
         code = main.run(preemption.StopSignal())  # not installed: this is no main thread
     except SystemExit as error:  # wrong flags
         code = error.code

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from launch import scheduler  # noqa: E402
 from launch.trials import Grid, Search, Trial  # noqa: E402
-from vlc_jax import workdir_files  # noqa: E402
 from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
+from vlc_jax.run import workdir_files  # noqa: E402
 
 REQUEST = "sweep.json"  # in the folder of a sweep: what was asked for
 RESTARTED = (ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 import jax  # noqa: E402
 import orbax.checkpoint as ocp  # noqa: E402
 
-from configs import default  # noqa: E402
-from input_pipeline import stores  # noqa: E402
 from vlc_jax import models, setup  # noqa: E402
+from vlc_jax.configs import default  # noqa: E402
+from vlc_jax.input_pipeline import stores  # noqa: E402
 from vlc_jax.run.checkpoint import Checkpoints  # noqa: E402
-from vlc_jax.run.step_folders import LocalSteps, StoreSteps  # noqa: E402
+from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps  # noqa: E402
+from vlc_jax.setup.state import init_state, state_shapes  # noqa: E402
 
 MEASURED = ("held up, s", "until it counts, s", "restore, s")
 
@@ -65,7 +67,7 @@ def make_state(variant: str) -> tuple[Any, Any]:
     """The first state of a run with the default config, and its shapes."""
     config = default.get_config()
     run = setup.of_model(config, models.build(variant=variant), config.steps)
-    return jax.jit(run.init_state)({})._asdict(), run.state_shapes({})._asdict()
+    return jax.jit(partial(init_state, run))({})._asdict(), state_shapes(run, {})._asdict()
 
 
 def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> None:

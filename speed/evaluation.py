@@ -33,14 +33,16 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
-from input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 from speed.worker import Worker  # noqa: E402
-from vlc_jax import chips, evaluators, models  # noqa: E402
-from vlc_jax.encode import short_lengths, text_lengths  # noqa: E402
-from vlc_jax.encode_once import OnceEncoder  # noqa: E402
+from vlc_jax import evaluators, models  # noqa: E402
+from vlc_jax.devices import chips  # noqa: E402
+from vlc_jax.encode.encoder import short_lengths, text_lengths  # noqa: E402
+from vlc_jax.encode.once import OnceEncoder  # noqa: E402
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 from vlc_jax.models import flops  # noqa: E402
-from vlc_jax.setup import Setup, init_from, resolve  # noqa: E402
+from vlc_jax.setup import init_from, resolve  # noqa: E402
 from vlc_jax.setup.weights_config import config_of_weights  # noqa: E402
+from vlc_jax.types.setup import Setup  # noqa: E402
 
 SHARES = {"replace": 0.4, "swap": 0.3, "order": 0.2, "retrieval": 0.1}  # of the cases
 CAPTIONS = 5  # per image

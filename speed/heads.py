@@ -152,7 +152,7 @@ def build_jax(
 
     from vlc_jax import losses, models
     from vlc_jax.models import flops
-    from vlc_jax.parameters import Parameters, merge_trees
+    from vlc_jax.models.parameters import Parameters, merge_trees
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}

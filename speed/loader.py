@@ -7,8 +7,8 @@ One thread, CPU seconds (other processes disturb them less than wall time), roun
 median over rounds. Our JPEG path is compared with plain Pillow as in open_clip's and Hugging Face's
 preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The other lines are whole
 training loaders: records in shuffled order, captions drawn and tokenized, batches of 64 stacked;
-from JPEG files, from the shards that input_pipeline.prepare makes of them, and, with
---torch-python, by torch's DataLoader over the same files (speed/torch_loader.py).
+from JPEG files, from the shards that `vlc-jax prepare` makes of them, and, with --torch-python, by
+torch's DataLoader over the same files (speed/torch_loader.py).
 """
 
 import argparse
@@ -28,10 +28,16 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
-import input_pipeline  # noqa: E402
-from input_pipeline import shard_writer  # noqa: E402
-from input_pipeline.record import Record  # noqa: E402
 from speed.worker import Worker  # noqa: E402
+from vlc_jax.input_pipeline.commands import shard_writer  # noqa: E402
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform  # noqa: E402
+from vlc_jax.input_pipeline.loader.loader import make_train  # noqa: E402
+from vlc_jax.input_pipeline.record import (  # noqa: E402
+    Record,
+    Source,
+)
+from vlc_jax.input_pipeline.sources import make_source  # noqa: E402
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer  # noqa: E402
 
 BATCH = 64
 
@@ -51,15 +57,15 @@ def main() -> None:
 
 
 def measure_images(files: list[bytes], args: argparse.Namespace) -> None:
-    transform = input_pipeline.ImageTransform(224, "centre")
-    scenes = input_pipeline.make_source("scenes", "train")
+    transform = ImageTransform(224, "centre")
+    scenes = make_source("scenes", "train")
     sizes = {256: "341x256", 224: "299x224"}
     stored = {size: [shrunk(data, size) for data in files] for size in sizes}
     rows: dict[str, tuple[Callable[[], None], int]] = {
         "JPEG 500x375 -> 224, ours": (lambda: apply(transform, files), args.images),
         "JPEG 500x375 -> 224, plain Pillow": (lambda: apply(plain_pillow, files), args.images),
         **{
-            f"JPEG {shape} -> 224, ours (what input_pipeline.prepare --size {size} stores)": (
+            f"JPEG {shape} -> 224, ours (what vlc-jax prepare --size {size} stores)": (
                 lambda size=size: apply(transform, stored[size]),
                 args.images,
             )
@@ -85,9 +91,7 @@ def measure_loaders(files: list[bytes], folder: Path, args: argparse.Namespace) 
     for size in (256, 224):
         shards = folder / f"shards_{size}"
         shard_writer.write(sources["JPEG files"], shards, size=size)
-        sources[f"shards, --size {size}"] = input_pipeline.make_source(
-            "shards", "all", path=str(shards)
-        )
+        sources[f"shards, --size {size}"] = make_source("shards", "all", path=str(shards))
     theirs, rates = None, {name: [] for name in sources}
     if args.torch_python:
         script = str(ROOT / "speed/torch_loader.py")
@@ -174,13 +178,11 @@ class Files:
         return Record(str(index), self.files[index], ["a photo of something"])
 
 
-def whole_loader(source: input_pipeline.Source, size: int, batches: int = 4) -> float:
+def whole_loader(source: Source, size: int, batches: int = 4) -> float:
     """Examples per CPU second of batches, on one thread."""
-    tokenizer = input_pipeline.make_tokenizer("scenes", 20)
-    transform = input_pipeline.ImageTransform(size, "centre")
-    with input_pipeline.make_train(
-        source, tokenizer, transform, batch_size=BATCH, seed=0, threads=1
-    ) as loader:
+    tokenizer = make_tokenizer("scenes", 20)
+    transform = ImageTransform(size, "centre")
+    with make_train(source, tokenizer, transform, batch_size=BATCH, seed=0, threads=1) as loader:
         next(loader)
         start = time.process_time()
         for _ in range(batches):

@@ -27,7 +27,8 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from vlc_jax import losses, sharding, types  # noqa: E402
+from vlc_jax import losses, types  # noqa: E402
+from vlc_jax.devices import sharding  # noqa: E402
 
 EMBED = 512
 TEXTS = ("negative", "positive")

@@ -30,8 +30,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
-from input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 from speed.worker import Worker  # noqa: E402
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 
 CAPTIONS = 4  # per image
 COLOURS = ("red", "blue", "green", "black", "white", "yellow", "brown", "grey")
@@ -117,7 +117,7 @@ def work(folder: Path) -> None:
     import jax
 
     from vlc_jax import evaluators
-    from vlc_jax.encode_once import OnceEncoder
+    from vlc_jax.encode.once import OnceEncoder
     from vlc_jax.setup import init_from, resolve
     from vlc_jax.setup.weights_config import config_of_weights
 

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,11 +24,17 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from ml_collections import ConfigDict  # noqa: E402
 
-from configs import default  # noqa: E402
-from input_pipeline.hard_texts import sampling  # noqa: E402
-from input_pipeline.sources.scenes import ScenesSource  # noqa: E402
-from vlc_jax import devices, models, setup, sharding, train_step  # noqa: E402
+from vlc_jax import models, setup  # noqa: E402
+from vlc_jax.configs import default  # noqa: E402
+from vlc_jax.devices import (  # noqa: E402
+    runtime,
+    sharding,
+)
+from vlc_jax.input_pipeline.hard_texts import sampling  # noqa: E402
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource  # noqa: E402
 from vlc_jax.setup.model import flops_per_example  # noqa: E402
+from vlc_jax.setup.state import init_state  # noqa: E402
+from vlc_jax.train import step as train_step  # noqa: E402
 
 STEPS = {  # step -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),
@@ -50,7 +57,7 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
     model = models.build(variant=args.model)
     size, length = model.image.image_size, model.text.context_length
     run = setup.of_model(config, model, config.steps)
-    state = jax.jit(run.init_state)({})
+    state = jax.jit(partial(init_state, run))({})
     rng = np.random.default_rng(0)
 
     def texts(*shape: int) -> np.ndarray:
@@ -150,7 +157,7 @@ def main() -> None:
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")
     args = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    devices.connect(None, None, None)  # as vlc_jax.main does
+    runtime.connect(None, None, None)  # as vlc_jax.main does
     time_steps(args)
     time_generators(args)
 

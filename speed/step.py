@@ -28,6 +28,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,22 +155,25 @@ def build_jax(args: argparse.Namespace) -> Side:
     import jax
     import numpy as np
 
-    from configs import default
-    from vlc_jax import devices, models, setup, sharding, train_step
+    from vlc_jax import models, setup
+    from vlc_jax.configs import default
+    from vlc_jax.devices import runtime, sharding
     from vlc_jax.models import flops
     from vlc_jax.setup.model import with_attention
+    from vlc_jax.setup.state import init_state
+    from vlc_jax.train import step as train_step
 
-    devices.connect(None, None, None)  # as vlc_jax.main does
-    platform, batch_size = devices.platform_name(), args.batch
+    runtime.connect(None, None, None)  # as vlc_jax.main does
+    platform, batch_size = runtime.platform_name(), args.batch
     config = default.get_config()
     config.batch_size = batch_size
     options = {"context_length": args.context} if args.context else {}
-    model = models.build(variant=args.model, dtype=devices.matrix_dtype(platform), **options)
+    model = models.build(variant=args.model, dtype=runtime.matrix_dtype(platform), **options)
     model = with_attention(model, args.attention, platform)
     size, length = model.image.image_size, model.text.context_length
     config.input.image_size, config.text.context_length = size, length
     run = setup.of_model(config, model, config.steps)
-    state = jax.jit(run.init_state)({})
+    state = jax.jit(partial(init_state, run))({})
     rng = np.random.default_rng(0)
     text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
     batch = {
@@ -197,8 +201,8 @@ def build_jax(args: argparse.Namespace) -> Side:
         "context": length,
         "compile_s": seconds,
     }
-    memory = resident_gb if devices.is_cpu() else devices.memory_gb
-    return Side(facts, step, lambda: devices.peak_flops()[0] * jax.device_count(), memory)
+    memory = resident_gb if runtime.is_cpu() else runtime.memory_gb
+    return Side(facts, step, lambda: runtime.peak_flops()[0] * jax.device_count(), memory)
 
 
 def build_torch(args: argparse.Namespace) -> Side:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from PIL import Image
 
-import input_pipeline
+from vlc_jax.input_pipeline.sources import make_source
 
 WORDS = ("a", "dog", "runs", "along", "the", "water,", "two", "boats", "on", "a", "calm", "sea")
 
@@ -67,7 +67,7 @@ def made_up(rows: int):
 
 def open_and_find(path: Path) -> tuple[float, float]:
     times = [time.process_time()]
-    source = input_pipeline.make_source("records", "train", path=path, holdout=0.1)
+    source = make_source("records", "train", path=path, holdout=0.1)
     times.append(time.process_time())
     source.find(source[0].id)
     times.append(time.process_time())

@@ -14,7 +14,7 @@ embedding has the paper's width of 1,024, unless --eva names another variant; th
 EVA02-CLIP E/14, not in the paper. --vectors names the file with vectors of all texts for the row of
 a stronger text encoder; without it that row is left out. For the scenes
 
-  python -m vlc_jax.tools.embed_text --run runs/relations --out vectors/acl.npy \\
+  vlc-jax embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
 makes it. Writes OUT/acl2025.md: the paper's numbers beside those of the runs, on the benchmarks
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study, study_columns, study_results  # noqa: E402
-from vlc_jax import published  # noqa: E402
+from vlc_jax.report import published  # noqa: E402
 
 # Columns of the paper: What'sUp, two-way; in each accuracy of images and of pairs in percent.
 PAPER = {
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
     name: of its run.
     config: in configs/llava; "" if nothing is trained.
-    model: its name in `vlc_jax.published`; "" for our rows.
+    model: its name in `vlc_jax.report.published`; "" for our rows.
     """
 
     name: str

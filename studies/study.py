@@ -28,7 +28,7 @@ from launch import scheduler  # noqa: E402
 from studies import study_page  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import VALUES  # noqa: E402
-from vlc_jax import workdir_files  # noqa: E402
+from vlc_jax.run import workdir_files  # noqa: E402
 
 REQUEST = "asked.json"  # in the folder of a run: its settings
 FEATURES, VECTORS = "features", "vectors.npy"  # names in the folder of a run that stores them

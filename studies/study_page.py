@@ -10,7 +10,7 @@ import numpy as np
 
 from studies import study_columns, study_figures
 from studies.study_results import VALUES, Results
-from vlc_jax import published
+from vlc_jax.report import published
 
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
 REPLACE, SWAP = "scenes_replace", "scenes_swap"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.stats
 
-from vlc_jax import workdir_files
+from vlc_jax.run import workdir_files
 
 VALUES = "results.json"  # in the folder of results.md
 GROUPED = ("scenes_replace", "scenes_replace_unseen")  # whose groups tables show

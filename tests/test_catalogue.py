@@ -1,13 +1,17 @@
 """Short names of configs, and the list of all that can be named."""
 
 import importlib.metadata
+import sys
 
 import pytest
 
 from tests.support import helpers
 from tests.support.configs import CONFIGS
-from vlc_jax import catalogue, errors, evaluators, losses, main, models, startup
+from vlc_jax import errors, evaluators, losses, main, models
+from vlc_jax.__main__ import COMMANDS
 from vlc_jax.models import variants
+from vlc_jax.run import startup
+from vlc_jax.setup import catalogue, command_line
 
 
 @pytest.mark.parametrize("name", ["scenes/clip", "configs/scenes/clip", "configs/scenes/clip.py"])
@@ -16,9 +20,9 @@ def test_a_config_has_a_short_name_wherever_one_is(name, tmp_path, monkeypatch):
     expected = str(helpers.ROOT / "configs/scenes/clip.py")
     assert catalogue.find_config(name) == expected
     assert catalogue.find_config(f"{name}:steps=5") == f"{expected}:steps=5"
-    argv = main.with_config_paths(["x", "--config", f"{name}:steps=5", "--config.steps=3"])
+    argv = command_line.with_config_paths(["x", "--config", f"{name}:steps=5", "--config.steps=3"])
     assert argv == ["x", "--config", f"{expected}:steps=5", "--config.steps=3"]
-    assert main.with_config_paths(["x", f"--config={name}"])[1] == f"--config={expected}"
+    assert command_line.with_config_paths(["x", f"--config={name}"])[1] == f"--config={expected}"
 
 
 def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
@@ -52,5 +56,20 @@ def test_the_console_script_is_the_command(monkeypatch):
     called = []
     monkeypatch.setattr(main, "cli", lambda: called.append(True))
     monkeypatch.setattr(startup, "install", lambda: None)  # signal handlers, of this process
+    monkeypatch.setattr(sys, "argv", ["vlc-jax", "--config", "scenes/clip"])
     script.load()()
     assert called == [True]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_that_begins_with_its_name(name):
+    done = helpers.python("-m", "vlc_jax", name, "--help")
+    assert done.returncode in (0, 1), done.stderr  # absl's own --help ends with 1
+    assert f"vlc-jax {name}" in done.stdout
+
+
+def test_an_unknown_command_names_the_nearest():
+    done = helpers.python("-m", "vlc_jax", "reprot", "runs/a")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'report'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -7,10 +7,10 @@ from ml_collections import ConfigDict
 
 from tests.support import helpers
 from tests.support.configs import CONFIGS, identifier, load, shrink
-from vlc_jax import train
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
+from vlc_jax.train import loop
 
 slow = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def pretrained(tmp_path_factory):
 def run(config: ConfigDict, folder: Path) -> Path:
     workdir = Workdir(folder)
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     return workdir.path

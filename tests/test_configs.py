@@ -6,12 +6,13 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from configs.common import arguments
 from tests.support import helpers
 from tests.support.configs import CONFIGS, identifier, load
 from vlc_jax import evaluators, models
+from vlc_jax.configs.common import arguments
 from vlc_jax.setup import data, resolve
 from vlc_jax.setup.model import learning_rate
+from vlc_jax.setup.state import state_shapes
 
 _SHAPED: set[str] = set()
 _INIT = jax.jit(models.init, static_argnums=0)
@@ -39,7 +40,7 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
     setup = resolve(config, "eval")
     params = setup.parameters.shapes
     frozen = setup.parameters.split(params)[1]
-    shapes = setup.state_shapes(frozen)
+    shapes = state_shapes(setup, frozen)
     count = setup.parameters.count(frozen, shapes.params)
     assert count["total"] == sum(x.size for x in jax.tree.leaves(params))
     expected = sum(x.size for x in jax.tree.leaves(shapes.params))
@@ -58,7 +59,7 @@ def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
 @pytest.mark.parametrize("head", ["clip", "pacl"])
 @pytest.mark.parametrize("tower", ["locked", "unlocked"])
 def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
-    name = importlib.import_module("configs.scenes.text_vectors")
+    name = importlib.import_module("vlc_jax.configs.scenes.text_vectors")
     config = name.get_config(f"head={head},image_tower={tower},connector=llm2clip,vectors=x.npy")
     towers, scale = ("image",) * (tower == "locked"), ("logit_scale",) * (head == "pacl")
     assert config.frozen == towers + scale
@@ -78,7 +79,7 @@ def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
 
 
 def test_every_protocol_of_llava_is_for_its_sets():
-    make = importlib.import_module("configs.eval.llava").get_config
+    make = importlib.import_module("vlc_jax.configs.eval.llava").get_config
     config = make("path=x,root=r,sets=whatsup_a+mmvp_vlm+winoground+scenes_whatsup")
     kinds = {"whatsup_a": {"keywords", "m3id_t0", "m3id_t1", "vqascore"}}
     kinds["mmvp_vlm"] = {"letters", "options", "written", *kinds["whatsup_a"] - {"keywords"}}
@@ -101,7 +102,7 @@ def test_every_protocol_of_llava_is_for_its_sets():
 
 
 def coco(name: str, argument: str | None = None) -> ConfigDict:
-    return importlib.import_module(f"configs.coco.{name}").get_config(argument)
+    return importlib.import_module(f"vlc_jax.configs.coco.{name}").get_config(argument)
 
 
 def test_without_weight_there_are_no_hard_negatives():
@@ -134,7 +135,7 @@ def test_models_of_one_kind_have_positives_and_negatives_of_that_kind_alone():
 
 
 def test_where_captions_say_synonyms_negatives_are_common_words():
-    module = importlib.import_module("configs.scenes.hn")
+    module = importlib.import_module("vlc_jax.configs.scenes.hn")
     for world, draw in (("scenes-mini", "uniform_word_list"), ("scenes-synonyms", "base_words")):
         config = module.get_config(f"world={world}")
         assert config.input.negatives.options.scenes_replace.draw == draw
@@ -196,7 +197,7 @@ def test_left_and_right_on_siglip():
 
 
 def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
-    module = importlib.import_module("configs.scenes.leftright")
+    module = importlib.import_module("vlc_jax.configs.scenes.leftright")
     config = module.get_config("family=siglip,world=scenes-hues")
     assert set(config.losses) == {"sigmoid_negatives"}
     assert (config.pretrain.input.scenes.world, [*config.pretrain.losses]) == (
@@ -207,7 +208,7 @@ def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
 
 
 def llava(name: str, argument: str | None = None) -> ConfigDict:
-    return importlib.import_module(f"configs.llava.{name}").get_config(argument)
+    return importlib.import_module(f"vlc_jax.configs.llava.{name}").get_config(argument)
 
 
 def test_a_control_differs_from_left_and_right_in_its_negatives_alone():
@@ -300,7 +301,7 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
 
 
 def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
-    pacl = importlib.import_module("configs.scenes.pacl")
+    pacl = importlib.import_module("vlc_jax.configs.scenes.pacl")
     with pytest.raises(ValueError, match="say hard_images=0"):
         pacl.get_config("negatives=leftright")
 
@@ -389,14 +390,14 @@ def test_a_wrong_argument_is_an_error(argument, words):
 
 
 def test_the_world_of_clip_is_that_of_its_texts_and_benchmarks():
-    config = importlib.import_module("configs.scenes.clip").get_config("world=scenes-hues")
+    config = importlib.import_module("vlc_jax.configs.scenes.clip").get_config("world=scenes-hues")
     worlds = [config.input.scenes.world, config.text.scenes.world]
     worlds += [options.world for options in config.evals.values()]
     assert set(worlds) == {"scenes-hues"}
 
 
 def test_options_of_scenes_reach_the_source():
-    config = importlib.import_module("configs.default").get_config()
+    config = importlib.import_module("vlc_jax.configs.default").get_config()
     with config.unlocked():
         config.input.scenes.captions = 1
         config.input.scenes.world_options = {"colour_jitter": 20.0}

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.scenes import captioner
-from input_pipeline.benchmarks import READERS, Benchmark, Case
 from tests.support import tiny
-from vlc_jax import encode, evaluators, feature_cache
-from vlc_jax.encode import BatchEncoder, EvaluationEncoder, short_lengths, text_lengths
-from vlc_jax.encode_once import OnceEncoder
+from vlc_jax import evaluators
+from vlc_jax.configs.scenes import captioner
+from vlc_jax.encode import encoder as encode
+from vlc_jax.encode import feature_cache
+from vlc_jax.encode.encoder import BatchEncoder, EvaluationEncoder, short_lengths, text_lengths
+from vlc_jax.encode.once import OnceEncoder
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import take
+from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
 from vlc_jax.setup import resolve
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -261,7 +263,7 @@ def test_features_with_tokens_stay_below_the_limit_and_are_complete(towers, monk
     with config.unlocked():
         config.model.name = "pacl"
     monkeypatch.setattr(BatchEncoder, "has_tokens", True)
-    monkeypatch.setattr("vlc_jax.encode_once.MEMORY", 10 * 2 * 6 * 4)  # of ten images
+    monkeypatch.setattr("vlc_jax.encode.once.MEMORY", 10 * 2 * 6 * 4)  # of ten images
     variables = {"params": {"image": {}, "text": {}, "logit_scale": 1.0}}
     scorer, images = OnceEncoder(resolve(config, "eval")).scorer(variables), pictures(40)
     found = scorer.embed_images(images)  # more than fit

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from input_pipeline.record import DataError
-from vlc_jax import evaluate, train
-from vlc_jax.evaluate import Evaluation
-from vlc_jax.state import State
+from vlc_jax.evaluate import benchmarks
+from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.train import loop
+from vlc_jax.types import State
 
 
 def test_files_of_no_step_are_left_when_later_steps_are_forgotten(tmp_path):
@@ -46,7 +47,7 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
     monkeypatch.setattr(
         Evaluation, "_finished", lambda self, name, step: {} if name in finished else None
     )
-    monkeypatch.setattr(evaluate.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(benchmarks.time, "monotonic", lambda: clock[0])
     rows = evaluation.run({}, 4, seconds)
     assert done == list(made) == [row["benchmark"] for row in rows]
     left = [name for name in "abc" if name not in made]
@@ -72,21 +73,21 @@ def test_the_evaluation_of_the_last_step_has_all_the_time(step, seconds):
         clock=SimpleNamespace(paused=contextlib.nullcontext),
     )
     state = State(step, {}, {}, {})
-    train.Run(setup, None, None, log, None, evaluation).evaluate(step, state)
+    loop.Run(setup, None, None, log, None, evaluation).evaluate(step, state)
     assert asked == [seconds]
 
 
 def test_a_published_set_whose_images_are_missing_says_where_they_come_from():
     with (
         pytest.raises(DataError, match=r"^benchmark mine: gone; put .*github.com/mertyg") as caught,
-        evaluate.of_benchmark("mine", "vg_relation"),
+        benchmarks.of_benchmark("mine", "vg_relation"),
     ):
         raise DataError("gone")
-    with pytest.raises(DataError) as again, evaluate.of_benchmark("mine", "vg_relation"):
+    with pytest.raises(DataError) as again, benchmarks.of_benchmark("mine", "vg_relation"):
         raise DataError(str(caught.value))
     assert str(again.value).count("github.com/mertyg") == 1
     with (
         pytest.raises(DataError, match=r"^benchmark mine: gone$"),
-        evaluate.of_benchmark("mine", "choice"),
+        benchmarks.of_benchmark("mine", "choice"),
     ):
         raise DataError("gone")

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from vlc_jax import hlo, sharding
+from vlc_jax.devices import sharding
+from vlc_jax.plan import hlo
 
 TEXT = """HloModule jit_step
 

@@ -7,9 +7,9 @@ import jax
 import pytest
 import tokenizers
 
-from configs.common import llava
-from input_pipeline.tokenizers import conversation
-from vlc_jax.generative import prompts
+from vlc_jax.configs.common import llava
+from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.tokenizers import conversation
 from vlc_jax.setup import data, resolve
 
 DECODERS = {  # parameters of the language model, its width, and of an adapter of rank 128
@@ -25,7 +25,7 @@ def size(tree):
 
 
 def planned(stage, argument):
-    config = importlib.import_module(f"configs.llava.{stage}").get_config(
+    config = importlib.import_module(f"vlc_jax.configs.llava.{stage}").get_config(
         f"weights=x,tokenizer=y,{argument}"
     )
     return resolve(config, "plan", jax.devices()), config
@@ -102,7 +102,7 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
     split = tokenizers.Regex(r"\n|[^\s]+")
     library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
     library.save(str(tmp_path / "tokenizer.json"))
-    config = importlib.import_module("configs.llava.stage2").get_config(
+    config = importlib.import_module("vlc_jax.configs.llava.stage2").get_config(
         f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
     )
     tokenizer = data.make_tokenizer(config)

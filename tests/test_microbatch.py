@@ -1,6 +1,7 @@
 """config.microbatch: the loss and gradient of the whole batch, with the memory of a few rows."""
 
 import functools
+from functools import partial
 
 import jax
 import numpy as np
@@ -8,10 +9,13 @@ import optax
 import pytest
 from jax.sharding import AxisType
 
-from configs import default
-from vlc_jax import losses, models, setup, sharding, train_step
+from vlc_jax import losses, models, setup
+from vlc_jax.configs import default
+from vlc_jax.devices import sharding
+from vlc_jax.setup.state import init_state
 from vlc_jax.setup.validate import check_microbatch
-from vlc_jax.state import State
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 pytestmark = pytest.mark.devices
 
@@ -146,7 +150,7 @@ def temporaries(batch_size, microbatch, case="clip"):
         key: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype, sharding=where)
         for key, x in make_batch(["infonce"], size=32).items()
     }
-    state = jax.eval_shape(run.init_state, {})
+    state = jax.eval_shape(partial(init_state, run), {})
     step = jax.jit(train_step.make_step(run)).lower(state, {}, batch).compile()
     return step.memory_analysis().temp_size_in_bytes
 

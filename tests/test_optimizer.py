@@ -6,9 +6,10 @@ import numpy as np
 import optax
 import pytest
 
-from vlc_jax import optimizer, sharding
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.setup import optimizer
 
 PARAMS = {
     "image": {"kernel": np.ones((3, 2), np.float32), "bias": np.zeros(2, np.float32)},

@@ -2,13 +2,14 @@
 
 import pytest
 
-import input_pipeline
-from configs import default
-from input_pipeline import shard_writer
-from input_pipeline.record import Record
-from input_pipeline.tokenizers.byte_level import BytesTokenizer
 from tests.support.numbered import Numbered
+from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.record import Record
+from vlc_jax.input_pipeline.sources import SOURCES
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
+from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
 from vlc_jax.setup import data
 
 
@@ -37,8 +38,8 @@ class Prefixed(BytesTokenizer):
 
 @pytest.fixture
 def config(monkeypatch):
-    monkeypatch.setitem(input_pipeline.SOURCES, "letters", Letters)
-    monkeypatch.setitem(input_pipeline.TOKENIZERS, "prefixed", Prefixed)
+    monkeypatch.setitem(SOURCES, "letters", Letters)
+    monkeypatch.setitem(TOKENIZERS, "prefixed", Prefixed)
     config = default.get_config()
     config.input.source, config.text.tokenizer = "letters", "prefixed"
     return config

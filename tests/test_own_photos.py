@@ -5,13 +5,14 @@ import json
 
 import pytest
 
-from configs import records
 from tests.support import helpers
-from vlc_jax import losses, train
+from vlc_jax import losses
+from vlc_jax.configs import records
 from vlc_jax.errors import UsageError
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
+from vlc_jax.train import loop
 
 CAPTION = "a small dog on the left of a red cat"
 
@@ -81,7 +82,7 @@ def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method
     frozen = {"image", "text"} if method == "labclip" else {"image", "text", "logit_scale"}
     frozen |= {"head/functional_words"} if method == "dcsm" else set()
     assert set(setup.parameters.frozen) == frozen
-    recipe = importlib.import_module(f"configs.coco.{method}").get_config()
+    recipe = importlib.import_module(f"vlc_jax.configs.coco.{method}").get_config()
     assert config.optimizer.to_dict() == recipe.optimizer.to_dict()
     assert {*config.losses} <= {*recipe.losses, "negclip"}
     for generator in setup.training.data.hard_texts["negatives"].generators.values():
@@ -120,7 +121,7 @@ def test_a_run_is_not_resumed_on_images_of_other_sizes(table, tmp_path, monkeypa
     name = next(iter(sizes))
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b"\n")
     with pytest.raises(UsageError, match=f"1 of .* image files .* other sizes(.|\n)*{name}: "):
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     workdir.close()
 
 

@@ -4,9 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from vlc_jax import models, optimizer, sharding
+from vlc_jax import models
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
-from vlc_jax.parameters import Parameters, fingerprint
+from vlc_jax.models.parameters import Parameters, fingerprint
+from vlc_jax.setup import optimizer
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
 MODEL = models.build(

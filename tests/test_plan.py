@@ -1,18 +1,22 @@
 """--mode plan: the step of a config is compiled from shapes alone, and what it takes is counted."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.scenes import captioner, clip, dcsm, hp_hn, llava, negclip, vlm2vec
-from input_pipeline import batch as batch_contract
 from tests.support import helpers, tiny
-from vlc_jax import devices, plan, sharding, step_jaxpr, train_step
+from vlc_jax.configs.scenes import captioner, clip, dcsm, hp_hn, llava, negclip, vlm2vec
+from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline import batch as batch_contract
 from vlc_jax.models import flops
-from vlc_jax.setup import plan as plan_setup
-from vlc_jax.setup import resolve
+from vlc_jax.plan import plan, step_jaxpr
+from vlc_jax.setup import plan_search, resolve
+from vlc_jax.setup.state import init_state, state_shapes
+from vlc_jax.train import step as train_step
 
 
 def small(**fields):
@@ -48,7 +52,7 @@ def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
     real = loader.next(timeout=None)
     loader.close()
     real = {**real, "id": batch_contract.split_ids(real["id"]), "stop": np.zeros(16, bool)}
-    shapes = plan_setup.batch_shapes(config, setup.mesh, setup.parameters)
+    shapes = plan_search.batch_shapes(config, setup.mesh, setup.parameters)
     found = {key: (array.shape, array.dtype) for key, array in real.items()}
     assert {key: (shape.shape, shape.dtype) for key, shape in shapes.items()} == found
 
@@ -56,16 +60,16 @@ def test_shapes_of_a_batch_are_those_that_the_loader_gives(config):
 @pytest.mark.parametrize("name", ["llava", "vlm2vec"])
 def test_a_step_of_a_decoder_is_traced_from_the_shapes_of_its_batch(name):
     config = changed(BATCHES[name], batch_size=16, model__image__depth=1, model__head__depth=1)
-    planned = next(plan_setup.planned(config))
+    planned = next(plan_search.planned(config))
     assert step_jaxpr.executed_flops(planned) > 0  # refused where the head misses an input
 
 
 def test_a_plan_compiles_what_training_runs():
     config = small(microbatch=8)
-    (planned,) = plan_setup.planned(config)
+    (planned,) = plan_search.planned(config)
     setup = resolve(config, "train")
-    state = jax.jit(setup.init_state)({})
-    state = sharding.put_like(jax.device_get(state), setup.state_shapes({}))
+    state = jax.jit(partial(init_state, setup))({})
+    state = sharding.put_like(jax.device_get(state), state_shapes(setup, {}))
     loader = setup.training.data.make_loader(0, [])
     rows = loader.next(timeout=None)
     loader.close()
@@ -81,7 +85,7 @@ def test_a_plan_compiles_what_training_runs():
 @pytest.mark.devices
 def test_parameters_and_moments_are_divided_by_fsdp():
     one, eight = (
-        plan.make(next(plan_setup.planned(small(mesh__fsdp=n, mesh__data=8 // n)))) for n in (1, 8)
+        plan.make(next(plan_search.planned(small(mesh__fsdp=n, mesh__data=8 // n)))) for n in (1, 8)
     )
     # those of the small leaves stay whole
     assert one.memory.parameters > 2.5 * eight.memory.parameters
@@ -93,7 +97,7 @@ def test_parameters_and_moments_are_divided_by_fsdp():
 
 @pytest.mark.devices
 def test_flops_of_the_program_are_those_that_are_counted():
-    planned = next(plan_setup.planned(clip.get_config()))
+    planned = next(plan_search.planned(clip.get_config()))
     program = train_step.compile_step(
         planned.setup, *step_jaxpr.shapes(planned.setup), planned.batch
     )
@@ -105,7 +109,7 @@ def test_flops_of_the_program_are_those_that_are_counted():
 
 def test_scores_that_no_loss_reads_are_not_executed():
     """Of a captioner, the log probability of every text given every image."""
-    planned = next(plan_setup.planned(changed(llava.get_config(), batch_size=64)))
+    planned = next(plan_search.planned(changed(llava.get_config(), batch_size=64)))
     assert step_jaxpr.executed_flops(planned) == pytest.approx(planned.flops, rel=0.05)
 
 
@@ -113,7 +117,7 @@ def test_flops_that_are_executed_know_loops_and_what_is_computed_twice():
     config = clip.get_config()
     options = ({}, {"model__scan_layers": True}, {"model__remat": "block"}, {"microbatch": 64})
     plain, scanned, remat, micro = (
-        step_jaxpr.executed_flops(next(plan_setup.planned(changed(config, **each))))
+        step_jaxpr.executed_flops(next(plan_search.planned(changed(config, **each))))
         for each in options
     )
     assert scanned == pytest.approx(plain, rel=1e-6)
@@ -134,26 +138,26 @@ def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
     monkeypatch.setattr(plan, "make", make)
     monkeypatch.setattr(plan, "describe", lambda plan: "described")
     two = ("model.remat", lambda config, found: ("none", "block"))
-    monkeypatch.setitem(plan_setup.SEARCHED, "remat", two)
+    monkeypatch.setitem(plan_search.SEARCHED, "remat", two)
     config = small(plan__search=("remat,microbatch",), batch_size=512)  # as the command line has it
-    assert plan.run(plan_setup.planned(config))
+    assert plan.run(plan_search.planned(config))
     assert "--config.microbatch=64" in rooms
     assert "--config.model.remat=block --config.microbatch=128" in rooms
     assert len(rooms) <= 9
     rooms.clear()
-    assert plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=512)))
+    assert plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=512)))
     # 100 rows fit, of multiples of eight devices 96
     assert "largest batch that fits: 96: --config.batch_size=96" in capsys.readouterr().out
     assert len(rooms) <= 7
-    monkeypatch.setattr(plan_setup, "END", 4)
-    assert plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=16)))
+    monkeypatch.setattr(plan_search, "END", 4)
+    assert plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=16)))
     text = capsys.readouterr().out
     assert "largest batch that fits: 64, 4 times the config's, where the search ends" in text
 
 
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(devices, "memory_limit", lambda device: 1.0)
-    assert not plan.run(plan_setup.planned(small(plan__search=("batch_size",), batch_size=2)))
+    monkeypatch.setattr(runtime, "memory_limit", lambda device: 1.0)
+    assert not plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=2)))
     text = capsys.readouterr().out
     assert "largest arrays of the step" in text
     assert "models/layers.py" in text or "conv_general_dilated" in text
@@ -170,18 +174,18 @@ def test_a_refusal_of_the_compiler_is_read():
 
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(UsageError, match=r"no-such of config.plan.search|'no-such'"):
-        list(plan_setup.planned(small(plan__search=("no-such",))))
+        list(plan_search.planned(small(plan__search=("no-such",))))
     with pytest.raises(UsageError, match="is for one slice"):
-        plan_setup.topologies(small(plan__search=("remat",), plan__topology="v5e:2x2,v5e:4x4"))
+        plan_search.topologies(small(plan__search=("remat",), plan__topology="v5e:2x2,v5e:4x4"))
 
 
 @pytest.mark.skipif(
-    devices.importlib.util.find_spec("libtpu") is not None, reason="libtpu is installed"
+    runtime.importlib.util.find_spec("libtpu") is not None, reason="libtpu is installed"
 )
 def test_without_the_compiler_of_tpus_the_extra_is_named(monkeypatch):
     monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
     with pytest.raises(UsageError, match=r"pip install 'vlc_jax\[plan\]'"):
-        list(plan_setup.planned(small(plan__topology="v5e:4x4")))
+        list(plan_search.planned(small(plan__topology="v5e:4x4")))
 
 
 def test_the_command_needs_no_data_and_no_workdir(tmp_path):
@@ -199,7 +203,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
 
 def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
     config = small(plan__step="score", eval__batch_size=32)
-    planned = next(plan_setup.planned(config))
+    planned = next(plan_search.planned(config))
     assert {key: x.shape for key, x in planned.batch.items()} == {
         "image": (32, 40, 40, 3),
         "text": (32, 20),
@@ -213,9 +217,9 @@ def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
     assert found.planned.flops == pytest.approx(32 * forward, rel=0.05)
     assert "batch 32" in plan.describe(found)
     with pytest.raises(UsageError, match=r"config\.plan\.search is for training"):
-        list(plan_setup.planned(small(plan__step="score", plan__search=("remat",))))
+        list(plan_search.planned(small(plan__step="score", plan__search=("remat",))))
     with pytest.raises(UsageError, match="did you mean 'score'"):
-        list(plan_setup.planned(small(plan__step="scores")))
+        list(plan_search.planned(small(plan__step="scores")))
 
 
 @pytest.mark.devices
@@ -232,7 +236,7 @@ def test_stored_features_take_the_place_of_pixels():
         config.pretrain, config.init_from, config.batch_size = {}, "runs/a", 16
         config.frozen = ("image", "text")
         config.input.source = "features"
-    planned = next(plan_setup.planned(config))
+    planned = next(plan_search.planned(config))
     assert "image" not in planned.batch
     tokens = planned.batch["image_tokens"]
     assert (len(tokens.shape), tokens.shape[0], tokens.dtype.name) == (3, 16, "bfloat16")
@@ -244,11 +248,11 @@ def test_stored_features_take_the_place_of_pixels():
 def test_what_a_step_keeps_follows_policy_and_rows():
     config = small(batch_size=64)
     options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
-    steps = (next(plan_setup.planned(changed(config, **each))) for each in options)
+    steps = (next(plan_search.planned(changed(config, **each))) for each in options)
     plain, dots, block, micro = map(step_jaxpr.kept_bytes, steps)
     assert plain > 1.1 * dots > 1.1 * 1.1 * block
     assert micro == pytest.approx(plain / 4, rel=0.01)  # casts of weights stay
-    offload = next(plan_setup.planned(changed(config, model__remat="offload")))
+    offload = next(plan_search.planned(changed(config, model__remat="offload")))
     assert step_jaxpr.kept_bytes(offload) == block
     # eight devices with 8 x 64 scores each
     assert step_jaxpr.score_bytes(offload) == 8 * 64 * 4
@@ -256,9 +260,9 @@ def test_what_a_step_keeps_follows_policy_and_rows():
 
 def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
     config = small(model__remat="offload")
-    assert "offload" in plan_setup.SEARCHED["remat"][1](config, devices.there())
-    monkeypatch.setattr(devices, "has_pinned_host", lambda device: False)
-    assert "offload" not in plan_setup.SEARCHED["remat"][1](config, devices.there())
+    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.there())
+    monkeypatch.setattr(runtime, "has_pinned_host", lambda device: False)
+    assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.there())
     with pytest.raises(UsageError, match="pinned memory of the host, which cpu has not"):
         resolve(config, "train")
 
@@ -270,9 +274,9 @@ def test_several_slices_are_a_table(monkeypatch, capsys):
         return plan.Plan(planned, memory, 0.0, collectives=())
 
     monkeypatch.setattr(plan, "make", make)
-    monkeypatch.setattr(devices, "of_topology", lambda name: devices.there()[: int(name)])
+    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.there()[: int(name)])
     config = small(plan__topology="1,3,8", batch_size=16)
-    assert plan.table(plan_setup.of_topologies(config))
+    assert plan.table(plan_search.of_topologies(config))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1][:3] == ["1", "1", "16"]
     assert "not divisible by 3 devices" in " ".join(rows[2])

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from input_pipeline import prepare
 from tests.support import helpers, recipes
-from vlc_jax import models, optimizer, train
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax import models
+from vlc_jax.input_pipeline.commands import prepare
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import resolve
+from vlc_jax.setup import optimizer, resolve
 from vlc_jax.setup.model import learning_rate
+from vlc_jax.train import loop
 
 SIZES = {  # config, arguments -> parameters (tests/models/test_variants.py has their sources)
     ("clip_b32", ""): 151_277_313,
@@ -25,7 +26,7 @@ SIZES = {  # config, arguments -> parameters (tests/models/test_variants.py has 
 
 
 def pretrain(name: str, argument: str | None = None) -> ConfigDict:
-    return importlib.import_module(f"configs.pretrain.{name}").get_config(argument)
+    return importlib.import_module(f"vlc_jax.configs.pretrain.{name}").get_config(argument)
 
 
 def shapes_of(config: ConfigDict) -> dict:
@@ -119,7 +120,7 @@ def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
         config.model.remat = "none"  # compiles faster
     workdir = Workdir(tmp_path / "run")
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     assert (workdir.path / "DONE").exists()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline import benchmarks
-from vlc_jax import published
 from vlc_jax.evaluators import PROTOCOLS
+from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.report import published
 
 VALUES = published.values()
 PRINTED = [value for value in VALUES if value.source != "vl_compo"]

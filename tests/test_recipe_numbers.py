@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vlc_jax import published
+from vlc_jax.report import published
 
 L14, SIGLIP, EVA = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384", "EVA-CLIP"
 NEGATIVES, FINETUNED = "left/right negatives", "finetuning"

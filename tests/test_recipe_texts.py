@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from configs.coco import svlc
-from input_pipeline.hard_texts import sampling
+from vlc_jax.configs.coco import svlc
+from vlc_jax.input_pipeline.hard_texts import sampling
 
 TAGGED = "tagger=scenes:scenes-mini"
 TAGS = "tagger=scenes:scenes-mini@1"
@@ -42,7 +42,9 @@ VERSIONS = {  # recipe, arguments -> generator -> version
 def test_a_recipe_keeps_the_rules_that_its_numbers_are_of(recipe, argument):
     config = importlib.import_module(f"configs.{recipe}").get_config(argument)
     sides = {side: config.input[side].to_dict() for side in ("negatives", "positives")}
-    made = sampling.versions({side: sampling.make(side, **sides[side]) for side in sides})
+    made = sampling.versions(
+        {side: sampling.make_hard_texts(side, **sides[side]) for side in sides}
+    )
     found = {name.partition("/")[2]: version for name, version in made.items()}
     assert found == VERSIONS[recipe, argument]
 

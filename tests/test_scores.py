@@ -1,4 +1,4 @@
-"""python -m vlc_jax.tools.scores"""
+"""vlc-jax scores"""
 
 import json
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from vlc_jax import devices, optimizer, sharding, types
+from vlc_jax import types
+from vlc_jax.devices import runtime as devices
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
+from vlc_jax.setup import optimizer
 
 pytestmark = pytest.mark.devices
 

@@ -15,7 +15,7 @@ import os, time
 os.write(1, os.environ["TF_CPP_MIN_LOG_LEVEL"].encode())
 time.sleep(30)
 """
-CONSOLE_SCRIPT = ["-c", "from vlc_jax.startup import cli; cli()"]
+CONSOLE_SCRIPT = ["-c", "from vlc_jax.__main__ import cli; cli()"]
 
 
 @pytest.mark.parametrize("command", [["-m", "vlc_jax.main"], CONSOLE_SCRIPT])

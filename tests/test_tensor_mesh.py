@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from configs import default
-from vlc_jax import models, setup, sharding, train_step
+from vlc_jax import models, setup
+from vlc_jax.configs import default
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup.validate import check_tensor
-from vlc_jax.state import State
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 pytestmark = pytest.mark.devices
 

@@ -1,17 +1,20 @@
 """config.text.lengths: shorter batches of texts, with the same loss."""
 
 import functools
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from configs.scenes import dcsm
-from input_pipeline import batch as batch_contract
 from tests.support import tiny
-from vlc_jax import sharding, train_step
+from vlc_jax.configs.scenes import dcsm
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline import batch as batch_contract
 from vlc_jax.setup import resolve
+from vlc_jax.setup.state import init_state
+from vlc_jax.train import step as train_step
 
 pytestmark = pytest.mark.devices
 
@@ -58,7 +61,7 @@ def test_a_shorter_batch_has_the_loss_and_gradient_of_the_whole():
     batch["text"][:, 11] = setup.tokenizer.eos_id
     end, pad = setup.tokenizer.eos_id, setup.tokenizer.pad_id
     assert batch_contract.longest_text(batch, pad, end) == 12
-    state = jax.jit(setup.init_state)({})
+    state = jax.jit(partial(init_state, setup))({})
     step = jax.jit(train_step.make_step(setup))
 
     def run(batch):

@@ -6,11 +6,12 @@ import numpy as np
 import optax
 import pytest
 
-from configs import default
-from vlc_jax import losses, models, setup, train_step
+from vlc_jax import losses, models, setup
+from vlc_jax.configs import default
 from vlc_jax.models import flops
 from vlc_jax.setup.model import flops_per_example, make_parameters
-from vlc_jax.state import State
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 pytestmark = pytest.mark.slow
 

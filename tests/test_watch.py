@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from vlc_jax import watch
 from vlc_jax.errors import PreemptedError
+from vlc_jax.evaluate import watch
 from vlc_jax.run.checkpoint import CheckpointError
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import Setup
 from vlc_jax.setup.init_from import Latest
+from vlc_jax.types.setup import Setup
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-import input_pipeline
-from configs.coco import dac, hp_hn, svlc_pos
-from configs.common import pretrained
-from input_pipeline import record_validation
-from input_pipeline.hard_texts.llm import __main__ as command
-from input_pipeline.hard_texts.llm.presets import PRESETS
 from tests.support import helpers, miniature
 from tests.support.chat_server import completes, says, serving
+from vlc_jax.configs.coco import dac, hp_hn, svlc_pos
+from vlc_jax.configs.common import pretrained
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.commands import write_hard_texts as command
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
+from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.setup import data
 
 PHOTOS = [f"a dog and a cat on mat {i}" for i in range(6)]
@@ -62,7 +62,7 @@ def batch(config):
     tokenizer, source = data.make_tokenizer(config), data.source(config, "train")
     captions = {c: r for i in range(len(source)) for r in [source[i]] for c in r.captions}
     texts, seen = data.hard_texts(config), {}
-    loader = input_pipeline.make_train(
+    loader = make_train(
         source,
         tokenizer,
         data.image_transform(config, is_training=True),

@@ -14,7 +14,7 @@ __all__ = ["load"]
 def __getattr__(name: str) -> Any:
     # `load` imports JAX, which a submodule such as vlc_jax.errors can do without
     if name == "load":
-        from vlc_jax import inference
+        from vlc_jax.encode import inference
 
         return inference.load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,8 @@
-"""Exit codes of a run and the exceptions that lead to them."""
+"""Exit codes of a run, and the exceptions that end it with one.
+
+An exception with an attribute `exit_code` is for people and supervisors: its message is printed as
+one line. Any other is a bug of ours and keeps its traceback.
+"""
 
 import difflib
 import enum
@@ -26,6 +30,8 @@ STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 class UsageError(Exception):
     """An invalid request. Its message has the rule, the value found and what to do."""
 
+    exit_code = ExitCode.USAGE
+
 
 def known(kind: str, name: str, names: Iterable[str]) -> str:
     """Returns `name` if it is in `names`, else raises UsageError with the nearest one and all."""
@@ -40,14 +46,34 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
 class WeightsError(Exception):
     """Weights that do not fit the model, or a file without weights."""
 
+    exit_code = ExitCode.DATA
+
 
 class PeerError(Exception):
     """Another process of the run is absent or lost."""
+
+    exit_code = ExitCode.INFRASTRUCTURE
 
 
 class DivergedError(Exception):
     """A non-finite loss or gradient; the update was not applied."""
 
+    exit_code = ExitCode.DIVERGED
+
 
 class PreemptedError(Exception):
     """SIGTERM or SIGINT arrived; the run saves its state and ends."""
+
+    exit_code = ExitCode.PREEMPTED
+
+
+def exit_code(error: BaseException) -> ExitCode | None:
+    """The exit code of an error a person or a supervisor can act on; None for a bug of ours."""
+    # by its name: importing JAX takes a second, and reports do without it
+    is_jax = type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error)
+    if is_jax or isinstance(error, MemoryError):
+        return ExitCode.OUT_OF_MEMORY
+    if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
+        return ExitCode.INFRASTRUCTURE
+    code = getattr(error, "exit_code", None)
+    return None if code is None else ExitCode(code)

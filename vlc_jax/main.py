@@ -10,7 +10,7 @@ signal.
 """
 
 if __name__ == "__main__":  # before the imports below, which take seconds
-    from vlc_jax import startup
+    from vlc_jax.run import startup
 
     startup.install()
 
@@ -19,43 +19,34 @@ import gc
 import logging
 import multiprocessing
 import os
-import re
 import sys
 import threading
 import traceback
 from functools import partial
 from pathlib import Path
 
-import jax
 from absl import app, flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
-from input_pipeline import stores
-from input_pipeline.record import DataError, ShardError, StageError
-from input_pipeline.workers import WorkerError
-from vlc_jax import catalogue, devices, evaluate, plan, train, watch
+from vlc_jax import errors
+from vlc_jax.devices import runtime
 from vlc_jax.errors import (
-    STORAGE_ERRORS,
-    DivergedError,
     ExitCode,
     PeerError,
-    PreemptedError,
     UsageError,
-    WeightsError,
 )
-from vlc_jax.run import guard, terminal
-from vlc_jax.run.checkpoint import CheckpointError, SaveError, ShapeMismatchError
+from vlc_jax.evaluate import benchmarks, watch
+from vlc_jax.input_pipeline import stores
+from vlc_jax.plan import plan
+from vlc_jax.run import terminal
 from vlc_jax.run.environment import environment
-from vlc_jax.run.peers import GRACE_SECONDS, Peers
-from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.renamed_fields import RENAMED_FIELDS
+from vlc_jax.run.processes import guard
+from vlc_jax.run.processes.peers import GRACE_SECONDS, Peers
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, config_diff
-from vlc_jax.setup import config_of_run, fetch_inputs, resolve
-from vlc_jax.setup import plan as plan_setup
+from vlc_jax.setup import catalogue, command_line, fetch_inputs, plan_search, resolve
+from vlc_jax.train import loop
 
-CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Config file, with arguments after a colon.", lock_config=True
-)
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if missing.")
 MODE = flags.DEFINE_enum(
     "mode",
@@ -89,22 +80,19 @@ LOST = flags.DEFINE_float(
     lower_bound=5.0,
 )
 
-FLAGS = (CONFIG, WORKDIR, MODE, WATCH, ALLOW, COORDINATOR, PROCESSES, PROCESS, JOIN, LOST)
-
-EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
-    (UsageError, ExitCode.USAGE),
-    (ShapeMismatchError, ExitCode.USAGE),
-    (CheckpointError, ExitCode.DATA),
-    (PeerError, ExitCode.INFRASTRUCTURE),
-    (SaveError, ExitCode.INFRASTRUCTURE),
-    (WorkerError, ExitCode.INFRASTRUCTURE),
-    (StageError, ExitCode.INFRASTRUCTURE),
-    (ShardError, ExitCode.DATA),
-    (DataError, ExitCode.DATA),
-    (WeightsError, ExitCode.DATA),
-    (DivergedError, ExitCode.DIVERGED),
-    (PreemptedError, ExitCode.PREEMPTED),
+FLAGS = (
+    command_line.CONFIG,
+    WORKDIR,
+    MODE,
+    WATCH,
+    ALLOW,
+    COORDINATOR,
+    PROCESSES,
+    PROCESS,
+    JOIN,
+    LOST,
 )
+
 MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
     "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
@@ -112,16 +100,6 @@ MEMORY_ADVICE = (
     "takes, and with --config.plan.search=remat,microbatch what would fit"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-
-
-def exit_code(error: BaseException) -> ExitCode | None:
-    """The exit code of an error a person or a supervisor can act on; None for a bug of ours."""
-    is_jax = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-    if is_jax or isinstance(error, MemoryError):
-        return ExitCode.OUT_OF_MEMORY
-    if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
-        return ExitCode.INFRASTRUCTURE
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
 def main(argv: list[str]) -> None:
@@ -141,7 +119,7 @@ def main(argv: list[str]) -> None:
 
 
 def listen() -> StopSignal:
-    """Handles signals from now on; goes on in a guarded child if the run has several processes."""
+    """Installs signal handlers; with several processes forks a supervised child, returns in it."""
     is_guarded = bool(COORDINATOR.value and WORKDIR.value)
     if is_guarded:
         guard.guard(absolute(WORKDIR.value), COORDINATOR.value, LOST.value)
@@ -182,23 +160,26 @@ def run(stop: StopSignal) -> int:
         folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
-        chosen = config()
+        chosen = command_line.config()
         peers = connect(chosen, folder)
         workdir = Workdir(folder, peers)
         stop.interrupt(partial(fetch_inputs, chosen, MODE.value), has_begun=False)
-        devices.keep_compiled(chosen.compilation_cache)
+        runtime.keep_compiled(chosen.compilation_cache)
         setup = resolve(chosen, MODE.value)
         if MODE.value == "train":
-            train.train(setup, workdir, stop, allow_change=ALLOW.value)
+            # two runs, one after the other: config.pretrain in WORKDIR/pretrain, then this one
+            is_first = chosen.pretrain and not chosen.init_from
+            first = resolve(chosen.pretrain, "train") if is_first else None
+            loop.train(setup, workdir, stop, allow_change=ALLOW.value, pretraining=first)
         elif WATCH.value is not None:
             watch.watch(setup, workdir, stop, WATCH.value)
         else:
-            evaluate.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
+            benchmarks.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
         with workdir.after_done():
             workdir.flush()
         return ExitCode.DONE
     except Exception as error:
-        code = exit_code(error)
+        code = errors.exit_code(error)
         logging.debug("%s", traceback.format_exc())
         if code is None:
             # what a lost process causes in this one can be any error of JAX
@@ -227,16 +208,16 @@ def run(stop: StopSignal) -> int:
 
 
 def plan_step(stop: StopSignal) -> ExitCode:
-    """--mode plan; 20 where nothing of what was asked for fits."""
+    """Runs --mode plan. Exit code 20 if no requested setting fits in memory."""
     if WORKDIR.value or COORDINATOR.value:
         raise UsageError("--mode plan runs in one process and writes nothing: leave out --workdir")
-    chosen = config()
-    devices.connect(None)
-    devices.keep_compiled(chosen.compilation_cache)
-    if len(plan_setup.topologies(chosen)) > 1:
-        make = partial(plan.table, plan_setup.of_topologies(chosen))
+    chosen = command_line.config()
+    runtime.connect(None)
+    runtime.keep_compiled(chosen.compilation_cache)
+    if len(plan_search.topologies(chosen)) > 1:
+        make = partial(plan.table, plan_search.of_topologies(chosen))
     else:
-        make = partial(plan.run, plan_setup.planned(chosen))
+        make = partial(plan.run, plan_search.planned(chosen))
     # compilations take minutes, in which a signal must end it
     fits = stop.interrupt(make, has_begun=False)
     return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY
@@ -246,17 +227,17 @@ def connect(chosen: ConfigDict, folder: Path | str) -> Peers | None:
     """Joins the processes of the run, all with the same config and program; None if it is alone."""
     coordinator, count, index = COORDINATOR.value, PROCESSES.value, PROCESS.value
     if not coordinator:
-        devices.connect(None)
+        runtime.connect(None)
         return None
     is_known = count is not None and index is not None and 0 <= index < count
     if not is_known:  # but to the cluster, or refused
-        devices.connect(coordinator, count, index, JOIN.value)
-        index, count = devices.process()
+        runtime.connect(coordinator, count, index, JOIN.value)
+        index, count = runtime.process()
     peers = Peers(folder, index, count, LOST.value).start()
     peers.join(JOIN.value)
     if is_known:  # JAX aborts where a process is absent, so it connects those that are there
         peers.enter("connecting")
-        devices.connect(coordinator, count, index, JOIN.value)
+        runtime.connect(coordinator, count, index, JOIN.value)
     peers.enter("running")
     program = {name: value for name, value in environment().items() if name != "command"}
     peers.agree("program", {"config": chosen.to_dict(), "mode": MODE.value, **program}, config_diff)
@@ -271,85 +252,18 @@ def fail(workdir: Workdir, code: int, error: BaseException) -> None:
         print(f"cannot mark the run as failed: {another}", file=sys.stderr)
 
 
-def config() -> ConfigDict:
-    """The config that --config names."""
-    if CONFIG.value is None:
-        raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
-    try:
-        CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched
-    except OSError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UsageError(f"cannot load --config: {lines[-1]}") from error
-    return CONFIG.value
-
-
-def parse_flags(argv: list[str]) -> list[str]:
-    """Flags -> values; a wrong one ends the process with one line and exit code 2."""
-    try:
-        return flags.FLAGS(with_config_paths(argv))
-    except UsageError as error:
-        print(f"Usage: {error}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
-    except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
-        inner = error.args[0] if isinstance(error.args[0], KeyError) else error
-        message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
-        for old, new in RENAMED_FIELDS.items():
-            if any(flag.split("=")[0] == f"--config.{old}" for flag in argv):
-                message = f"config.{old} is now config.{new}"
-        if any(re.match(r"--config\.model\.(image|text|head)\.", flag) for flag in argv):
-            message += "; fields of a tower or a head are set together: "
-            message += "--config.model.head=\"{'dropout': 0.0}\""
-        print(f"Usage: {message}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
-    except (TypeError, ValueError, OSError, flags.Error) as error:
-        # What a config file raises comes wrapped in a traceback; its last line says it.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        message = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
-        print(f"Usage: {message}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
-
-
-def with_config_paths(argv: list[str]) -> list[str]:
-    """The arguments with --config as a path, where it is a short name such as scenes/clip; in
-    evaluation, without one, that of the run that is watched or in the workdir."""
-    argv = list(argv)
-    found = {name: _flag(argv, name) for name in ("config", "mode", "workdir", "watch")}
-    run = found["watch"] or found["workdir"]
-    if found["config"] is None and found["mode"] == "eval" and run:
-        if config_of_run.has_config(run):
-            argv.insert(1, f"--config={config_of_run.__file__}:{run}")
-        return argv
-    for index, word in enumerate(argv):
-        if word in ("--config", "-config") and index + 1 < len(argv):
-            argv[index + 1] = catalogue.find_config(argv[index + 1])
-        elif word.startswith(("--config=", "-config=")):
-            argv[index] = f"--config={catalogue.find_config(word.partition('=')[2])}"
-    return argv
-
-
-def _flag(argv: list[str], name: str) -> str | None:
-    """The value of a flag, the last one given, in either form; None without one."""
-    value = None
-    for index, word in enumerate(argv):
-        if word in (f"--{name}", f"-{name}"):
-            value = argv[index + 1] if index + 1 < len(argv) else None
-        elif word.startswith((f"--{name}=", f"-{name}=")):
-            value = word.partition("=")[2]
-    return value
-
-
-def help_text() -> str:
-    """The docstring of this file and the flags."""
+def help_text(commands: str) -> str:
+    """The docstring of this file, the flags, and a text about other commands."""
     described = (f"  --{holder.name}: {flags.FLAGS[holder.name].help}" for holder in FLAGS)
-    return "\n".join([__doc__, *described, "  --list: Show what a config can name."])
+    return "\n".join([__doc__, *described, "  --list: Show what a config can name.", commands])
 
 
-def cli() -> None:
+def cli(commands: str = "") -> None:
     """The command line; --help and --list print their text and end with exit code 0."""
     if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have a --help of their own
-        print(catalogue.listing() if "--list" in sys.argv else help_text())
+        print(catalogue.listing() if "--list" in sys.argv else help_text(commands))
         sys.exit(ExitCode.DONE)
-    app.run(main, flags_parser=parse_flags)
+    app.run(main, flags_parser=command_line.parse_flags)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ steps of warmup are more than the 5,775 of the run: schedule=svlc_parity keeps t
 rate only rises, to 58 % of 5e-6; schedule=cosine (the default) warms up for a tenth of the run.
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
-path (COCO captions JSON, a table, or a folder that input_pipeline.prepare wrote); image_folder;
+path (COCO captions JSON, a table, or a folder that vlc-jax prepare wrote); image_folder;
 validation (a table or such a folder, for retrieval); batch; variant; schedule.
 """
 
@@ -22,8 +22,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained
 
 ARGUMENTS = {
     **pretrained.ARGUMENTS,

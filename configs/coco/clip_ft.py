@@ -10,7 +10,7 @@ take 4 minutes on one A100 at 30 % of its bfloat16 peak, if the data come that f
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or Hugging Face's;
 found where open_clip or clip is installed); path (NegCLIP's TSV, a table, COCO captions JSON, or a
-folder that input_pipeline.prepare wrote); image_folder; validation (a table or such a folder, for
+folder that vlc-jax prepare wrote); image_folder; validation (a table or such a folder, for
 retrieval); batch; variant.
 """
 
@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained
 
 ARGUMENTS = {
     **pretrained.ARGUMENTS,

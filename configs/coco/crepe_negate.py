@@ -19,8 +19,8 @@ Arguments: those of configs/coco/clip_ft.py.
 
 from ml_collections import ConfigDict
 
-from configs.coco import clip_ft, negclip
-from configs.common import arguments
+from vlc_jax.configs.coco import clip_ft, negclip
+from vlc_jax.configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

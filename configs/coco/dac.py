@@ -11,7 +11,7 @@ full size here; an estimate: five times over 2.9 million images, 22 texts each, 
 A100 at 30 % of its bfloat16 peak.
 
 The dense captions are the column "positives" of a JSONL table (any number per image), such as
-python -m input_pipeline.hard_texts.llm dac_dense writes, or what shards made of it hold; with the
+vlc-jax write_hard_texts dac_dense writes, or what shards made of it hold; with the
 authors its captions are those of BLIP-2. They draw the bag with repetition from dense captions and
 caption, here without, from the dense captions; a sentence or negative that is not there is left
 out, with them it is an empty text.
@@ -21,9 +21,9 @@ Arguments: those of configs/coco/svlc.py; bag (sentences per image).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import svlc
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import svlc
+from vlc_jax.configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -34,8 +34,8 @@ blocks; variant; size; image_tower, text_tower=locked|unlocked.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, heads, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, heads, pretrained
 
 LENGTH = 30  # tokens
 ARGUMENTS = {

@@ -20,9 +20,9 @@ Arguments: those of configs/coco/clip_ft.py; tagger (the authors: spacy:en_core_
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import clip_ft
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import clip_ft
+from vlc_jax.configs.common import arguments, pretrained
 
 GENERATORS = {"negclip": 1.0, "crepe_replace": 1.0, "shuffle_trigrams": 1.0}
 

@@ -14,8 +14,8 @@ configs/coco/hp_hn.py. Arguments: those of configs/coco/clip_coco.py.
 
 from ml_collections import ConfigDict
 
-from configs.coco import clip_coco, hp_hn
-from configs.common import arguments
+from vlc_jax.configs.coco import clip_coco, hp_hn
+from vlc_jax.configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

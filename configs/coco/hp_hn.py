@@ -25,9 +25,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import clip_coco
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import clip_coco
+from vlc_jax.configs.common import arguments, pretrained
 
 FILES = {"replace_hp": "", "swap_hp": ""}
 NEGATIVES = {"crepe_replace": 0.5, "crepe_swap": 0.5}

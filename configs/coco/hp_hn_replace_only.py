@@ -15,8 +15,8 @@ Arguments: those of configs/coco/hp_hn.py, but for hn_weight and swap_hp.
 
 from ml_collections import ConfigDict
 
-from configs.coco import clip_coco, hp_hn
-from configs.common import arguments
+from vlc_jax.configs.coco import clip_coco, hp_hn
+from vlc_jax.configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -4,7 +4,7 @@
     --config configs/coco/labclip.py:weights=ViT-B-32.pt,path=captions_train2014.json
 
 Must reproduce (paper, trained on COCO, B/32) VG-Attribution .685 and SugarCrepe swap-att .746. Not
-yet run at full size here; with stored features (python -m vlc_jax.tools.cache_features) an epoch
+yet run at full size here; with stored features (vlc-jax cache_features) an epoch
 reads two vectors per caption. Adam of 1e-3 and batch 1024 are the authors', and so are 10 epochs
 of five captions: here one of the five is drawn at each reading, so 50. Negatives have nouns and
 adjectives exchanged at random (ARO's shuffle). From their code: the temperature is learned from 1.
@@ -15,8 +15,8 @@ tagger=spacy:en_core_web_sm.
 
 from ml_collections import ConfigDict
 
-from configs.coco import clip_ft
-from configs.common import arguments, heads, pretrained
+from vlc_jax.configs.coco import clip_ft
+from vlc_jax.configs.common import arguments, heads, pretrained
 
 ARGUMENTS = clip_ft.ARGUMENTS | heads.TOWERS
 ARGUMENTS |= {"batch": 1024, "size": 224, "tagger": "spacy:en_core_web_sm"}

@@ -14,8 +14,8 @@ Arguments: those of configs/llava/pacl.py, path being COCO captions JSON, a tabl
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, heads
-from configs.llava import pacl
+from vlc_jax.configs.common import arguments, heads
+from vlc_jax.configs.llava import pacl
 
 SMALLER = {"variant": "B/16", "size": 400, "batch": 1024}
 

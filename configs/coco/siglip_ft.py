@@ -10,14 +10,14 @@ pair (image tower locked) 100,000 pairs take 9 minutes on one A100 at 30 % of it
 
 Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
 tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path (a
-table, or a folder that input_pipeline.prepare wrote); image_folder; validation (likewise, for
+table, or a folder that vlc-jax prepare wrote); image_folder; validation (likewise, for
 retrieval); batch; variant; size (pixels); image_tower (locked, as in the paper, or unlocked).
 """
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

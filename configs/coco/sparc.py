@@ -12,9 +12,9 @@ Arguments: those of configs/llava/sparc.py, path being COCO captions JSON, a tab
 
 from ml_collections import ConfigDict
 
-from configs.coco import pacl
-from configs.common import arguments, heads
-from configs.llava import sparc
+from vlc_jax.configs.coco import pacl
+from vlc_jax.configs.common import arguments, heads
+from vlc_jax.configs.llava import sparc
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import clip_ft
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import clip_ft
+from vlc_jax.configs.common import arguments, pretrained
 
 ARGUMENTS = {
     **clip_ft.ARGUMENTS,

@@ -8,7 +8,7 @@ Must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) R
 million images, three texts each, take 3.2 hours of one A100 at 30 % of its bfloat16 peak.
 
 The positives are the column "positives" of a JSONL table, or what shards made of it hold; the
-authors had BLOOM write one per caption, and python -m input_pipeline.hard_texts.llm svlc_paraphrase
+authors had BLOOM write one per caption, and vlc-jax write_hard_texts svlc_paraphrase
 asks any model.
 Where there is none, the caption itself is the positive, as in the authors' code.
 
@@ -18,9 +18,9 @@ authors' option).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import svlc
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import svlc
+from vlc_jax.configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

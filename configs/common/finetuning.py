@@ -11,8 +11,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained, scenes
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained, scenes
 
 # Captions that say more than those of pretraining, so that most of them offer a negative.
 CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}

@@ -23,8 +23,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, finetuning, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 ROPES = ("none", "feature_1d", "feature_2d", "qk_1d", "qk_2d")
 LOCKS = ("locked", "unlocked")

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained
 
 ARGUMENTS = {
     "weights": "",

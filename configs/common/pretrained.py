@@ -83,7 +83,7 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
 def source_of(path: str, image_folder: str = "", table: str = "records") -> dict[str, str]:
     """The name and options of the source that reads `path`.
 
-    A folder holds shards of input_pipeline.prepare; a file is a table of images and captions, or is
+    A folder holds shards of vlc-jax prepare; a file is a table of images and captions, or is
     read by the source `table`. Image names are relative to `image_folder`, by default the folder of
     the file.
     """

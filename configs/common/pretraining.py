@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import pretrained
 
 ARGUMENTS = {
     "path": "",

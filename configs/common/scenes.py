@@ -2,7 +2,7 @@
 
 from ml_collections import ConfigDict
 
-from configs import default
+from vlc_jax.configs import default
 
 
 def make(

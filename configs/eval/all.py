@@ -3,7 +3,7 @@
   python -m vlc_jax.main --mode eval --workdir runs/suite \\
     --config configs/eval/all.py:weights=FILE,tokenizer=FILE,root=DIR,sets=vg_relation+sugarcrepe
 
-Arguments: root (the folder of all sets; python -m input_pipeline.benchmarks --root DIR prints which
+Arguments: root (the folder of all sets; vlc-jax benchmarks --root DIR prints which
 are there, how to get the others, and the argument `sets`); sets (names joined by +; "all" is every
 published set, "scenes" all of the embedded world, scenes_geometry its diagnostics; coco_shuffled,
 flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default, records
-from configs.common import arguments, pretrained, scenes
+from vlc_jax.configs import default, records
+from vlc_jax.configs.common import arguments, pretrained, scenes
 
 SETS = (
     "vg_relation",
@@ -93,7 +93,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     if not args.sets:
         raise ValueError(
             "sets=... says which: names joined by +, scenes, or all; "
-            "python -m input_pipeline.benchmarks --root DIR prints those that are there"
+            "vlc-jax benchmarks --root DIR prints those that are there"
         )
     config = default.get_config()
     with config.unlocked():

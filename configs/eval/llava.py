@@ -29,9 +29,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, scenes
-from configs.eval import all as suite
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, scenes
+from vlc_jax.configs.eval import all as suite
 
 SPATIAL = (
     *("whatsup_a", "whatsup_b", "whatsup_a_two_way", "whatsup_b_two_way"),

@@ -6,7 +6,7 @@
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
 (clip, for EVA-CLIP too, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its
 file or folder; not needed where it lies in the folder of the weights); size (pixels); path,
-image_folder (a table of images and captions, or a folder that input_pipeline.prepare wrote, for
+image_folder (a table of images and captions, or a folder that vlc-jax prepare wrote, for
 retrieval: all of it). Of CLIP weights that are not OpenAI's, say the activation:
 --config.model.activation=gelu; EVA-CLIP's comes with the variant. What the files beside the
 weights say is compared with the config, and a contradiction refused.
@@ -14,8 +14,8 @@ weights say is compared with the config, and a contradiction refused.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, pretrained
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

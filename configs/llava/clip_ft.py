@@ -17,8 +17,8 @@ Arguments: those of configs/coco/leftright.py.
 
 from ml_collections import ConfigDict
 
-from configs.coco import leftright
-from configs.common import arguments
+from vlc_jax.configs.coco import leftright
+from vlc_jax.configs.common import arguments
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -1,6 +1,6 @@
 """CLIP's or SigLIP's image tower against a language model's vectors of texts, and a connector.
 
-  python -m vlc_jax.tools.embed_text --model Llama-2-7b-chat-hf --format llama_2_chat \\
+  vlc-jax embed_text --model Llama-2-7b-chat-hf --format llama_2_chat \\
     --adapter LLM2Vec-Llama-2-7b-chat-hf-mntp --out vectors.safetensors --dtype bfloat16 \\
     --config configs/llava/llm2vec.py:weights=ViT-L-14-336px.pt,path=A.json+B.json
   python -m vlc_jax.main --workdir runs/llm2vec --config \\
@@ -21,7 +21,7 @@ paper, or not said there: the logit scale starts where a CLIP or SigLIP starts t
 scratch; an answer is cut to whole words at 512 tokens.
 
 Left / right negatives that are made at each reading have no vectors: prepare them with the data,
-  python -m input_pipeline.prepare llava --annotations A.json+B.json --images A+B --size 384 \\
+  vlc-jax prepare llava --annotations A.json+B.json --images A+B --size 384 \\
     --answers joined --negatives left_right --out prepared/llava_joined \\
     --generator-options '{"left_right": {"mode": "authors"}}'
 and say path=prepared/llava_joined in both commands.
@@ -32,8 +32,8 @@ connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
 
 from ml_collections import ConfigDict
 
-from configs.coco import leftright
-from configs.common import arguments, heads
+from vlc_jax.configs.coco import leftright
+from vlc_jax.configs.common import arguments, heads
 
 ARGUMENTS = leftright.ARGUMENTS | {
     "negatives": "none",

@@ -31,7 +31,7 @@ validation; batch; variant; size; and those of configs/common/heads.py, pooling 
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, heads
+from vlc_jax.configs.common import arguments, heads
 
 ARGUMENTS = heads.CAPTIONS | heads.PACL | {"pooling": "own_caption"}
 

@@ -19,7 +19,7 @@ scoring=local|global.
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, heads
+from vlc_jax.configs.common import arguments, heads
 
 ARGUMENTS = heads.CAPTIONS | heads.PATCHES | {"text_tokens": "all", "scoring": "local"}
 

@@ -18,7 +18,7 @@ model's own).
 
 from ml_collections import ConfigDict
 
-from configs.common import llava
+from vlc_jax.configs.common import llava
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

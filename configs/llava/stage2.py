@@ -23,7 +23,7 @@ prepared with: --answers conversation --text-only); the others as in configs/lla
 
 from ml_collections import ConfigDict
 
-from configs.common import llava
+from vlc_jax.configs.common import llava
 
 BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 

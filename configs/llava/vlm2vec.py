@@ -34,8 +34,8 @@ published sets, to evaluate What'sUp, MMVP and MMVP-VLM in).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, heads, pretrained
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, heads, pretrained
 
 TEMPLATES = {
     0: "Represent the given image.",

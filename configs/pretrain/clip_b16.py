@@ -14,7 +14,7 @@ Hyper-parameters, what is not as in the paper, and arguments: see configs/pretra
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, pretraining
+from vlc_jax.configs.common import arguments, pretraining
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

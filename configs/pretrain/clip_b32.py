@@ -14,7 +14,7 @@ Hyper-parameters: tables 18 and 20 of the paper. Not as there: Adam's moments an
 the text tower are float32; crops are open_clip's (.9 to 1 of the area); both towers are initialised
 as their text tower (vlc_jax/models/layers.py).
 
-Arguments: path (a folder that input_pipeline.prepare wrote, of LAION-400M from the tars of
+Arguments: path (a folder that vlc-jax prepare wrote, of LAION-400M from the tars of
 img2dataset; or a table); tokenizer (bpe_simple_vocab_16e6.txt.gz or Hugging Face's; found where
 open_clip or clip is installed); epochs; batch; image_folder; validation (a table or such a folder,
 for retrieval); imagenet (a folder with val/CLASS/*.JPEG, and CLIP_benchmark's en_classnames.json
@@ -23,7 +23,7 @@ and en_zeroshot_classification_templates.json, for zero-shot accuracy).
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, pretraining
+from vlc_jax.configs.common import arguments, pretraining
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

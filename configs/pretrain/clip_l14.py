@@ -16,7 +16,7 @@ authors' L/14 at 336 pixels, one more epoch, is not here.
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, pretraining
+from vlc_jax.configs.common import arguments, pretraining
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -21,7 +21,7 @@ examples; tokens; the others: see configs/pretrain/clip_b32.py.
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, pretraining
+from vlc_jax.configs.common import arguments, pretraining
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -18,7 +18,7 @@ configs/pretrain/siglip_b16.py; here with weights, and tokens=64.
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, pretraining
+from vlc_jax.configs.common import arguments, pretraining
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -16,8 +16,8 @@ Retrieval is among 100 candidates, where other configs have 1,000.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, heads, scenes
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, heads, scenes
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:

@@ -10,7 +10,7 @@ the patch tokens of the last block are trained, too, which the heads of other co
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments, scenes
+from vlc_jax.configs.common import arguments, scenes
 
 QUICKSTART_STEPS = 600
 

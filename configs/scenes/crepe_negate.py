@@ -8,7 +8,7 @@ is not public. Arguments: those of configs/common/finetuning.py.
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

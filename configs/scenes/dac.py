@@ -9,9 +9,9 @@ lora (adapters of rank 4, as the authors do).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import svlc
-from configs.common import finetuning
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import svlc
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -16,7 +16,7 @@ the same column. Arguments: those of configs/common/heads.py;
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning, heads
+from vlc_jax.configs.common import finetuning, heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

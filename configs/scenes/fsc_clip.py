@@ -9,8 +9,8 @@ local term is not here (docs/methods.md). Arguments: those of configs/common/fin
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import finetuning
+from vlc_jax.configs import default
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

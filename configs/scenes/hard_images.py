@@ -12,7 +12,7 @@ it was not learned within 800 steps, with third objects and a constant learning 
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -8,8 +8,8 @@ two words exchanged, half and half. Arguments: those of configs/common/finetunin
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning
-from configs.scenes import hp_hn
+from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.scenes import hp_hn
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

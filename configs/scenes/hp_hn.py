@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import finetuning
+from vlc_jax.configs import default
+from vlc_jax.configs.common import finetuning
 
 POSITIVES = {"scenes_synonym": 0.5, "scenes_reorder": 0.5}
 NEGATIVES = {"scenes_replace": 0.5, "scenes_swap": 0.25, "scenes_reverse": 0.25}

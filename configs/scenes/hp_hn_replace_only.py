@@ -9,8 +9,8 @@ Where a caption offers no positive, it has no part in their loss
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning
-from configs.scenes import hp_hn
+from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.scenes import hp_hn
 
 NEGATIVES = {"scenes_replace": 1.0}
 

@@ -9,7 +9,7 @@ hard images, and per caption one whose words or objects are exchanged as a furth
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning, heads
+from vlc_jax.configs.common import finetuning, heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -12,10 +12,10 @@ numbers).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import leftright
-from configs.common import finetuning
-from configs.scenes import siglip
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import leftright
+from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.scenes import siglip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

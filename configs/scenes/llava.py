@@ -25,9 +25,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, heads, scenes
-from configs.eval import llava as evaluations
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, heads, scenes
+from vlc_jax.configs.eval import llava as evaluations
 
 KINDS = {  # stage -> kind of texts -> share
     1: {"caption": 0.25, "question": 0.45, "presence": 0.15, "colours": 0.15},

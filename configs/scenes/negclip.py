@@ -12,7 +12,7 @@ not teach relations. The run with hard images has two stages, of which the first
 
 from ml_collections import ConfigDict
 
-from configs.common import finetuning
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -12,7 +12,7 @@ its recipe.
 
 from ml_collections import ConfigDict
 
-from configs.common import heads
+from vlc_jax.configs.common import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

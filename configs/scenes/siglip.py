@@ -8,8 +8,8 @@ paper: 10 and -10.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import arguments, scenes
+from vlc_jax.configs import default
+from vlc_jax.configs.common import arguments, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

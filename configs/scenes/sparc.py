@@ -8,7 +8,7 @@ counts in the mean of tokens, as in its code. configs/llava/sparc.py is its reci
 
 from ml_collections import ConfigDict
 
-from configs.common import heads
+from vlc_jax.configs.common import heads
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

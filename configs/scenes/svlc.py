@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.coco import svlc
-from configs.common import finetuning
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import svlc
+from vlc_jax.configs.common import finetuning
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

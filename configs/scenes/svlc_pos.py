@@ -9,9 +9,9 @@ analogy loss, the authors' option).
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import finetuning
-from configs.scenes import svlc
+from vlc_jax.configs import default
+from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.scenes import svlc
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

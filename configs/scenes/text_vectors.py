@@ -1,7 +1,7 @@
 """CLIP or PACL with precomputed text vectors in place of a text tower, and a frozen image tower.
 
   python -m vlc_jax.main --config configs/scenes/negclip.py:hard_images --workdir runs/relations
-  python -m vlc_jax.tools.embed_text --config configs/scenes/text_vectors.py --run runs/relations \\
+  vlc-jax embed_text --config configs/scenes/text_vectors.py --run runs/relations \\
     --out vectors/scenes.npy
   python -m vlc_jax.main --config configs/scenes/text_vectors.py:vectors=vectors/scenes.npy \\
     --workdir runs/text_vectors
@@ -14,7 +14,7 @@ Arguments: those of configs/common/heads.py; vectors=FILE; connector=linear|mlp2
 
 from ml_collections import ConfigDict
 
-from configs.common import heads
+from vlc_jax.configs.common import heads
 
 TEMPERATURES = {"clip": 0.07, "pacl": 0.1}
 

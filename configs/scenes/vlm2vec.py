@@ -25,9 +25,9 @@ batch=N, select, width, depth, positions and those of configs/common/heads.py th
 
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import heads, scenes
-from configs.scenes import captioner
+from vlc_jax.configs import default
+from vlc_jax.configs.common import heads, scenes
+from vlc_jax.configs.scenes import captioner
 
 SIZES = ("select", "width", "depth", "positions")
 OF_CAPTIONER = (*SIZES, "relations", "base", "world", "split", "phrases", "tower_pooling")

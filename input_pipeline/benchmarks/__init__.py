@@ -7,7 +7,7 @@ A reader takes split, count and options of its own. Its protocol has the same na
 import inspect
 from collections.abc import Callable
 
-from input_pipeline.benchmarks import (
+from vlc_jax.input_pipeline.benchmarks import (
     aro,
     bivlc,
     bla,
@@ -41,9 +41,9 @@ from input_pipeline.benchmarks import (
     whatsup,
     winoground,
 )
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin
-from input_pipeline.benchmarks.shuffled import with_shuffles
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin
+from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 __all__ = ["PUBLISHED", "READERS", "Average", "Benchmark", "Case", "reads_source"]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
-from input_pipeline.hard_texts.negatives import NEGATIVES
-from input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.record import Crop, DataError
 
 _SOURCE = "github.com/mertyg/vision-language-models-are-bows"
 _BLIP = "storage.googleapis.com/sfr-vision-language-research/datasets"

@@ -7,13 +7,13 @@ are those of its card (image, caption, negative_image, negative_caption, type, s
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
 )
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 ORIGIN = Origin(
     protocol="pairs",

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = ("active_passive", "coordination", "relative_clause")
 PAIRS = (("True1", "False1"), ("True2", "False2"))

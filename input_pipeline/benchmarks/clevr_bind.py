@@ -10,13 +10,13 @@ read; its files were not to be had, so no counts are known. An argmax there cred
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 SUBSETS = ("train", "val", "gen")  # gen: pairs of a colour and a shape that train has not
 WRONG = tuple(f"neg_{n}" for n in range(4))

@@ -6,8 +6,8 @@ pairs" (NeurIPS 2023), read as github.com/linzhiqiu/t2v_metrics does, which adds
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "cococounterfactuals.jsonl"
 ORIGIN = Origin(

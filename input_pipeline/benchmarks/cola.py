@@ -7,9 +7,9 @@ github.com/arijitray1993/COLA does. Images are Visual Genome's; the file has the
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from input_pipeline.benchmarks import visual_genome
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks import visual_genome
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "COLA_multiobjects_matching_benchmark.json"
 ORIGIN = Origin(

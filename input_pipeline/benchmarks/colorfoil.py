@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from PIL import ImageColor
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 FILE = "captions_val2017.json"
 FOILS = ("blue", "black", "red", "pink", "yellow", "grey", "orange", "white", "green", "brown")

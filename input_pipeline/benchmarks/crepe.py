@@ -9,11 +9,16 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks import visual_genome
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id, check_options
-from input_pipeline.record import Crop, DataError
-from input_pipeline.sources import cells
+from vlc_jax.input_pipeline.benchmarks import visual_genome
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_options,
+)
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.sources import cells
 
 TRAINING = ("cc12m", "yfcc", "laion")
 SPLITS = ("seen_compounds", "unseen_compounds")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 FILE = "all_select.json"
 FAMILIES = {  # first folder of an image, the subset -> family, the groups of results there

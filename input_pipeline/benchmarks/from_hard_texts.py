@@ -8,10 +8,10 @@ protocol needs raises DataError, since leaving it out would change the question.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from input_pipeline import record_validation
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.from_source import case_id, number, open_source
-from input_pipeline.record import DataError, Findable, Record, Source
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.benchmarks.from_source import case_id, number, open_source
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source
 
 
 def choice(
@@ -154,5 +154,5 @@ def _case(
 def _lacking(record: Record, caption: str, kind: str) -> DataError:
     return DataError(
         f"benchmark record {record.id}: caption {caption!r} has no {kind}; name their column, "
-        f"{kind}_column, or make them (python -m input_pipeline.prepare)"
+        f"{kind}_column, or make them (vlc-jax prepare)"
     )

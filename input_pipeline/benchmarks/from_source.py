@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import record_validation
-from input_pipeline.benchmarks import prompt_texts
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.record import DataError, Source, has_text_only
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.benchmarks import prompt_texts
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 
 
 def retrieval(
@@ -133,9 +133,9 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
 
     Raises ValueError for one with records without an image.
     """
-    import input_pipeline as door
+    from vlc_jax.input_pipeline.sources import make_source
 
-    records = door.make_source(source, split, **options)
+    records = make_source(source, split, **options)
     if has_text_only(records):
         raise ValueError(
             f"records of a benchmark have an image, and some of {source!r} have none: set its "

@@ -8,14 +8,14 @@ github.com/kargibora/CS-CLIP (scripts/evaluate_half_truth.py) does; all comparis
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
     packed_image,
 )
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 SUBSETS = {  # images and the language model of the details -> published number of cases
     "coco_qwen": 509,

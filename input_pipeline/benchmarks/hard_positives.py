@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks import aro
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks import aro
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     amended,
     case_id,
 )
-from input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import Crop, DataError
 
 FOLDERS = ("data", "swapped_data")  # of captions, of hard positives
 _SOURCE = "github.com/amitakamath/hard_positives"

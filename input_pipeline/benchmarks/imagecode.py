@@ -9,9 +9,9 @@ have them. MIEB's packing (query, corpus, qrels) is not read: names of its files
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 FILE = "valid_data.json"
 IMAGES = 10  # of each set

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks.aro import (
+from vlc_jax.input_pipeline.benchmarks.aro import (
     COCO_ORDER,
     FLICKR30K_ORDER,
     karpathy_rows,
     prepare_caption,
 )
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
-from input_pipeline.benchmarks.shuffled import shuffled
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    amended,
+    case_id,
+)
+from vlc_jax.input_pipeline.benchmarks.shuffled import shuffled
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 COCO = dataclasses.replace(COCO_ORDER, protocol="retrieval", cases=5_000)
 FLICKR30K = dataclasses.replace(FLICKR30K_ORDER, protocol="retrieval", cases=1_000)

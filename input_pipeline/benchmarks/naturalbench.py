@@ -7,8 +7,8 @@ images below images/; comparisons are strict. The file was not to be had.
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 ORIGIN = Origin(
     protocol="pairs",

@@ -9,14 +9,14 @@ COLOUR_OBJECT_COLOUR_OBJECT.png. An argmax there credits ties ("first_index" her
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 _TEXT = "A picture of a {} {} and a {} {}"
 SUBSETS = ("ncd_subset1", "ncd_subset2")  # the first object first, the second object first

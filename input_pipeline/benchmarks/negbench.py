@@ -11,15 +11,15 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
-from input_pipeline.record import DataError
-from input_pipeline.sources import cells
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import cells
 
 IMAGES = {  # subset -> folder; the tables' own paths are those of the authors' machine
     "coco": "coco/val2017",

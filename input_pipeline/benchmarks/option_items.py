@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from input_pipeline import image as image_ops
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 
 class Items(Protocol):

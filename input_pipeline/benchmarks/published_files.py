@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import packed_images
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.record import DataError, PackedImage
-from input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.images import packed_images
+from vlc_jax.input_pipeline.record import DataError, PackedImage
+from vlc_jax.input_pipeline.sources import json_annotations
 
 
 @dataclasses.dataclass(frozen=True)

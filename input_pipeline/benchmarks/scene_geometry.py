@@ -10,13 +10,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.scenes import Where, where_of
-from input_pipeline.scenes import draw, grammar, sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption, Phrase
-from input_pipeline.scenes.stream import Stream, normal_table
-from input_pipeline.scenes.world import Scene, SceneObject, World
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.benchmarks.scenes import Where, where_of
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.scenes import draw, grammar, sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
+from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
+from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 VERSION = 1  # counts changes of the questions; `World.version` those of the pictures
 PAIRS = 20  # of coloured shapes in `binding`
@@ -222,7 +223,7 @@ def binding(kind: str = "attribute", **options: Any) -> Benchmark:
 
     `meta["label"]` is 1 where colours or places are exchanged; the group is the pair.
     """
-    worlds.check_known("kind of binding", [kind], ("attribute", "relation"))
+    lookup.check_known("kind of binding", [kind], ("attribute", "relation"))
     where = where_of(options)
     looks = _looks(where.rules)
     learned = {

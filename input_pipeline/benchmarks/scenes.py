@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.shuffled import with_shuffles
-from input_pipeline.scenes import contrast, draw, grammar, questions, sample, words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption, Phrase
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene, SceneObject, World
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.scenes import contrast, draw, grammar, questions, sample, words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 VERSION = 1  # counts changes of the questions; `World.version` those of the pictures
 REPLACE_KINDS = ("size", "relation", "colour")
@@ -62,7 +63,7 @@ class Where:
     world_options: Mapping[str, Any] | None = None  # fields of `scenes.world.World` to change
 
     def __post_init__(self) -> None:
-        worlds.check_known("split of an evaluation set", [self.split], _HELD)
+        lookup.check_known("split of an evaluation set", [self.split], _HELD)
         if self.count < 1:
             raise ValueError(f"an evaluation set has at least 1 case; got count={self.count}")
 
@@ -75,7 +76,7 @@ class Where:
 def where_of(options: Mapping[str, Any], **defaults: Any) -> Where:
     """Raises ValueError naming the known options if one is unknown."""
     fields = [field.name for field in dataclasses.fields(Where)]
-    worlds.check_known("option of a scenes benchmark", options, fields)
+    lookup.check_known("option of a scenes benchmark", options, fields)
     return Where(**{**defaults, **options})
 
 
@@ -321,7 +322,7 @@ def replace(
     The kinds take turns: the size of one object of a list (said of that object only), its colour
     (the new one absent from the picture), or the relation (any of the others).
     """
-    worlds.check_known("kind of replacement", kinds, REPLACE_KINDS)
+    lookup.check_known("kind of replacement", kinds, REPLACE_KINDS)
     ask = functools.partial(_ask_replace, tuple(kinds), synonyms)
     return _build("scenes_replace", ask, where_of(options))
 
@@ -334,7 +335,7 @@ def swap(
     circle") in `meta["positive"]`; "relation" is `relation_swap` with the converse ("a blue square
     right of a red circle").
     """
-    worlds.check_known("kind of swap", kinds, SWAP_KINDS)
+    lookup.check_known("kind of swap", kinds, SWAP_KINDS)
     ask = functools.partial(_ask_swap, tuple(kinds))
     return _build("scenes_swap", ask, where_of(options))
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.benchmarks.case import Benchmark
-from input_pipeline.hard_texts.negatives import NEGATIVES
-from input_pipeline.hard_texts.shuffles import TAGGED_SHUFFLES
-from input_pipeline.image import SHUFFLES as IMAGE_SHUFFLES
-from input_pipeline.record import ShuffledImage
+from vlc_jax.input_pipeline.case import Benchmark
+from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.hard_texts.shuffles import TAGGED_SHUFFLES
+from vlc_jax.input_pipeline.images.image_ops import SHUFFLES as IMAGE_SHUFFLES
+from vlc_jax.input_pipeline.record import ShuffledImage
 
 TEXT_SHUFFLES = (*TAGGED_SHUFFLES, "shuffle_within_trigrams", "shuffle_trigrams", "shuffle_words")
 

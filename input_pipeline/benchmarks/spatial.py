@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks import visual_genome
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks import visual_genome
+from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 _SOURCE = "github.com/amitakamath/whatsup_vlms (Google Drive)"
 COCO_ONE = Origin(

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_options,
     check_subsets,
 )
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = (
     "absolute_size",

@@ -6,14 +6,14 @@ Hsieh et al., "SugarCrepe: Fixing hackable benchmarks for vision-language compos
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = {  # subset -> published number of cases
     "add_att": 692,

@@ -8,13 +8,13 @@ github.com/Sri-Harsha/scpp (data/), which are the same; all comparisons strict, 
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
 )
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 SUBSETS = {  # subset -> published number of cases: those of SugarCrepe that are not additions
     "replace_att": 788,

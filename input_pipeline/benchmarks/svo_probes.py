@@ -10,9 +10,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    amended,
+    case_id,
+)
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 FILE = "svo_probes.csv"
 NEGATIVES = ("subj_neg", "verb_neg", "obj_neg")  # fields, of which one is true

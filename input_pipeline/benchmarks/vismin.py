@@ -9,14 +9,14 @@ sim_solution.csv says which, and without it such rows count against the model.
 from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
 )
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 SOLUTION = "sim_solution.csv"
 # What must hold of text i and image j for the text score -> whether the texts change places.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.published_files import PublishedFiles
+from vlc_jax.input_pipeline.benchmarks.published_files import PublishedFiles
 
 FOLDERS = ("VG_100K", "VG_100K_2")
 

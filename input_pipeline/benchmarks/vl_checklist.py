@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from input_pipeline.benchmarks.case import Average, Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id, check_options
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    check_options,
+)
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 AXES = ("Object", "Attribute", "Relation")
 SOURCES = {"vg": "vg", "vaw": "vg", "hake": "hake", "swig": "swig"}  # source -> folder of images

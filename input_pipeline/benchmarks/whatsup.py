@@ -15,9 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import Origin, PublishedFiles, amended, case_id
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    amended,
+    case_id,
+)
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 A = Origin(
     protocol="choice",

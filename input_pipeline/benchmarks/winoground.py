@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.benchmarks.case import Benchmark, Case
-from input_pipeline.benchmarks.published_files import (
+from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
 )
-from input_pipeline.record import DataError, ImageLike
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError, ImageLike
 
 ORIGIN = Origin(
     protocol="pairs",

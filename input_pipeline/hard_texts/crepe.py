@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 
 CLASSES = tuple(word_tables.CREPE_GROUPS)
 NEGATIONS = ("caption", "object", "attribute", "relation", "action")
@@ -63,7 +64,7 @@ class _Crepe:
     name: str
 
     def __init__(self, classes: Sequence[str] = CLASSES) -> None:
-        edit.check_known("word class", classes, CLASSES)
+        lookup.check_known("word class", classes, CLASSES)
         if not classes:
             raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
         self._classes = tuple(classes)
@@ -168,7 +169,7 @@ class CrepeNegate(_Crepe):
         self, negations: Sequence[str] = NEGATIONS, classes: Sequence[str] = CLASSES
     ) -> None:
         super().__init__(classes)
-        edit.check_known("negation", negations, NEGATIONS)
+        lookup.check_known("negation", negations, NEGATIONS)
         if not negations:
             raise ValueError(f"negations is empty; name some of {', '.join(NEGATIONS)}")
         self._negations = tuple(negations)

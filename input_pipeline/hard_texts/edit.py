@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline import lookup
 
 MODES = ("clean", "authors")  # the default, and as published with all quirks
 
@@ -33,12 +33,7 @@ _SYMMETRIC = re.compile(
 
 def check_mode(mode: str) -> None:
     """Raises ValueError for a mode that is not one of MODES."""
-    worlds.check_known("mode", [mode], MODES)
-
-
-def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
-    worlds.check_known(kind, names, known)
+    lookup.check_known("mode", [mode], MODES)
 
 
 def version(number: str, **options: Any) -> str:

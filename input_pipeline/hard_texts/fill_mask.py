@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit, word_tables
-from input_pipeline.hard_texts.generator import Tagger, Token
-from input_pipeline.hard_texts.taggers import make_tagger
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import Tagger, Token
+from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
 # The authors' limits, in characters: captions above the first are cut to the second.
@@ -47,7 +48,7 @@ class SvlcFillMask:
         mode: str = "clean",
     ) -> None:
         edit.check_mode(mode)
-        edit.check_known("part of speech", parts, PARTS)
+        lookup.check_known("part of speech", parts, PARTS)
         if top < 1:
             raise ValueError(f"top is {top}; take at least 1, the authors take 5")
         missing = [p for p in ("transformers", "torch") if importlib.util.find_spec(p) is None]

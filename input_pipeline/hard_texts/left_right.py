@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 
 KEYS = ("phrases", "words")
 
@@ -31,7 +32,7 @@ class LeftRight:
 
     def __init__(self, keys: str = "phrases", mode: str = "clean") -> None:
         edit.check_mode(mode)
-        edit.check_known("kind of keys", [keys], KEYS)
+        lookup.check_known("kind of keys", [keys], KEYS)
         self._keys, self._is_clean = keys, mode == "clean"
         self._table = word_tables.LEFT_RIGHT if keys == "phrases" else word_tables.LEFT_RIGHT_WORDS
         self._pattern = edit.whole(self._table)

@@ -3,9 +3,16 @@
 import functools
 from collections.abc import Callable
 
-from input_pipeline.hard_texts import crepe, fill_mask, left_right, negclip, shuffles, svlc
-from input_pipeline.hard_texts.generator import Generator
-from input_pipeline.scenes import generators as scenes
+from vlc_jax.input_pipeline.hard_texts import (
+    crepe,
+    fill_mask,
+    left_right,
+    negclip,
+    scenes,
+    shuffles,
+    svlc,
+)
+from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
 NEGATIVES: dict[str, Callable[..., Generator]] = {
     "shuffle_nouns_and_adjectives": functools.partial(

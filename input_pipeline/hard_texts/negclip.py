@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit
-from input_pipeline.hard_texts.generator import Tagged, Tagger, Token
-from input_pipeline.hard_texts.taggers import NAME_TAGS, make_tagger
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
+from vlc_jax.input_pipeline.hard_texts.taggers import NAME_TAGS, make_tagger
 
 VERBS = ("phrases", "tokens")
 CONJUNCTS = ("keep", "drop")
@@ -50,9 +51,9 @@ class NegClip:
         conjuncts: str | None = None,
     ) -> None:
         edit.check_mode(mode)
-        edit.check_known("kind of verbs", [verbs], VERBS)
+        lookup.check_known("kind of verbs", [verbs], VERBS)
         conjuncts = conjuncts or ("keep" if mode == "authors" else "drop")
-        edit.check_known("treatment of conjuncts", [conjuncts], CONJUNCTS)
+        lookup.check_known("treatment of conjuncts", [conjuncts], CONJUNCTS)
         self._is_clean, self._verbs, self._drops = mode == "clean", verbs, conjuncts == "drop"
         self._tagger: Tagger = make_tagger(tagger)
         tags = f"{self._tagger.name}@{self._tagger.version}"

@@ -7,7 +7,7 @@ reading. What stands between the phrases of a caption, such as where things are,
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts import edit
 
 TEMPLATES = (
     "a picture of {}.",
@@ -28,9 +28,7 @@ class NounPhrases:
     """
 
     def __init__(self, share: float, tagger: str) -> None:
-        from input_pipeline.hard_texts import (
-            taggers,  # a command, which importing us must not import
-        )
+        from vlc_jax.input_pipeline.hard_texts import taggers
 
         if not 0 < share <= 1:
             raise ValueError(f"noun_phrases: share is a number from 0 to 1; got {share}")

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from input_pipeline.hard_texts import replace_swap
-from input_pipeline.hard_texts.generator import Generator
-from input_pipeline.scenes import generators as scenes
+from vlc_jax.input_pipeline.hard_texts import replace_swap, scenes
+from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
 POSITIVES: dict[str, Callable[..., Generator]] = {
     "replace": replace_swap.Replace,

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit, word_tables
-from input_pipeline.hard_texts.generator import Tagged, Tagger
-from input_pipeline.hard_texts.taggers import make_tagger
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger
+from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 RELATIONS = ("spatial_relation", "action_relation")
 CATEGORIES = tuple(word_tables.REPLACE)
@@ -91,7 +92,7 @@ class Replace:
 
     def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        edit.check_known("category", categories, CATEGORIES)
+        lookup.check_known("category", categories, CATEGORIES)
         if not categories:
             raise ValueError(f"categories is empty; name some of {', '.join(CATEGORIES)}")
         self._categories, self._is_clean = tuple(categories), mode == "clean"

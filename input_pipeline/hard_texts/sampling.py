@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import batch, lookup
-from input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline import batch, lookup
+from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
 FROM_RECORD = "from_record"  # in place of a generator: what the record holds, of any kind
 UNKNOWN_KIND = "given"  # what prepared data say of texts that came with the records
@@ -38,7 +38,7 @@ class HardTexts:
     of_positives: int = 0
 
 
-def make(
+def make_hard_texts(
     side: str,
     *,
     count: int = 0,
@@ -74,7 +74,7 @@ def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
     """Name -> factory of "negatives" or "positives"."""
     # Imported here: the tables import `taggers`, which is also a command (python -m), and a command
     # must not be imported by its own package.
-    from input_pipeline.hard_texts import negatives, positives
+    from vlc_jax.input_pipeline.hard_texts import negatives, positives
 
     return {"negatives": negatives.NEGATIVES, "positives": positives.POSITIVES}[side]
 

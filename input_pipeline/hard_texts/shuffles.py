@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit
-from input_pipeline.hard_texts.generator import Tagger
-from input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts.generator import Tagger
+from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
 _TRIES = 20  # draws per text, since some leave the words in their order
@@ -29,7 +30,7 @@ class TaggedShuffle:
     def __init__(
         self, name: str, tagger: str = "spacy:en_core_web_sm", mode: str = "clean"
     ) -> None:
-        edit.check_known("shuffle", [name], TAGGED_SHUFFLES)
+        lookup.check_known("shuffle", [name], TAGGED_SHUFFLES)
         edit.check_mode(mode)
         self.name, self._is_clean = name, mode == "clean"
         self._tagger: Tagger = make_tagger(tagger)
@@ -73,7 +74,7 @@ class PlainShuffle:
     """
 
     def __init__(self, name: str, mode: str = "clean") -> None:
-        edit.check_known("shuffle", [name], _ORDERS)
+        lookup.check_known("shuffle", [name], _ORDERS)
         edit.check_mode(mode)
         self.name, self._is_clean = name, mode == "clean"
         self.version = edit.version("1", mode=mode)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 
 CLASSES = tuple(word_tables.SVLC_CLASSES)
 
@@ -30,7 +31,7 @@ class SvlcRule:
 
     def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        edit.check_known("word class", classes, CLASSES)
+        lookup.check_known("word class", classes, CLASSES)
         if not classes:
             raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
         self._is_clean = mode == "clean"

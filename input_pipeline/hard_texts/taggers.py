@@ -5,9 +5,9 @@ a tagger that cannot run says why.
 
 A file for the tagger "precomputed:FILE" is written by
 
-  python -m input_pipeline.hard_texts.taggers spacy:en_core_web_sm captions.json tags.jsonl
+  vlc-jax taggers spacy:en_core_web_sm captions.json tags.jsonl
 
-from a JSON list of captions, or from all captions of a folder that input_pipeline.prepare wrote.
+from a JSON list of captions, or from all captions of a folder that `vlc-jax prepare` wrote.
 """
 
 import hashlib
@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.hard_texts.generator import Tagged, Tagger, Token
-from input_pipeline.record import DataError
-from input_pipeline.scenes import grammar
-from input_pipeline.scenes import world as worlds
-from input_pipeline.sources import shards
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.scenes import grammar
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources import shards
 
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 ADJECTIVE_TAGS = ("JJ", "JJR", "JJS")
@@ -43,7 +44,7 @@ def make_tagger(spec: str) -> Tagger:
     Raises ValueError for one that is not known or not installed, DataError for a broken file.
     """
     kind, _, argument = spec.partition(":")
-    worlds.check_known("tagger", [kind], TAGGERS)
+    lookup.check_known("tagger", [kind], TAGGERS)
     if not argument:
         raise ValueError(f"tagger {spec!r} names nothing after its kind; write {_FORMS[kind]}")
     return TAGGERS[kind](argument)
@@ -102,7 +103,7 @@ class ScenesTagger:
     """The exact parts of speech of captions of the embedded scenes, from their grammar."""
 
     def __init__(self, world: str) -> None:
-        worlds.check_known("world", [world], worlds.WORLDS)
+        lookup.check_known("world", [world], worlds.WORLDS)
         self.name, self.version = f"scenes:{world}", "1"
         self._world = worlds.named(world, depth=0.5)  # with the words for depth, whoever says them
 
@@ -158,7 +159,7 @@ class PrecomputedTagger:
         except OSError as error:
             raise DataError(
                 f"file of tags {path} cannot be read ({error.strerror}); it is written by "
-                "python -m input_pipeline.hard_texts.taggers"
+                "vlc-jax taggers"
             ) from error
         if not offsets:
             raise DataError(f"file of tags {path} holds no caption")
@@ -180,7 +181,7 @@ class PrecomputedTagger:
                 return self._tagged(row)
         raise DataError(
             f"file of tags {self._path} has no caption {caption!r}; write it again with all "
-            "captions (python -m input_pipeline.hard_texts.taggers)"
+            "captions (vlc-jax taggers)"
         )
 
     def _parse(self, line: bytes, row: int | None, fields: tuple[str, ...]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ such negative or positive.
 
 from collections.abc import Sequence
 
-from input_pipeline.scenes import grammar, words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.scenes import grammar, words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene
 
 DRAWS = ("uniform_word_list", "base_words", "no_true_synonyms")
 SHUFFLES = (
@@ -33,7 +34,7 @@ def swap(
     """Hard negative: two phrases exchange one word, "a red circle and a blue square" ->
     "a blue circle and a red square". `role` is colour, size, texture or shape.
     """
-    worlds.check_known("role to swap", [role], (*ATTRIBUTES, "shape"))
+    lookup.check_known("role to swap", [role], (*ATTRIBUTES, "shape"))
     if caption.kind == "negation" or max(pair) >= len(caption.phrases):
         return None
     phrases = list(caption.phrases)
@@ -79,7 +80,7 @@ def replace(
       no_true_synonyms   the same without the words that mean what the word means
       base_words         base words of another meaning only
     """
-    worlds.check_known("draw", [draw], DRAWS)
+    lookup.check_known("draw", [draw], DRAWS)
     old = _word(caption, role, phrase, stream)
     if old is None:
         return None
@@ -109,7 +110,7 @@ def synonym(
     caption: Caption, role: str, stream: Stream, sets: str = "ab", phrase: int | None = None
 ) -> Caption | None:
     """Hard positive: one word replaced by a synonym from set A, set B or ("ab") either."""
-    worlds.check_known("synonym set", [sets], SYNONYM_SETS)
+    lookup.check_known("synonym set", [sets], SYNONYM_SETS)
     old = _word(caption, role, phrase, stream)
     if old is None:
         return None
@@ -142,7 +143,7 @@ def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | 
     trigrams                      the groups of three change places
     The four perturbations of ARO's order benchmarks, on exact parts of speech.
     """
-    worlds.check_known("shuffle", [kind], SHUFFLES)
+    lookup.check_known("shuffle", [kind], SHUFFLES)
     tagged = grammar.tags(caption)
     original = [word for word, _ in tagged]
     for _ in range(_SHUFFLE_TRIES):
@@ -184,7 +185,7 @@ def _word(
     caption: Caption, role: str, phrase: int | None, stream: Stream
 ) -> tuple[str, int] | None:
     """The word to change and its phrase (-1 for the caption's link), or None if it is not said."""
-    worlds.check_known("role", [role], ROLES)
+    lookup.check_known("role", [role], ROLES)
     if role in ("relation", "place", "number"):
         kind = "count" if role == "number" else role
         return (caption.link, -1) if caption.kind == kind else None

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from input_pipeline.scenes import contrast, grammar, questions, words
-from input_pipeline.scenes.grammar import Caption, Phrase
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene, World
+from vlc_jax.input_pipeline.scenes import contrast, grammar, questions, words
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 KINDS = ("caption", "question", "yes_no", "object", "presence", "colours")
 SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # as VQAScore asks

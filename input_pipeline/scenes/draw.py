@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
-from input_pipeline.scenes import shapes
-from input_pipeline.scenes.stream import normal_table, random_bytes
-from input_pipeline.scenes.world import RGB, Scene, SceneObject
+from vlc_jax.input_pipeline.scenes import shapes
+from vlc_jax.input_pipeline.scenes.stream import normal_table, random_bytes
+from vlc_jax.input_pipeline.scenes.world import RGB, Scene, SceneObject
 
 _SHIFT = shapes.OPAQUE.bit_length() - 1  # dividing by OPAQUE = 64 is a shift by 6
 

@@ -9,10 +9,11 @@ import dataclasses
 import itertools
 from typing import NamedTuple
 
-from input_pipeline.scenes import words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene, SceneObject, World
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.scenes import words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 KINDS = ("single", "place", "relation", "list", "negation", "count")
 
@@ -48,7 +49,7 @@ class Style:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefixes", tuple(self.prefixes))
-        worlds.check_known("prefix", self.prefixes, words.PREFIXES)
+        lookup.check_known("prefix", self.prefixes, words.PREFIXES)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name != "prefixes" and not 0 <= value <= 1:
@@ -64,7 +65,7 @@ STYLES: dict[str, Style] = {
 
 def style_of(world: World, **changes: object) -> Style:
     """The caption style that belongs to a world, with fields of `Style` changed."""
-    worlds.check_known("caption option", changes, [f.name for f in dataclasses.fields(Style)])
+    lookup.check_known("caption option", changes, [f.name for f in dataclasses.fields(Style)])
     return dataclasses.replace(STYLES.get(world.name, Style()), **changes)
 
 

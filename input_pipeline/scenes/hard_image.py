@@ -8,11 +8,11 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
-from input_pipeline.scenes import contrast, grammar, sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption, Style
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene, World
+from vlc_jax.input_pipeline.scenes import contrast, grammar, sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Style
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 KINDS = ("relation", "attribute", "negation")
 

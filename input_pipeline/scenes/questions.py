@@ -7,9 +7,9 @@ with its objects or colours exchanged answers the same question. "or" and "what"
 words of captions: to the tokenizer of the scenes they are one unknown word.
 """
 
-from input_pipeline.scenes import words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption, Phrase
+from vlc_jax.input_pipeline.scenes import words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 
 ANY = "what is there"
 _FIRST = ("left of", "above", "in front of")  # of a relation and its opposite

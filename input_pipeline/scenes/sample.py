@@ -1,9 +1,10 @@
 """Sampling of scenes: scene i of a split is a pure function of (world, split, i)."""
 
-from input_pipeline.scenes import shapes
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.stream import Stream, normal_table
-from input_pipeline.scenes.world import Scene, World
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.scenes import shapes
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
+from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 SPLITS = ("train", "validation", "test", "held", "held_validation")
 """In `held` and `held_validation` each scene shows a shape-colour pair that no other split has."""
@@ -16,7 +17,7 @@ def sample_scene(world: World, split: str, index: int, objects: int | None = Non
 
     With `objects` given the scene has that many; such scenes are another series of the split.
     """
-    worlds.check_known("split", [split], SPLITS)
+    lookup.check_known("split", [split], SPLITS)
     series = "" if objects is None else f"/{objects}"
     is_held_out = split.startswith("held")
     if is_held_out and not world.held_combinations:

@@ -6,8 +6,9 @@ phrases such as "to the left of".
 
 import functools
 
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.world import World
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.world import World
 
 PREFIXES = ("", "a photo of", "an image of", "there is", "we see")
 NUMBERS = ("one", "two", "three", "four", "five", "six")
@@ -70,7 +71,7 @@ def base_words(world: World, role: str) -> tuple[str, ...]:
         "place": worlds.PLACES,
         "number": NUMBERS,
     }
-    worlds.check_known("role", [role], classes)
+    lookup.check_known("role", [role], classes)
     return classes[role]
 
 

@@ -5,13 +5,12 @@ opinion. `sample.py` draws scenes, `draw.py` paints them, `grammar.py` talks abo
 """
 
 import dataclasses
-import difflib
 import functools
 import hashlib
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from input_pipeline.scenes import shapes
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.scenes import shapes
 
 RGB: dict[str, tuple[int, int, int]] = {
     "red": (220, 40, 40),
@@ -81,9 +80,9 @@ class World:
             value = getattr(self, field.name)
             if isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
-        check_known("shape", self.shapes, shapes.OUTLINES)
-        check_known("colour", self.colours, RGB)
-        check_known("texture", self.textures, shapes.TEXTURES)
+        lookup.check_known("shape", self.shapes, shapes.OUTLINES)
+        lookup.check_known("colour", self.colours, RGB)
+        lookup.check_known("texture", self.textures, shapes.TEXTURES)
         if abs(sum(self.counts) - 1) > 1e-9 or min(self.counts) < 0:
             raise ValueError(f"counts are probabilities and sum to 1; got {self.counts}")
         if len(self.counts) > 6:
@@ -203,16 +202,6 @@ def from_json(graph: dict[str, Any], world: World) -> Scene:
     return Scene(world, objects, tuple(graph["background"]), graph["noise"])
 
 
-def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
-    known = list(known)
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"unknown {kind} {name!r}{hint}; known: {', '.join(known)}")
-
-
 WORLDS: dict[str, World] = {
     "scenes-mini": World("scenes-mini"),
     # Colours that run into each other: the best guess from an object's shade names its colour of
@@ -240,8 +229,8 @@ WORLDS: dict[str, World] = {
 
 def named(name: str, **changes: Any) -> World:
     """A world of the table, with fields of `World` changed. Raises ValueError for unknown names."""
-    check_known("world", [name], WORLDS)
-    check_known("field of a world", changes, [f.name for f in dataclasses.fields(World)])
+    lookup.check_known("world", [name], WORLDS)
+    lookup.check_known("field of a world", changes, [f.name for f in dataclasses.fields(World)])
     return dataclasses.replace(WORLDS[name], **changes)
 
 
@@ -257,7 +246,7 @@ def overlaps(a: SceneObject, b: SceneObject) -> bool:
 
 def exchange(scene: Scene, i: int, j: int, attribute: str) -> Scene:
     """The scene with the colour, texture or shape of objects i and j exchanged, nothing else."""
-    check_known("attribute to exchange", [attribute], ("colour", "texture", "shape"))
+    lookup.check_known("attribute to exchange", [attribute], ("colour", "texture", "shape"))
     objects = list(scene.objects)
     a, b = objects[i], objects[j]
     objects[i] = a._replace(**{attribute: getattr(b, attribute)})

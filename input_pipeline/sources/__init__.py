@@ -1,23 +1,25 @@
-"""Collections of records. Name -> source class; `input_pipeline.make_source` builds one."""
+"""Collections of records. Name -> source class; `make_source` builds one."""
 
 from collections.abc import Callable
+from typing import Any
 
-from input_pipeline.record import Source
-from input_pipeline.sources.cc3m import Cc3mSource
-from input_pipeline.sources.class_folders import ClassFoldersSource
-from input_pipeline.sources.coco import CocoSource
-from input_pipeline.sources.crepe import CrepeSource
-from input_pipeline.sources.digits import DigitsSource
-from input_pipeline.sources.features import FeaturesSource
-from input_pipeline.sources.flickr30k import Flickr30kSource
-from input_pipeline.sources.img2dataset import Img2datasetSource
-from input_pipeline.sources.llava import LlavaSource
-from input_pipeline.sources.negclip import NegclipSource
-from input_pipeline.sources.records import RecordsSource
-from input_pipeline.sources.scenes import ScenesSource
-from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.sources.sugarcrepe import SugarcrepeSource
-from input_pipeline.sources.tfds import TfdsSource
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.record import Source
+from vlc_jax.input_pipeline.sources.cc3m import Cc3mSource
+from vlc_jax.input_pipeline.sources.class_folders import ClassFoldersSource
+from vlc_jax.input_pipeline.sources.coco import CocoSource
+from vlc_jax.input_pipeline.sources.crepe import CrepeSource
+from vlc_jax.input_pipeline.sources.digits import DigitsSource
+from vlc_jax.input_pipeline.sources.features import FeaturesSource
+from vlc_jax.input_pipeline.sources.flickr30k import Flickr30kSource
+from vlc_jax.input_pipeline.sources.img2dataset import Img2datasetSource
+from vlc_jax.input_pipeline.sources.llava import LlavaSource
+from vlc_jax.input_pipeline.sources.negclip import NegclipSource
+from vlc_jax.input_pipeline.sources.records import RecordsSource
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.sources.sugarcrepe import SugarcrepeSource
+from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
 SOURCES: dict[str, Callable[..., Source]] = {
     "cc3m": Cc3mSource,
@@ -36,3 +38,12 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }
+
+
+def make_source(name: str, split: str, **options: Any) -> Source:
+    """A source of records by its name in `SOURCES`, with its own options.
+
+    Raises ValueError for an unknown name, an unknown option or a value that does not fit, DataError
+    for data that cannot be used.
+    """
+    return lookup.build("source", SOURCES, name, split=split, **options)

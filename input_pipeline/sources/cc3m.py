@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import tables
-from input_pipeline.sources.published import PublishedSource
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import tables
+from vlc_jax.input_pipeline.sources.published import PublishedSource
 
 
 class Cc3mSource(PublishedSource):
@@ -44,7 +44,7 @@ class Cc3mSource(PublishedSource):
         delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
         names = [name.strip('"') for name in first.split(delimiter)]
         if "neg_caption" in names:
-            raise self._wrong_file(path, "a table of NegCLIP (input_pipeline.prepare negclip)")
+            raise self._wrong_file(path, "a table of NegCLIP (vlc-jax prepare negclip)")
         image = next((name for name in self._IMAGE if name in names), None)
         caption = next((name for name in self._CAPTION if name in names), None)
         if image is not None and caption is not None:
@@ -72,7 +72,7 @@ class Cc3mSource(PublishedSource):
                 raise ValueError(
                     f"{rows.name(index)} holds an address, not an image: {fields}; download first "
                     "(img2dataset --output_format webdataset), then python -m "
-                    "input_pipeline.prepare img2dataset"
+                    "vlc_jax.input_pipeline.commands.prepare img2dataset"
                 )
             is_image = [self._SUFFIX.search(field) is not None for field in fields]
             if any(is_image):

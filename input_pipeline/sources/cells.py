@@ -5,7 +5,7 @@ import json
 import threading
 from typing import Any
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 # Python 3.11 counts the depth of what it parses for all threads together: where the collector of
 # garbage lets another thread parse in between, the count is off, and it raises SystemError.

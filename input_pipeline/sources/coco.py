@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import json_annotations, tables
-from input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
 
 _NO_TEXT = "None"  # line of a caption that has no such text, in the published files
 
@@ -79,7 +79,7 @@ class CocoSource(PublishedSource):
             raise self._wrong_file(
                 path,
                 f"in the form of COCO captions, but {strange['image']!r} is no image of "
-                "train2014, val2014, train2017 or val2017 (input_pipeline.prepare --source "
+                "train2014, val2014, train2017 or val2017 (vlc-jax prepare --source "
                 "records reads such files)",
             )
         for row in rows:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import image as images
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources import tables
-from input_pipeline.sources.image_identity import image_identity
-from input_pipeline.sources.published import PublishedSource
+from vlc_jax.input_pipeline.images import image_ops as images
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import tables
+from vlc_jax.input_pipeline.sources.image_identity import image_identity
+from vlc_jax.input_pipeline.sources.published import PublishedSource
 
 
 class CrepeSource(PublishedSource):

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from input_pipeline.record import Record
+from vlc_jax.input_pipeline.record import Record
 
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEMPLATES = (

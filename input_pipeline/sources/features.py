@@ -1,10 +1,10 @@
-"""Records with precomputed features, which `python -m vlc_jax.tools.cache_features` stored."""
+"""Records with precomputed features, which `vlc-jax cache_features` stored."""
 
 import bisect
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 HARD_IMAGE = "is_hard_image"  # in `meta` of records that only `find` returns
 
@@ -17,7 +17,7 @@ class FeaturesSource(ShardsSource):
     """
 
     holds_features = True
-    written_by = "python -m vlc_jax.tools.cache_features"
+    written_by = "vlc-jax cache_features"
 
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         super().__init__(split, path=path)

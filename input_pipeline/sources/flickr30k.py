@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.sources import json_annotations, tables
-from input_pipeline.sources.published import KARPATHY, PublishedSource
+from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource
 
 
 class Flickr30kSource(PublishedSource):

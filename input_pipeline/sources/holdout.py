@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from input_pipeline.sources import row_keys
+from vlc_jax.input_pipeline.sources import row_keys
 
 # Rows of a table up to which a holdout is an exact number of images; in larger ones a share by hash
 # misses it by a few per cent at most.

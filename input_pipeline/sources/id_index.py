@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from input_pipeline import batch
+from vlc_jax.input_pipeline import batch
 
 
 class IdIndex:

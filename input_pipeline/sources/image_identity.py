@@ -8,7 +8,7 @@ file:a_cat.jpg  any other name, without its folders
 import re
 from pathlib import Path, PurePosixPath
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 _COCO = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpe?g", re.IGNORECASE)
 _VISUAL_GENOME = re.compile(r"(?:^|/)VG_100K(?:_2)?/(\d+)\.jpe?g$", re.IGNORECASE)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import DataError, Record
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 _KEPT = ("url", "sha256", "original_width", "original_height")  # of the JSON, in `meta`

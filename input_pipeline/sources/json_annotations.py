@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 _FOLDER = re.compile(r"(train|val)20\d\d")  # of COCO's images
 _SHOWN = 8  # names listed in a message
@@ -40,18 +40,18 @@ def describe(document: Any) -> str:
         if not isinstance(first, dict):
             return f"a list of {len(document):,} entries that are no objects"
         if "conversations" in first:
-            return "a list of LLaVA conversations (input_pipeline.prepare llava)"
+            return "a list of LLaVA conversations (vlc-jax prepare llava)"
         fields = f"a list of {len(document):,} objects with the fields {list(first)[:_SHOWN]}"
-        reader = " (input_pipeline.prepare --source records)"
+        reader = " (vlc-jax prepare --source records)"
         return fields + (reader if {"image", "caption"} <= first.keys() else "")
     if not isinstance(document, dict):
         return f"a {type(document).__name__}"
     if is_karpathy(document):
         name = document.get("dataset", "an unnamed dataset")
-        reader = f" (input_pipeline.prepare {name})" if name in ("coco", "flickr30k") else ""
+        reader = f" (vlc-jax prepare {name})" if name in ("coco", "flickr30k") else ""
         return f"Karpathy's split of {name}{reader}"
     if is_coco_captions(document):
-        return "COCO captions (input_pipeline.prepare coco)"
+        return "COCO captions (vlc-jax prepare coco)"
     if "annotations" in document:
         fields = list(_first(document["annotations"]))[:_SHOWN]
         return f"annotations with the fields {fields}, none of them a caption"

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.hard_texts import edit
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources import json_annotations, tables
-from input_pipeline.sources.published import PublishedSource
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.published import PublishedSource
 
 ANSWERS = ("first", "each", "joined", "conversation")
 
@@ -49,7 +49,7 @@ class LlavaSource(PublishedSource):
         text_only: bool = False,
         exclude: str | Path | None = None,
     ) -> None:
-        edit.check_known("kind of answers", [answers], ANSWERS)
+        lookup.check_known("kind of answers", [answers], ANSWERS)
         if not isinstance(text_only, bool):
             raise ValueError(f"text_only is True or False; got {text_only!r}")
         self._answers, self._text_only = answers, text_only

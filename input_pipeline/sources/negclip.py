@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources import tables
-from input_pipeline.sources.published import PublishedSource, tail_paths
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import tables
+from vlc_jax.input_pipeline.sources.published import PublishedSource, tail_paths
 
 
 class NegclipSource(PublishedSource):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from input_pipeline.sources import json_annotations
-from input_pipeline.sources.records import RecordsSource
+from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/deepimagesent"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources import (
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import (
     cells,
     id_index,
     image_identity,
@@ -21,7 +21,7 @@ from input_pipeline.sources import (
     row_keys,
     tables,
 )
-from input_pipeline.sources import holdout as holdouts
+from vlc_jax.input_pipeline.sources import holdout as holdouts
 
 _CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
 _MEASURED_IMAGES = 4  # every fourth of them, whose sizes tell other pixels under the same names
@@ -59,7 +59,7 @@ class RecordsSource:
       `sources/holdout.py`) is kept out of `split="train"` and makes up "validation" (or "val",
       "test"). split="all" takes every row.
     exclude: a text file of images, one per line, whose rows are left out
-      (`sources/image_identity.py`; `python -m input_pipeline.leaks` writes one).
+      (`sources/image_identity.py`; `vlc-jax leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
     `digests` maps the path of every file read to its sha256, `image_sizes` some names of image

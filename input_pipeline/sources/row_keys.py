@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import batch
-from input_pipeline.record import DataError
-from input_pipeline.sources import tables
+from vlc_jax.input_pipeline import batch
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import tables
 
 UNREADABLE = np.uint64(0)  # key of a row that cannot be read; of a text, once in 2**64
 

@@ -4,14 +4,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.record import DataError, Record
-from input_pipeline.scenes import conversations as conversing
-from input_pipeline.scenes import draw, grammar, hard_image, questions, sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption
-from input_pipeline.scenes.hard_image import Pair
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.scenes import conversations as conversing
+from vlc_jax.input_pipeline.scenes import draw, grammar, hard_image, questions, sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption
+from vlc_jax.input_pipeline.scenes.hard_image import Pair
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene
 
 
 class ScenesSource:
@@ -46,7 +47,7 @@ class ScenesSource:
         hard_images: Sequence[tuple[str, float]] = (),
         conversations: Sequence[tuple[str, float]] = (),
     ):
-        worlds.check_known("split", [split], sample.SPLITS)
+        lookup.check_known("split", [split], sample.SPLITS)
         for name, value in (("count", count), ("captions", captions)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
@@ -135,7 +136,7 @@ def _shares(
     name: str, listed: Sequence[tuple[str, float]], known: Sequence[str]
 ) -> dict[str, float]:
     """Kind -> share, as numbers that sum to 1."""
-    worlds.check_known(f"kind of {name}", [kind for kind, _ in listed], known)
+    lookup.check_known(f"kind of {name}", [kind for kind, _ in listed], known)
     shares = {kind: float(share) for kind, share in listed}
     if len(shares) < len(listed) or any(share <= 0 for share in shares.values()):
         raise ValueError(

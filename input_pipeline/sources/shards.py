@@ -1,4 +1,4 @@
-"""Shards that `python -m input_pipeline.prepare` writes: array_record files and a manifest.
+"""Shards that `vlc-jax prepare` writes: array_record files and a manifest.
 
 One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
 header (every field of the record but the image) and the encoded image, nothing of a text alone. The
@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import fetch, order, stores
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources import id_index
-from input_pipeline.sources.stage import GIGABYTE, Stage
-from input_pipeline.sources.staged_shards import ReadCounts, StagedShards
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import id_index, order
+from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
+from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
+from vlc_jax.input_pipeline.stores import fetch
 
 MANIFEST = "manifest.json"
-PREPARE = "python -m input_pipeline.prepare"  # what writes such folders
+PREPARE = "vlc-jax prepare"  # what writes such folders
 FORMAT_VERSION = 2
 FEATURES = "features"  # the format of shards that hold features in place of encoded images
 _LENGTH = struct.Struct("<I")
@@ -108,7 +109,7 @@ class ShardsSource:
 
     A folder holds one split, named in its manifest: `split` must be that one or "all"; a folder
     of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
-    sha256 by `python -m input_pipeline.check`. Raises ValueError for a missing folder, another
+    sha256 by `vlc-jax check`. Raises ValueError for a missing folder, another
     split or features in place of pictures, DataError for missing, truncated or damaged shards.
 
     shuffle: the order of training, "global" or "blocks" (order.py).   stage: folder on a local disk
@@ -162,7 +163,7 @@ class ShardsSource:
         if len(self._entries) != manifest["count"]:
             raise DataError(
                 f"{folder} holds {len(self._entries)} records, its manifest says "
-                f"{manifest['count']}; find the damage with python -m input_pipeline.check {folder}"
+                f"{manifest['count']}; find the damage with vlc-jax check {folder}"
             )
 
     def _check_format(self, folder: Path, manifest: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from input_pipeline.record import ShardError, StageError
-from input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.record import ShardError, StageError
+from vlc_jax.input_pipeline.stores import Folder
 
 GIGABYTE = 10**9
 _RETRY_S = 0.05  # while the copies of others fill the folder, which they do for seconds
@@ -99,7 +99,7 @@ class Stage:
             raise ShardError(
                 f"shard {origin} of {size} bytes is not that of its manifest, which says "
                 f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
-                f"input_pipeline.check {folder.name}"
+                f"vlc_jax.input_pipeline.commands.check {folder.name}"
             )
 
     def _reserve(self, file: BinaryIO, shard: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.order import BLOCK, WINDOW
-from input_pipeline.record import ShardError, StageError
-from input_pipeline.sources.stage import GIGABYTE, Stage
-from input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.record import ShardError, StageError
+from vlc_jax.input_pipeline.sources.order import BLOCK, WINDOW
+from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
+from vlc_jax.input_pipeline.stores import Folder
 
 # Copies ahead of time at once: one stream from an object store takes a part of the network only.
 _COPIERS = 4

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import json_annotations, tables
-from input_pipeline.sources.published import PublishedSource, tail_paths
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.published import PublishedSource, tail_paths
 
 
 class SugarcrepeSource(PublishedSource):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.progress import Progress
+from vlc_jax.input_pipeline.stores.progress import Progress
 
 _VERSION = 1  # of the files; raised when an array of the same name would hold something else
 _SMALL = 1 << 22  # bytes; a smaller table is read in a fraction of a second and gets no files

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import json_annotations
-from input_pipeline.sources.table_index import TableIndex, sha256
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 _CHUNK = 1 << 24  # bytes read at a time while looking for line ends

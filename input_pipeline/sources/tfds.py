@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import DataError, Record
 
 _DEFAULT_TEMPLATES = ("a photo of a {}",)
 

@@ -1,8 +1,10 @@
-"""Strings -> token ids, or vectors. Name -> what `input_pipeline.make_tokenizer` builds."""
+"""Strings -> token ids, or vectors. Name -> what `make_tokenizer` builds."""
 
 from collections.abc import Callable
+from typing import Any
 
-from input_pipeline.tokenizers import (
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.tokenizers import (
     byte_level,
     clip_bpe,
     conversation,
@@ -12,9 +14,10 @@ from input_pipeline.tokenizers import (
     text_vectors,
     word_level,
 )
-from input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
+TOKENIZERS: dict[str, Callable[..., Tokenizer | TextVectors]] = {
     "bytes": byte_level.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
     "conversation": conversation.ConversationTokenizer,
@@ -29,3 +32,14 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer | text_vectors.TextVectors]] = {
 }
 # Those that make a ConversationTokenizer, which marks the tokens of answers.
 CONVERSATIONS = ("conversation", "scenes_conversation")
+
+
+def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
+    """A tokenizer by its name in `TOKENIZERS`, with its own options.
+
+    "vectors" reads precomputed text vectors from a file instead.
+
+    Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
+    for vectors that cannot be used.
+    """
+    return lookup.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from input_pipeline.tokenizers import clean as cleaning
-from input_pipeline.tokenizers import tokenizer
+from vlc_jax.input_pipeline.tokenizers import clean as cleaning
+from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 
 class BytesTokenizer:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.tokenizers import clean as cleaning
-from input_pipeline.tokenizers.tokenizer import check_length, pack, read_file
+from vlc_jax.input_pipeline.tokenizers import clean as cleaning
+from vlc_jax.input_pipeline.tokenizers.tokenizer import check_length, pack, read_file
 
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
 START = '[["'  # of a text that is a conversation
 START_TEXT_ONLY = '{"text_only": [["'  # of one without an image
@@ -189,8 +189,8 @@ def scenes_conversation(
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers
 
-    from input_pipeline.scenes import conversations
-    from input_pipeline.scenes import world as worlds
+    from vlc_jax.input_pipeline.scenes import conversations
+    from vlc_jax.input_pipeline.scenes import world as worlds
 
     names = ("<pad>", "<unk>", *conversations.vocabulary(worlds.named(world)), "</s>")
     ids = {name: index for index, name in enumerate(names)}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.tokenizers import hugging_face, sentence_piece
+from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
 
 _UNREADABLE = "\ufffd"  # what a decoder makes of a part of a letter
 # In this order: vocabularies of the first two may hold "<s>", as HTML.

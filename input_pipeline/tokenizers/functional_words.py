@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 POSITIONS = ("token", "word")
 

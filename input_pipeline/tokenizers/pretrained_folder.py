@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from input_pipeline.tokenizers import hugging_face, sentence_piece
+from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
 OTHERS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.record import DataError
-from input_pipeline.row_file import RowFile
-from input_pipeline.tokenizers import text_vectors
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores.row_file import RowFile
+from vlc_jax.input_pipeline.tokenizers import text_vectors
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 

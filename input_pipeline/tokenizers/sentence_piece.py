@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.tokenizers import clean as cleaning
-from input_pipeline.tokenizers import special_tokens, tokenizer
+from vlc_jax.input_pipeline.tokenizers import clean as cleaning
+from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
 class SentencePieceTokenizer:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.tokenizers.hugging_face import HfTokenizer
-from input_pipeline.tokenizers.sentence_piece import SentencePieceTokenizer
+from vlc_jax.input_pipeline.tokenizers.hugging_face import HfTokenizer
+from vlc_jax.input_pipeline.tokenizers.sentence_piece import SentencePieceTokenizer
 
 IN_FOLDER = ("tokenizer.json", "spiece.model", "tokenizer.model")  # of Hugging Face
 

@@ -2,7 +2,7 @@
 
 A file X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too), of shape
 (texts, width), and beside it X.jsonl: the texts of the rows, a JSON string per line.
-`python -m vlc_jax.tools.embed_text` writes such files, and X.encoder.json, which says by what.
+`vlc-jax embed_text` writes such files, and X.encoder.json, which says by what.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 SUFFIXES = (".npy", ".safetensors")
 TENSOR = "vectors"  # of a safetensors file
@@ -109,7 +109,7 @@ class TextVectors:
     def _row(self, text: str) -> int:
         if text not in self._rows:
             raise DataError(
-                f"no vector of {text!r} in {self.path}: python -m vlc_jax.tools.embed_text "
+                f"no vector of {text!r} in {self.path}: vlc-jax embed_text "
                 "--config ... computes those of all texts that a config reads; texts that are made "
                 "at each reading have none, prepare them with the data"
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 START, END = "(start)", "(end)"
 _EDGES = ("</w>", "▁", "Ġ")  # how CLIP's BPE, SentencePiece and GPT-2's BPE write that a word ends

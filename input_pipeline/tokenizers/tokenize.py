@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers.conversation import ConversationTokenizer
-from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-from input_pipeline.tokenizers.text_vectors import TextVectors
-from input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
+from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 
 def tokenize(

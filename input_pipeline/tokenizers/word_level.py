@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.tokenizers import tokenizer
+from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
@@ -62,15 +62,15 @@ class WordTokenizer:
 
 def scenes_tokenizer(context_length: int, world: str = "scenes-mini") -> WordTokenizer:
     """The words of an embedded world's caption grammar."""
-    from input_pipeline.scenes import words
-    from input_pipeline.scenes import world as worlds
+    from vlc_jax.input_pipeline.scenes import words
+    from vlc_jax.input_pipeline.scenes import world as worlds
 
     return WordTokenizer(context_length, words=words.vocabulary(worlds.named(world)))
 
 
 def digits_tokenizer(context_length: int) -> WordTokenizer:
     """The words of the captions of the handwritten digits."""
-    from input_pipeline.sources import digits
+    from vlc_jax.input_pipeline.sources import digits
 
     return WordTokenizer(context_length, words=digits.vocabulary())
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline.sources.records import RecordsSource
-from input_pipeline.workers import WorkerError
 from tests.support import helpers
-from vlc_jax import main
+from vlc_jax import errors, main
 from vlc_jax.errors import ExitCode
+from vlc_jax.input_pipeline.loader.workers import WorkerError
+from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 
 def records(path, folder, *arguments):
@@ -178,7 +178,7 @@ def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(monkeypat
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 def test_a_full_or_broken_disk_is_for_the_supervisor(number):
-    assert main.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
-    assert main.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None
-    assert main.exit_code(WorkerError("loader worker 1 of 2")) == ExitCode.INFRASTRUCTURE
-    assert main.exit_code(MemoryError()) == ExitCode.OUT_OF_MEMORY
+    assert errors.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
+    assert errors.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None
+    assert errors.exit_code(WorkerError("loader worker 1 of 2")) == ExitCode.INFRASTRUCTURE
+    assert errors.exit_code(MemoryError()) == ExitCode.OUT_OF_MEMORY

@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from configs import default
-from configs.coco import hp_hn
-from input_pipeline import generated_texts, prepare
-from input_pipeline.hard_texts import sampling
-from input_pipeline.sources import shards
-from input_pipeline.tokenizers import clip_bpe
 from tests.support import helpers, miniature, sets
 from vlc_jax import models, weights
+from vlc_jax.configs import default
+from vlc_jax.configs.coco import hp_hn
+from vlc_jax.input_pipeline.commands import generated_texts, prepare
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.sources import shards
+from vlc_jax.input_pipeline.tokenizers import clip_bpe
 from vlc_jax.setup import data
 from vlc_jax.setup.init_from import architecture
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make test-all")
 
-PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax.main")}  # as tests/test_catalogue.py has it
+PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax")}  # as tests/test_catalogue.py has it
 
 SHORT = (
     "--config.steps=2",
@@ -55,16 +55,16 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     ),
     "python -m vlc_jax.main --config configs/scenes/text_vectors": VECTORS,
     "python -m vlc_jax.main --mode plan --config configs/scenes": SCENES,
-    "python -m vlc_jax.tools.cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
-    "python -m vlc_jax.tools.embed_text --config configs/scenes": VECTORS,
+    "vlc-jax cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
+    "vlc-jax embed_text --config configs/scenes": VECTORS,
     "python -m vlc_jax.main --config configs/digits.py": SMALL,
     "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SMALL,
     "vlc-jax --config records": SMALL,
-    "python -m input_pipeline.hard_texts.llm": ("--dry-run",),
-    "python -m input_pipeline.hard_texts.llm --list": (),
+    "vlc-jax write_hard_texts": ("--dry-run",),
+    "vlc-jax write_hard_texts --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": (
         *("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
@@ -187,7 +187,7 @@ def indented(page: str, start: str) -> list[str]:
 
 
 def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for():
-    words = indented("docs/methods.md", "python -m input_pipeline.prepare")
+    words = indented("docs/methods.md", "vlc-jax prepare")
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     made = generated_texts.make(*(names.split(",") for names in named.values()), {})
     texts = data.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
@@ -208,8 +208,8 @@ def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeyp
     lines = [json.dumps(f"other {each['caption']}") for each in captions["annotations"]]
     for kind in ("replace", "swap"):
         Path(f"{kind}_hp.jsonl").write_text("\n".join([*lines[:-1], '"None"']) + "\n")
-    words = indented("docs/data.md", "python -m input_pipeline.prepare --source coco")
-    assert prepare.main(words[3:]) == 0
+    words = indented("docs/data.md", "vlc-jax prepare --source coco")
+    assert prepare.main(words[2:]) == 0
     source = shards.ShardsSource("train", path="prepared/coco_hp")
     record = source[0]
     assert record.positives == [[f"other {text}"] * 2 for text in record.captions]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import vlc_jax
-from input_pipeline import row_file
 from tests.support import helpers
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.stores import row_file
 from vlc_jax.tools import embed
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from input_pipeline import prepare
 from tests.support import helpers
+from vlc_jax.input_pipeline.commands import prepare
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def test_given_texts_and_hard_images_train(photos):
 
 def test_a_run_is_not_resumed_with_another_generator(photos):
     pytest.importorskip(
-        "input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
+        "vlc_jax.input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
     )
     config = write(photos, from_record=1.0, shuffle_words=1.0)
     done = helpers.run(config, photos / "run")

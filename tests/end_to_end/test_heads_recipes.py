@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import scipy.special
 
-from input_pipeline import prepare
 from tests.support import helpers, recipes, shared
 from tests.support.configs import write_vectors
-from vlc_jax import losses, train, types
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax import losses, types
+from vlc_jax.input_pipeline.commands import prepare
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import data as setup_data
 from vlc_jax.setup import resolve
 from vlc_jax.tools import embed_text
+from vlc_jax.train import loop
 
 TAGGER = "tagger=scenes:scenes-mini"
 TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
@@ -95,7 +96,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
     """16 x 16 with pictures of the opposites; else 8 images choose among 16 captions, 8 captions
     among 8 images.
     """
-    config = importlib.import_module("configs.coco.dcsm").get_config(f"opposite={opposite}")
+    config = importlib.import_module("vlc_jax.configs.coco.dcsm").get_config(f"opposite={opposite}")
     rng = np.random.default_rng(0)
     rows = config.batch_size // config.sub_batches
     scores = rng.normal(size=(rows, rows)).astype(np.float32)
@@ -142,7 +143,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
         config.input.max_bad_share = 0.1
     setup, workdir = resolve(config), Workdir(tmp_path / "run")
     try:
-        train.train(setup, workdir, StopSignal(), allow_change=False)
+        loop.train(setup, workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
 
@@ -185,7 +186,7 @@ def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, 
     else:
         given = TALKS.format(**files) + ",variant=B/32,size=64"
     given = f"family={family},{weights},{given},batch=8,vectors={tmp_path / 'x.npy'}"
-    config = importlib.import_module("configs.llava.llm2vec").get_config(given)
+    config = importlib.import_module("vlc_jax.configs.llava.llm2vec").get_config(given)
     write_vectors(tmp_path / "x.npy", embed_text.texts_of(config))
     source = setup_data.source(config, "train")
     has_negatives = any(any(source[i].negatives) for i in range(len(source)))
@@ -198,7 +199,7 @@ def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, 
         config.optimizer.warmup_steps = 0
     workdir = Workdir(tmp_path / "run")
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     rows = helpers.rows(workdir.path / "metrics.jsonl")

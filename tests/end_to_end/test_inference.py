@@ -10,10 +10,12 @@ import pytest
 from PIL import Image
 
 import vlc_jax
-from input_pipeline.record import DataError
 from tests.support import helpers
-from vlc_jax import encode, inference, models, weights
+from vlc_jax import models, weights
+from vlc_jax.encode import encoder as encode
+from vlc_jax.encode import inference
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.models import variants
 from vlc_jax.models.clip import CLIP
 from vlc_jax.run.workdir import saved_config
@@ -56,7 +58,7 @@ def test_a_cosine_is_the_product_of_embeddings_whatever_the_batch(model):
 @pytest.fixture(params=["clip", "dcsm"])
 def untrained(request):
     """A setup with this head and towers of one block each, and its initial variables."""
-    config = importlib.import_module(f"configs.scenes.{request.param}").get_config()
+    config = importlib.import_module(f"vlc_jax.configs.scenes.{request.param}").get_config()
     with config.unlocked():
         config.model.image["depth"] = config.model.text["depth"] = 1
         config.pretrain, config.frozen = None, ()
@@ -239,7 +241,7 @@ def test_sizes_of_scanned_blocks_are_read_from_their_headers(tmp_path):
 @pytest.mark.slow
 def test_the_command_prints_a_table_or_json(trained, tmp_path):
     names = [str(tmp_path / name) for name in helpers.write_photos(tmp_path, 2)]
-    words = ("-m", "vlc_jax.score", "--model", trained, "--images", *names)
+    words = ("-m", "vlc_jax.tools.score", "--model", trained, "--images", *names)
     texts = ("a red circle", "a blue square", "no green square")
     done = helpers.python(*words, "--texts", *texts, "--json")
     assert done.returncode == 0, done.stderr

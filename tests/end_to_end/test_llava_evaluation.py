@@ -9,17 +9,18 @@ import pytest
 from PIL import Image
 
 import vlc_jax
-from configs.scenes import captioner as scenes_captioner
-from input_pipeline.record import AskedImage
-from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
-from vlc_jax import answers, encode_once, evaluators, generate, inference, score_blocks
+from vlc_jax import evaluators
+from vlc_jax.configs.scenes import captioner as scenes_captioner
+from vlc_jax.encode import answers, inference, once, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.record import AskedImage
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
 from vlc_jax.setup.llava_config import config_of_llava
-from vlc_jax.tools import export
+from vlc_jax.tools import export, generate
 from vlc_jax.tools import llava_folder as to_folder
 from vlc_jax.weights import llava as llava_files
 from vlc_jax.weights.llava import read_sizes
@@ -200,14 +201,14 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
     question = f"{QUESTION} {QUESTION} {QUESTION}"
     text = plain.embed_texts([asked(question, each) for each in ("on", "under", "red", "blue")])
     expected = score_blocks.on_short_texts(plain.score_options)(image, text)
-    sharing = encode_once.sharing_beginnings
+    sharing = once.sharing_beginnings
 
     def watched(score, *given):
         found.append(sharing(score, *given) is not score)
         return sharing(score, *given)
 
-    monkeypatch.setattr(encode_once, "sharing_beginnings", watched)
-    encoder = encode_once.OnceEncoder(model._setup, lambda: None, lambda work: work(), True)
+    monkeypatch.setattr(once, "sharing_beginnings", watched)
+    encoder = once.OnceEncoder(model._setup, lambda: None, lambda work: work(), True)
     scores = encoder.scorer(model._variables).score_options(image, text)
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
     assert found == [True]

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 import vlc_jax
 from tests.support import helpers, tiny_llava_stages
-from vlc_jax import models, sharding, weights
+from vlc_jax import models, weights
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan, resolve

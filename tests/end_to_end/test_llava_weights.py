@@ -12,14 +12,16 @@ from ml_collections import ConfigDict
 from PIL import Image
 
 import vlc_jax
-from configs import default
-from input_pipeline.record import AskedImage
 from tests.support import helpers, llava_folder
 from tests.support.llava_folder import IMAGE, LM, WORDS
-from vlc_jax import errors, inference, train
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax import errors
+from vlc_jax.configs import default
+from vlc_jax.encode import inference
+from vlc_jax.input_pipeline.record import AskedImage
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, llava_config, resolve
+from vlc_jax.train import loop
 
 CAPTIONS = ["a red circle", "a blue circle"]
 
@@ -57,7 +59,7 @@ def test_a_folder_scores_by_vqascore(folder):
 def as_embedder(folder, talks):
     """The shipped recipe, with the sizes of the fixture and two steps."""
     arguments = f"weights={folder},vocab={LM['vocab']},batch=8,microbatch=8"
-    get_config = importlib.import_module("configs.llava.vlm2vec").get_config
+    get_config = importlib.import_module("vlc_jax.configs.llava.vlm2vec").get_config
     config = get_config(f"{arguments},path={talks},image_folder={talks.parent}")
     with config.unlocked():
         sizes = {key: value for key, value in IMAGE.items() if key != "image_size"}
@@ -102,7 +104,7 @@ def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, t
 
     workdir = Workdir(tmp_path / "run")
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     steps = helpers.rows(workdir.path / "metrics.jsonl")

@@ -7,9 +7,11 @@ import time
 import numpy as np
 
 import vlc_jax
-from input_pipeline import fetch, prepare, stores
 from tests.end_to_end.test_devices import assert_same_losses, finish, start_processes
 from tests.support import helpers
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.commands import prepare
+from vlc_jax.input_pipeline.stores import fetch
 
 STEPS = helpers.TINY + ":steps=6"
 

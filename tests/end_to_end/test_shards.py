@@ -2,8 +2,8 @@
 
 import shutil
 
-from input_pipeline import prepare
 from tests.support import helpers
+from vlc_jax.input_pipeline.commands import prepare
 
 CONFIG = """
 from tests.support import tiny

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from configs.eval import all as suite
-from input_pipeline.benchmarks import PUBLISHED
 from tests.support import helpers, sets
+from vlc_jax.configs.eval import all as suite
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 
 pytestmark = pytest.mark.slow
 

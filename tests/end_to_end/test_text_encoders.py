@@ -10,12 +10,12 @@ import pytest
 import safetensors.numpy
 import tokenizers
 
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers import sentence_encoder
-from input_pipeline.tokenizers.text_vectors import TextVectors
 from tests.support import helpers
-from vlc_jax import text_encoders
+from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import sentence_encoder
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models import lm
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.weights import huggingface, llm2clip, rename

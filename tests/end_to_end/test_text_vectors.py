@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-import input_pipeline
 import vlc_jax
-from configs import default
-from configs.common import heads
-from configs.scenes import clip, text_vectors
-from input_pipeline.record import DataError
 from tests.support import helpers, recipes
-from vlc_jax import evaluate, train
+from vlc_jax.configs import default
+from vlc_jax.configs.common import heads
+from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.evaluate import benchmarks
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import data, init_from, resolve
 from vlc_jax.tools import cache_features, embed_text, export
+from vlc_jax.train import loop
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def shrunken(config, **fields):
 def run(config, path):
     workdir = Workdir(path)
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     return path
@@ -118,7 +119,7 @@ def test_the_vectors_of_a_run_are_what_its_evaluation_embeds(base, file):
     expected = setup.model.apply(
         {"params": params}, jnp.asarray(setup.tokenizer(texts)), method=embed
     )
-    found = input_pipeline.make_tokenizer("vectors", 20, path=file)(texts)
+    found = make_tokenizer("vectors", 20, path=file)(texts)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -157,7 +158,7 @@ def test_an_evaluation_encodes_the_texts_that_the_file_lacks(live, base, file, t
     config = of_vectors(few, base)
     workdir = Workdir(path)
     try:
-        evaluate.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
+        benchmarks.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
     finally:
         workdir.close()
     for name in EVALS:
@@ -187,7 +188,7 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     workdir = Workdir(path)
     try:
         with pytest.raises(UsageError, match=r"text\.vectors\.path"):
-            train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+            loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     original = file.read_bytes()

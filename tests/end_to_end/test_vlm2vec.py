@@ -9,22 +9,23 @@ import pytest
 from ml_collections import ConfigDict
 
 import vlc_jax
-from configs import default, records
-from input_pipeline.benchmarks import READERS
-from input_pipeline.record import AskedImage, DataError
 from tests.support import helpers
 from tests.support.configs import shrink
-from vlc_jax import first_state, inference, train
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.configs import default, records
+from vlc_jax.encode import inference
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, resolve, weights_config
+from vlc_jax.train import first_state, loop
 
 EVALS = {"scenes_relation_swap": {"split": "validation", "count": 8}}
 EVALS["scenes_whatsup"] = EVALS["scenes_relation_swap"]
 
 
 def configured(name, folder, arguments="", start=None):
-    get_config = importlib.import_module(f"configs.scenes.{name}").get_config
+    get_config = importlib.import_module(f"vlc_jax.configs.scenes.{name}").get_config
     config = shrink(get_config(arguments), folder)
     with config.unlocked():
         config.init_from, config.pretrain = str(start) if start else None, ConfigDict()
@@ -36,7 +37,7 @@ def configured(name, folder, arguments="", start=None):
 def run(config, folder):
     workdir = Workdir(folder)
     try:
-        train.train(resolve(config), workdir, StopSignal(), allow_change=False)
+        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
     return workdir.path

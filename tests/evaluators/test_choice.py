@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import choice, ties
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 SCORES = np.array(
     [

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from input_pipeline import benchmarks
-from input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax import errors, evaluators
+from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 
 
 def tiny_benchmark(protocol):

@@ -1,7 +1,7 @@
 import numpy as np
 
-from input_pipeline.benchmarks import Average, Benchmark
 from vlc_jax.evaluators import groups
+from vlc_jax.input_pipeline.benchmarks import Average, Benchmark
 
 
 def decide(labels, credit, chance=0.5):

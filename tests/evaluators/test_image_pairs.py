@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import Scorer, pairs, stats
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 COUNT = 40

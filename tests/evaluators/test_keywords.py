@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from input_pipeline.benchmarks import READERS, Benchmark, Case
-from input_pipeline.record import AskedImage, DataError
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import keywords
 from vlc_jax.evaluators.scorer import Decoding
+from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
+from vlc_jax.input_pipeline.record import AskedImage, DataError
 
 LEFT_RIGHT, ON_UNDER, FRONT_BEHIND = ("left", "right"), ("on", "under"), ("front", "behind")
 FOUR, FOUR_B = (*LEFT_RIGHT, *ON_UNDER), (*LEFT_RIGHT, *FRONT_BEHIND)

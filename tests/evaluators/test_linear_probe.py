@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from input_pipeline.benchmarks import READERS, Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import Scorer, linear_probe
+from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures
 
 SIZES = {"training": 120, "validation": 60, "cases": 90}

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import multiple_choice
 from vlc_jax.evaluators.multiple_choice import letter, relaxed
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 # S / n of option c given image i -> whether the pair is right
 RELAXED = [

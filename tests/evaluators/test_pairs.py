@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import pairs
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 MATRICES = np.array(
     [

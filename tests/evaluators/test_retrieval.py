@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import retrieval
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 
 def benchmark(captions):

@@ -10,11 +10,11 @@ import zlib
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import READERS, Benchmark, Case, scene_geometry
-from input_pipeline.record import DataError
-from input_pipeline.scenes import world as worlds
 from vlc_jax import evaluators
 from vlc_jax.evaluators import Scorer, binding, conditions, superposition, vectors
+from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case, scene_geometry
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 MINI = worlds.named("scenes-mini")

@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax import errors, evaluators
 from vlc_jax.evaluators import retrieval, ties
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 
 
 def make(protocol):

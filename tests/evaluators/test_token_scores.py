@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import Scorer, choice, token_scores
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 AXES = np.eye(8, dtype=np.float32)

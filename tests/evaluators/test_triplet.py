@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import triplet
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 HAND_MADE = {  # (c, n, p) -> its place in triplet.ORDERS
     (0.9, 0.1, 0.8): 0,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 
 PROMPT = {"template": "USER: <image>\n{question} ASSISTANT:", "question": "", "answer": "Yes"}
 # image, caption -> log p("Yes") and log p(end)

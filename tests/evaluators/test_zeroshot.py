@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import ties, zeroshot
 from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 CLASSES = ("cat", "dog", "cow", "hen", "pig", "elk", "bee")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from input_pipeline.hard_texts.llm.answers import Question
 from tests.support import helpers
+from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.generative import complete
+from vlc_jax.input_pipeline.hard_texts.llm.answers import Question
 from vlc_jax.models import lm
 from vlc_jax.tools import write_texts
 from vlc_jax.weights import llava

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
-from vlc_jax.generative import decode
-from vlc_jax.models import continuation, lm
+from vlc_jax.models import continuation, decode, lm
 
 NEVER = np.array([-1], np.int32)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax.encode import llm2vec
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import llm2vec
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
 
 WORDS = ("<s>", "[INST]", "[/INST]", "find", "name", "a", "red", "blue", "dog", "cat")

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from input_pipeline.benchmarks.case import Case
-from input_pipeline.record import DataError
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import prompts
+from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.case import Case
+from vlc_jax.input_pipeline.record import DataError
 
 SYSTEM = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from input_pipeline.benchmarks import READERS, Benchmark, Case
-from input_pipeline.record import DataError
-from vlc_jax.generative import questions
+from vlc_jax.evaluators import questions
+from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 
 def test_both_images_of_a_case_come_with_its_question():

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from input_pipeline import addresses, fetch, prepare, stores
-from input_pipeline.record import StageError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.commands import addresses, prepare
+from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.stores import fetch
 
 SCENES = ["--source", "scenes", "--split", "train", "--option", "count=30", "--size", "32"]
 

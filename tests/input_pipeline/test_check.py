@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import input_pipeline
-from configs import records
-from input_pipeline import check, inspection
-from input_pipeline.hard_texts import word_tables
-from input_pipeline.hard_texts.sampling import HardTexts
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators, helpers
+from vlc_jax.configs import records
+from vlc_jax.input_pipeline.commands import check
+from vlc_jax.input_pipeline.hard_texts import word_tables
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader import inspection
+from vlc_jax.input_pipeline.loader.inspection import preview
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
 
 @pytest.fixture
@@ -155,7 +158,7 @@ def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
 
 def test_the_samples_are_spread_over_the_data_and_usable(photos):
     truncate(photos / "images" / "p00.jpg")
-    source = input_pipeline.make_source(
+    source = make_source(
         "records", "train", path=photos / "captions.jsonl", image_folder=photos / "images"
     )
     report = inspection.inspect(source)
@@ -195,7 +198,7 @@ def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
 def test_a_word_list_is_written_that_knows_every_caption(photos):
     words = photos / "words.txt"
     assert check.main(arguments(photos, "--words", str(words), "--min-count", "2")) == 0
-    tokenizer = input_pipeline.make_tokenizer("words", 12, path=words)
+    tokenizer = make_tokenizer("words", 12, path=words)
     assert not (tokenizer(["one of twelve grey photos"]) == tokenizer.unk_id).any()
     assert (tokenizer(["7"]) == tokenizer.unk_id).any()  # occurs once
 
@@ -216,28 +219,28 @@ class Records:
         return Record(f"r{index}", np.zeros((8, 8, 3), np.uint8), [caption])
 
 
-def preview(source, **options):
+def previewed(source, **options):
     words = WordTokenizer(8, words=("a", "red", "circle"))
-    return input_pipeline.preview(source, words, ImageTransform(8), **options)
+    return preview(source, words, ImageTransform(8), **options)
 
 
 def test_preview_reads_the_first_records_only():
-    report = preview(Records(1_000, 15), count=20)
+    report = previewed(Records(1_000, 15), count=20)
     assert (report.looked_at, report.total, len(report.bad)) == (20, 1_000, 1)
 
 
 def test_preview_stops_what_training_would_stop():
-    preview(Records(100, 100))
+    previewed(Records(100, 100))
     with pytest.raises(
         DataError, match=r"2 of 100 records .* limit of 1 .* last is r99: no caption"
     ):
-        preview(Records(100, 50))
+        previewed(Records(100, 50))
     with pytest.raises(DataError, match="256 records"):
-        preview(Records(100_000, 10))
+        previewed(Records(100_000, 10))
 
 
 def test_preview_allows_an_unlucky_beginning_of_an_acceptable_source():
-    report = preview(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
+    report = previewed(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
     assert len(report.bad) == 5
 
 
@@ -247,7 +250,7 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
     text = str(inspection.inspect(source, other, ImageTransform(8)))
     assert "100% of the tokens stand for words unknown to the tokenizer" in text
     assert "100% of the captions reach the context length of 4" in text
-    assert "warning" not in str(preview(Records(10, 100)))
+    assert "warning" not in str(previewed(Records(10, 100)))
 
 
 def test_a_tokenizer_that_knows_less_than_half_of_the_words_is_refused():

@@ -2,7 +2,7 @@
 
 import re
 
-from input_pipeline import command_line
+from vlc_jax.input_pipeline.commands import command_line
 
 
 def test_progress_in_a_log_is_lines_with_rate_and_time_left(capsys):

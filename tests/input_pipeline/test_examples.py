@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import batch as contract
-from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.sampling import HardTexts
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers.byte_level import BytesTokenizer
-from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators, miniature
+from vlc_jax.input_pipeline import batch as contract
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader.loader import make_train
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
 WORDS = WordTokenizer(6, words=[f"n{i}" for i in range(30)])
 COUNT = 20
@@ -50,7 +51,7 @@ def loader(source=None, tokenizer=WORDS, **options):
     options = {"batch_size": 12, "seed": 5, "hard_images": 2, "max_bad_share": 0.2} | options
     source = Neighbours() if source is None else source
     transform = ImageTransform(8, crop="random_resized", scale=(0.3, 1.0))
-    return input_pipeline.make_train(source, tokenizer, transform, **options)
+    return make_train(source, tokenizer, transform, **options)
 
 
 def take(count, source=None, **options):
@@ -71,7 +72,9 @@ def assert_equal(got, expected):
 
 
 def made(side="negatives", kind="numbers", count=2, **options):
-    return sampling.make(side, count=count, generators={kind: 1.0}, table=TABLE, **options)
+    return sampling.make_hard_texts(
+        side, count=count, generators={kind: 1.0}, table=TABLE, **options
+    )
 
 
 def test_hard_images_follow_their_record_without_repetition():
@@ -115,7 +118,7 @@ def test_hosts_and_restarts_do_not_change_hard_images_and_texts(hosts):
 
 def test_worker_processes_find_hard_images_and_make_texts_as_threads_do(tmp_path):
     miniature.write_coco(tmp_path)
-    source = input_pipeline.make_source(
+    source = make_source(
         "negclip", "train", annotations=tmp_path / "train_neg_clip.tsv", images=tmp_path
     )
     options = {"negatives": made(), "tokenizer": BytesTokenizer(32), "batch_size": 6}
@@ -207,7 +210,7 @@ def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():
 def test_a_source_without_hard_images_is_refused():
     with pytest.raises(ValueError, match="none of 20 records looked at names any"):
         loader(Neighbours(steps=()))
-    digits = input_pipeline.make_source("digits", "test")
+    digits = make_source("digits", "test")
     with pytest.raises(ValueError, match="DigitsSource cannot be found by their id"):
         loader(digits)
 

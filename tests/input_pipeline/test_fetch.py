@@ -2,8 +2,9 @@
 
 import pytest
 
-from input_pipeline import fetch, mirror, stores
-from input_pipeline.record import StageError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.stores import fetch, mirror
 
 
 @pytest.fixture(autouse=True)

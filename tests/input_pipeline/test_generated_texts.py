@@ -7,14 +7,15 @@ import json
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import generated_texts, prepare, shard_writer
-from input_pipeline.hard_texts import sampling, svlc
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support import generators, miniature
+from vlc_jax.input_pipeline.commands import generated_texts, prepare, shard_writer
+from vlc_jax.input_pipeline.hard_texts import sampling, svlc
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader.inspection import preview
+from vlc_jax.input_pipeline.loader.loader import make_train
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
 
 class Words:
@@ -86,11 +87,11 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
             assert caption == "n0", "made again though it was prepared"
             return []
 
-    texts = sampling.make(
+    texts = sampling.make_hard_texts(
         "negatives", count=1, generators={"reversal": 1.0}, table={"reversal": Never}
     )
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
-    with input_pipeline.make_train(
+    with make_train(
         shards, tokenizer, ImageTransform(8), batch_size=12, seed=0, negatives=texts
     ) as loader:
         batch = next(loader)
@@ -158,18 +159,20 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
     shards = ShardsSource(path=tmp_path)
     assert shards.text_versions == {"negatives": {"prefix": "prefix n6 "}}
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
-    report = input_pipeline.preview(shards, tokenizer, ImageTransform(8))
+    report = preview(shards, tokenizer, ImageTransform(8))
 
     def texts(prefix, **shares):
         options = {} if shares else {"prefix": {"prefix": prefix}}
         shares, table = shares or {"prefix": 1.0}, {"prefix": generators.Prefix}
-        return sampling.make("negatives", count=1, generators=shares, options=options, table=table)
+        return sampling.make_hard_texts(
+            "negatives", count=1, generators=shares, options=options, table=table
+        )
 
     message = "'prefix' was prepared with 'prefix n6 ', asked for is 'prefix n7 '.*prepare again"
     with pytest.raises(ValueError, match=message):
         report.check_hard_texts({"negatives": texts("n7 ")})
     with pytest.raises(ValueError, match=message):
-        input_pipeline.make_train(
+        make_train(
             shards, tokenizer, ImageTransform(8), batch_size=4, seed=0, negatives=texts("n7 ")
         )
     with pytest.raises(ValueError, match=message):
@@ -210,7 +213,7 @@ def test_numbers_that_do_not_fit_are_refused():
 
 def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, monkeypatch, capsys):
     pytest.importorskip(
-        "input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
+        "vlc_jax.input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
     )
     miniature.write_coco(tmp_path / "coco")
     monkeypatch.chdir(tmp_path)

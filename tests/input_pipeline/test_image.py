@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import image as images
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.record import DataError
 
 RGB = np.random.default_rng(0).integers(0, 256, (12, 17, 3), dtype=np.uint8)
 
@@ -33,15 +33,15 @@ def encode(picture: Image.Image, kind: str, **options) -> bytes:
 def test_lossless_colour_is_read_exactly_from_bytes_and_from_a_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(encode(Image.fromarray(RGB), "PNG"))
-    np.testing.assert_array_equal(images.decode(path), RGB)
-    np.testing.assert_array_equal(images.decode(path.read_bytes()), RGB)
-    np.testing.assert_array_equal(images.decode(RGB), RGB)
+    np.testing.assert_array_equal(image_ops.decode(path), RGB)
+    np.testing.assert_array_equal(image_ops.decode(path.read_bytes()), RGB)
+    np.testing.assert_array_equal(image_ops.decode(RGB), RGB)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG", "WEBP", "GIF", "BMP"])
 def test_every_common_format_decodes_to_rgb(kind):
     colour = np.full((16, 16, 3), (200, 100, 30), np.uint8)
-    decoded = images.decode(encode(Image.fromarray(colour), kind))
+    decoded = image_ops.decode(encode(Image.fromarray(colour), kind))
     assert decoded.shape == (16, 16, 3)
     np.testing.assert_allclose(decoded.astype(int), colour.astype(int), atol=4)
 
@@ -49,47 +49,47 @@ def test_every_common_format_decodes_to_rgb(kind):
 def test_grey_is_repeated_in_three_channels():
     grey = RGB[..., 0]
     for kind in ("PNG", "TIFF"):
-        decoded = images.decode(encode(Image.fromarray(grey), kind))
+        decoded = image_ops.decode(encode(Image.fromarray(grey), kind))
         np.testing.assert_array_equal(decoded, np.repeat(grey[..., None], 3, axis=2))
-    assert images.decode(encode(Image.fromarray(grey), "JPEG")).shape == (12, 17, 3)
+    assert image_ops.decode(encode(Image.fromarray(grey), "JPEG")).shape == (12, 17, 3)
 
 
 def test_palette_is_looked_up_and_its_transparency_dropped():
     picture = Image.fromarray(RGB).quantize(16)
     expected = np.asarray(picture.convert("RGB"))
     data = encode(picture, "PNG", transparency=bytes(range(16)))
-    np.testing.assert_array_equal(images.decode(data), expected)
+    np.testing.assert_array_equal(image_ops.decode(data), expected)
 
 
 def test_alpha_is_dropped_and_not_composited():
     alpha = np.zeros((12, 17, 1), np.uint8)
     data = encode(Image.fromarray(np.concatenate([RGB, alpha], axis=2)), "PNG")
-    np.testing.assert_array_equal(images.decode(data), RGB)
+    np.testing.assert_array_equal(image_ops.decode(data), RGB)
 
 
 def test_cmyk_is_converted_with_dark_ink_staying_dark():
     for colour in ((255, 0, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)):
         picture = Image.fromarray(np.full((16, 16, 3), colour, np.uint8)).convert("CMYK")
-        decoded = images.decode(encode(picture, "JPEG", quality=95))
+        decoded = image_ops.decode(encode(picture, "JPEG", quality=95))
         np.testing.assert_allclose(decoded.mean((0, 1)), colour, atol=6)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 def test_sixteen_bit_grey_keeps_its_upper_eight_bits(kind):
     levels = np.arange(0, 65_536, 256, dtype=np.uint16).reshape(16, 16)
-    decoded = images.decode(encode(Image.fromarray(levels), kind))
+    decoded = image_ops.decode(encode(Image.fromarray(levels), kind))
     np.testing.assert_array_equal(decoded[..., 1], np.arange(256).reshape(16, 16))
 
 
 def test_bilevel_becomes_black_and_white():
-    decoded = images.decode(encode(Image.fromarray(RGB[..., 0] > 128), "PNG"))
+    decoded = image_ops.decode(encode(Image.fromarray(RGB[..., 0] > 128), "PNG"))
     assert set(np.unique(decoded)) == {0, 255}
 
 
 def test_the_first_frame_of_an_animation_is_taken():
     frames = [Image.fromarray(np.full((8, 8, 3), level, np.uint8)) for level in (10, 200)]
     data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    assert images.decode(data).max() < 20
+    assert image_ops.decode(data).max() < 20
 
 
 STORED = {  # EXIF orientation -> how a camera that writes it has stored the upright picture
@@ -112,13 +112,13 @@ def test_exif_orientation_is_undone(orientation, kind):
     upright = smooth(24, 40)
     stored = np.ascontiguousarray(STORED[orientation](upright))
     options = {"quality": 98, "subsampling": 0} if kind == "JPEG" else {}
-    decoded = images.decode(encode(Image.fromarray(stored), kind, exif=exif, **options))
+    decoded = image_ops.decode(encode(Image.fromarray(stored), kind, exif=exif, **options))
     np.testing.assert_allclose(decoded.astype(int), upright.astype(int), atol=6)
 
 
 def test_a_damaged_exif_block_does_not_make_pixels_unusable():
     data = encode(Image.fromarray(RGB), "PNG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
-    np.testing.assert_array_equal(images.decode(data), RGB)
+    np.testing.assert_array_equal(image_ops.decode(data), RGB)
 
 
 def bomb(side: int = 30_000) -> bytes:
@@ -151,32 +151,32 @@ def test_an_unusable_file_is_a_data_error_that_names_it(what, tmp_path):
     path = tmp_path / "holiday.jpg"
     path.write_bytes(UNUSABLE[what])
     with pytest.raises(DataError, match=r"holiday\.jpg"):
-        images.decode(path)
+        image_ops.decode(path)
     with pytest.raises(DataError):
-        images.decode(UNUSABLE[what])
+        image_ops.decode(UNUSABLE[what])
 
 
 def test_reasons_are_given_in_words(tmp_path):
     for data, reason in ((b"", "is empty"), (b"<html>", "is not an image Pillow knows")):
         with pytest.raises(DataError, match=reason):
-            images.decode(data)
+            image_ops.decode(data)
 
 
 def test_a_bomb_that_pillow_only_warns_of_is_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(DataError, match="11000 x 11000 pixels"):
-            images.decode(bomb(11_000))
+            image_ops.decode(bomb(11_000))
 
 
 def test_missing_files_folders_and_wrong_arrays_are_data_errors(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
-        images.decode(tmp_path / "no.jpg")
+        image_ops.decode(tmp_path / "no.jpg")
     with pytest.raises(DataError, match="cannot be read"):
-        images.decode(tmp_path)
+        image_ops.decode(tmp_path)
     for pixels in (RGB / 255.0, RGB[..., 0], RGB[None], RGB[:0], RGB[..., :2]):
         with pytest.raises(DataError, match="uint8"):
-            images.decode(pixels)
+            image_ops.decode(pixels)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
@@ -188,7 +188,7 @@ def test_flipped_and_cut_bytes_never_raise_anything_but_data_error(kind):
         for place in rng.integers(0, len(broken), 3):
             broken[place] = rng.integers(256)
         with contextlib.suppress(DataError):
-            assert images.decode(bytes(broken)).dtype == np.uint8
+            assert image_ops.decode(bytes(broken)).dtype == np.uint8
 
 
 @pytest.mark.parametrize("shape", [(375, 500), (500, 375), (300, 300), (301, 257), (40, 90)])
@@ -325,7 +325,7 @@ def test_jitter_follows_its_generator_alone_and_comes_behind_the_crop():
     assert (one != other).any()
     rng = np.random.default_rng(1)
     sized = ImageTransform(6, crop="random_resized")(pixels, rng)
-    expected = images.jitter(Image.fromarray(sized), 0.3, 0.2, rng)
+    expected = image_ops.jitter(Image.fromarray(sized), 0.3, 0.2, rng)
     np.testing.assert_array_equal(one, np.asarray(expected))
     with pytest.raises(ValueError, match="jitter needs a generator"):
         ImageTransform(6, hue=0.1)(pixels)
@@ -350,24 +350,24 @@ def test_wrong_requests_say_the_rule():
 
 
 def test_the_named_normalisations_are_the_published_ones():
-    assert set(images.NORMALISATIONS) == {"clip", "siglip", "imagenet"}
-    mean, std = images.NORMALISATIONS["clip"]
+    assert set(image_ops.NORMALISATIONS) == {"clip", "siglip", "imagenet"}
+    mean, std = image_ops.NORMALISATIONS["clip"]
     assert (mean[0], std[2]) == (0.48145466, 0.27577711)
-    assert images.NORMALISATIONS["siglip"] == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    assert image_ops.NORMALISATIONS["siglip"] == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
     line = np.zeros((10_000, 1, 3), np.uint8)
     for pixels in (line, line.transpose(1, 0, 2)):
         with pytest.raises(DataError, match=r"pixels has 2,240,000 on its longer side when"):
-            images.resize_and_centre_crop(Image.fromarray(np.ascontiguousarray(pixels)), 224)
+            image_ops.resize_and_centre_crop(Image.fromarray(np.ascontiguousarray(pixels)), 224)
     long = Image.fromarray(np.zeros((20, 4_000, 3), np.uint8))
-    assert images.resize_and_centre_crop(long, 224).size == (224, 224)
+    assert image_ops.resize_and_centre_crop(long, 224).size == (224, 224)
 
 
 def test_devices_and_impossible_names_are_bad_records(tmp_path):
     (tmp_path / "link.jpg").symlink_to("/dev/zero")
     with pytest.raises(DataError, match="is a device"):
-        images.decode(tmp_path / "link.jpg")
+        image_ops.decode(tmp_path / "link.jpg")
     with pytest.raises(DataError, match=r"of 5,\d{3} letters cannot be: File name too long"):
-        images.decode(tmp_path / ("a" * 5_000))
+        image_ops.decode(tmp_path / ("a" * 5_000))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline.image_key import ImageKeys, image_key
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.images.image_key import ImageKeys, image_key
+from vlc_jax.input_pipeline.record import DataError
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def test_arrays_of_equal_bytes_and_another_shape_or_type_differ():
 def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
     file, read = tmp_path / "a.png", []
     monkeypatch.setattr(
-        "input_pipeline.image_key.read_bytes", lambda path: read.append(path) or path.read_bytes()
+        "vlc_jax.input_pipeline.images.image_key.read_bytes",
+        lambda path: read.append(path) or path.read_bytes(),
     )
     file.write_bytes(b"first")
     keys = ImageKeys()

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-import input_pipeline
+from vlc_jax.input_pipeline.sources import SOURCES, make_source
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS, make_tokenizer
 
 HEAVY = ("jax", "grain", "tensorflow_datasets", "tensorflow", "sklearn", "tokenizers", "matplotlib")
 
@@ -22,24 +23,24 @@ def test_an_unknown_name_lists_the_known_and_the_nearest():
     with pytest.raises(
         ValueError, match=r"no source 'scene' \(did you mean 'scenes'\?\); known: \["
     ):
-        input_pipeline.make_source("scene", "train")
+        make_source("scene", "train")
     with pytest.raises(ValueError, match=r"no tokenizer 'clp' \(did you mean 'clip'\?\)"):
-        input_pipeline.make_tokenizer("clp", 77)
+        make_tokenizer("clp", 77)
 
 
 def test_an_unknown_or_missing_option_lists_the_known():
     with pytest.raises(ValueError, match=r"no option 'sise' \(did you mean 'size'\?\); known:"):
-        input_pipeline.make_source("digits", "train", sise=32)
+        make_source("digits", "train", sise=32)
     with pytest.raises(ValueError, match="source 'records' needs the option 'path'"):
-        input_pipeline.make_source("records", "train")
+        make_source("records", "train")
     with pytest.raises(ValueError, match="tokenizer 'hf' needs the option 'path'"):
-        input_pipeline.make_tokenizer("hf", 77)
+        make_tokenizer("hf", 77)
 
 
 def test_every_source_takes_its_split_and_every_tokenizer_its_context_length_by_name():
     import inspect
 
-    for source in input_pipeline.SOURCES.values():
+    for source in SOURCES.values():
         assert "split" in inspect.signature(source).parameters
-    for tokenizer in input_pipeline.TOKENIZERS.values():
+    for tokenizer in TOKENIZERS.values():
         assert "context_length" in inspect.signature(tokenizer).parameters

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline import leaks, make_source, prepare
-from input_pipeline.record import DataError
-from input_pipeline.sources.image_identity import image_identity
-from input_pipeline.sources.shards import ShardsSource
 from tests.support import miniature
+from vlc_jax.input_pipeline.commands import leaks, prepare
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources.image_identity import image_identity
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 BENCHMARKS = os.environ.get("VLC_BENCHMARK_DATA")
 published = pytest.mark.skipif(not BENCHMARKS, reason="VLC_BENCHMARK_DATA names no folder")

@@ -5,13 +5,14 @@ import collections
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import batch as contract
-from input_pipeline.hard_texts.sampling import HardTexts
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from tests.support.numbered import WORDS, Numbered, drain, loader, take
+from vlc_jax.input_pipeline import batch as contract
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
+from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 
 
 def assert_equal(got, expected):
@@ -52,8 +53,8 @@ def test_hosts_put_together_are_the_batch_of_one_host(hosts):
 
 
 def test_any_start_step_continues_the_unbroken_run():
-    source = input_pipeline.make_source("digits", "test")
-    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    source = make_source("digits", "test")
+    tokenizer = make_tokenizer("digits", 8)
     options = {"transform": RANDOM_CROP, "tokenizer": tokenizer, "batch_size": 48}
     whole = take(12, source, **options)
     for start in (1, 7, 11):
@@ -61,8 +62,8 @@ def test_any_start_step_continues_the_unbroken_run():
 
 
 def test_worker_processes_make_the_same_batches_as_threads():
-    source = input_pipeline.make_source("digits", "test")
-    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    source = make_source("digits", "test")
+    tokenizer = make_tokenizer("digits", 8)
     options = {"transform": RANDOM_CROP, "tokenizer": tokenizer, "batch_size": 48}
     options |= {"start_step": 3, "process_index": 1, "process_count": 2}
     expected = take(5, source, threads=1, **options)

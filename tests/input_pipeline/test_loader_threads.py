@@ -12,12 +12,13 @@ import time
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import loader as loader_module
-from input_pipeline.image import ImageTransform
-from input_pipeline.workers import WorkerError
 from tests.support import helpers
 from tests.support.numbered import Numbered, drain, loader, take
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader import loader as loader_module
+from vlc_jax.input_pipeline.loader.workers import WorkerError
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 
 
 def test_no_thread_imports_grain():
@@ -189,8 +190,8 @@ def test_close_kills_workers_that_wait_for_hanging_storage(caplog):
 
 
 def test_close_leaves_no_worker_process():
-    source = input_pipeline.make_source("digits", "validation")
-    tokenizer = input_pipeline.make_tokenizer("digits", 8)
+    source = make_source("digits", "validation")
+    tokenizer = make_tokenizer("digits", 8)
     batches = loader(source, tokenizer=tokenizer, workers=2, threads=1)
     next(batches)
     assert len(multiprocessing.active_children()) == 2

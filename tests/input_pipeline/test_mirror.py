@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from input_pipeline import mirror
-from input_pipeline.mirror import Mirror
-from input_pipeline.stores import LocalFolder
+from vlc_jax.input_pipeline.stores import LocalFolder, mirror
+from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 
 class Recorder(LocalFolder):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import coco, shards, tfds
-from input_pipeline.tokenizers import clip_bpe, text_vectors
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import coco, shards, tfds
+from vlc_jax.input_pipeline.tokenizers import clip_bpe, text_vectors
 
 READERS = {  # file -> its reader
     "texts_of_captions.jsonl": lambda path: coco._read_lines(path, 1),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from input_pipeline import order
-from input_pipeline.order import BLOCK, WINDOW, BlockOrder
-from input_pipeline.record import Record
 from tests.support.numbered import Numbered, loader, take
+from vlc_jax.input_pipeline.record import Record
+from vlc_jax.input_pipeline.sources import order
+from vlc_jax.input_pipeline.sources.order import BLOCK, WINDOW, BlockOrder
 
 SPAN = BLOCK * WINDOW
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow
 from pyarrow import parquet
 
-from input_pipeline import packed_images
-from input_pipeline.record import PackedImage
+from vlc_jax.input_pipeline.images import packed_images
+from vlc_jax.input_pipeline.record import PackedImage
 
 
 def test_threads_read_a_file_one_at_a_time(tmp_path, monkeypatch):

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import check, prepare, shard_writer
-from input_pipeline import image as images
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.commands import check, prepare, shard_writer
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 
 class Pictures:
@@ -55,7 +55,7 @@ def test_records_come_back_whole_and_small_images_lossless(tmp_path):
     assert [shard["count"] for shard in manifest["shards"]] == [4, 4, 2]
     for index in (0, 3, 4, 9):
         before, after = source[index], shards[index]
-        np.testing.assert_array_equal(images.decode(after.image), before.image)
+        np.testing.assert_array_equal(image_ops.decode(after.image), before.image)
         for name in ("id", "captions", "negatives", "positives", "hard_images", "group", "meta"):
             assert getattr(after, name) == getattr(before, name)
     assert pickle.loads(pickle.dumps(shards))[5] == shards[5]
@@ -70,7 +70,7 @@ def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path
     expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
     same = shard_writer.shrink(Record("a", photo, ["a"]), 1_000, "png")
-    np.testing.assert_array_equal(images.decode(same), photo)
+    np.testing.assert_array_equal(image_ops.decode(same), photo)
 
 
 def test_unusable_records_are_left_out_and_listed(tmp_path):

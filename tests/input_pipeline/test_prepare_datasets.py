@@ -12,12 +12,14 @@ import time
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import prepare, shard_writer
-from input_pipeline.hard_texts.sampling import HardTexts
-from input_pipeline.sources.shards import ShardsSource
-from input_pipeline.tokenizers.byte_level import BytesTokenizer
 from tests.support import helpers, miniature
+from vlc_jax.input_pipeline.commands import prepare, shard_writer
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader.loader import make_train
+from vlc_jax.input_pipeline.sources import SOURCES, make_source
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
 
 RECORDS = {  # name -> records and captions of its example on the miniature
     "coco": (12, 60),
@@ -46,7 +48,7 @@ def original(name):
     options = {
         key.removeprefix("--"): value for key, value in zip(words[::2], words[1::2], strict=True)
     }
-    return input_pipeline.make_source(name, options.pop("split", "train"), **options)
+    return make_source(name, options.pop("split", "train"), **options)
 
 
 def manifest(folder="out"):
@@ -78,10 +80,10 @@ def test_training_batches_from_shards_equal_those_from_the_files(name, folder):
     made_of = manifest()["request"]["split"]
     batches = []
     for source in (original(name), ShardsSource(made_of, path="out")):
-        loader = input_pipeline.make_train(
+        loader = make_train(
             source,
             BytesTokenizer(32),
-            input_pipeline.ImageTransform(32, crop="random_resized"),
+            ImageTransform(32, crop="random_resized"),
             batch_size=8,
             seed=3,
             negatives=HardTexts(2),
@@ -166,7 +168,7 @@ def test_corrupt_images_are_listed_by_id_and_too_many_end_with_3(folder, capsys)
 
 def run(words, folder):
     return subprocess.Popen(
-        [sys.executable, "-m", "input_pipeline.prepare", *words],
+        [sys.executable, "-m", "vlc_jax.input_pipeline.commands.prepare", *words],
         cwd=folder,
         env=helpers.environment() | {"PYTHONPATH": str(helpers.ROOT)},
         stderr=subprocess.PIPE,
@@ -270,7 +272,7 @@ def test_help_says_which_files_to_bring_and_shows_the_example(name, capsys):
     said = capsys.readouterr().out
     assert all(f"--{file}" in said for file in prepare.DATASETS[name].files)
     assert prepare.DATASETS[name].example in said
-    assert input_pipeline.SOURCES[name].__doc__.splitlines()[0] in said
+    assert SOURCES[name].__doc__.splitlines()[0] in said
 
 
 def test_wrong_words_exit_with_2_and_write_nothing(folder, capsys):
@@ -279,7 +281,7 @@ def test_wrong_words_exit_with_2_and_write_nothing(folder, capsys):
     assert prepare.main(example("coco", "--split", "dev")) == 2
     assert "splits: train (8), restval (4)" in capsys.readouterr().err
     assert prepare.main(example("coco", "--annotations", "llava/llava_instruct_150k.json")) == 2
-    assert "LLaVA conversations (input_pipeline.prepare llava)" in capsys.readouterr().err
+    assert "LLaVA conversations (vlc-jax prepare llava)" in capsys.readouterr().err
     assert prepare.main(example("coco", "--annotations", "coco/none.json")) == 2
     assert "coco/none.json is no file" in capsys.readouterr().err
     assert prepare.main(example("coco", "--images", "cc3m")) == 3

@@ -5,15 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import batch as contract
-from input_pipeline import questions
-from input_pipeline.image import ImageTransform, decode
-from input_pipeline.image_key import image_key
-from input_pipeline.record import AskedImage, DataError
-from input_pipeline.sources import shards
-from input_pipeline.tokenizers.word_level import WordTokenizer
 from tests.support.numbered import Numbered, take
+from vlc_jax.input_pipeline import batch as contract
+from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
+from vlc_jax.input_pipeline.images.image_key import image_key
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode
+from vlc_jax.input_pipeline.loader import questions
+from vlc_jax.input_pipeline.loader.inspection import preview
+from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.input_pipeline.sources import shards
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
 WORDS = WordTokenizer(6, words=("asked", "what", *(f"{x}{n}" for x in "nq" for n in range(30))))
 
@@ -59,7 +60,7 @@ def test_records_without_questions_are_bad_where_one_is_asked():
 
 
 def test_parts_of_captions_answer_no_question():
-    phrases = input_pipeline.NounPhrases(0.5, "scenes:scenes-mini")
+    phrases = NounPhrases(0.5, "scenes:scenes-mini")
     with pytest.raises(ValueError, match="does not answer the record's question"):
         take(1, Asking(10), tokenizer=WORDS, question="{}", noun_phrases=phrases)
 
@@ -118,7 +119,7 @@ def test_a_record_without_an_image_is_bad_where_the_source_says_there_are_none()
 
 
 def test_a_preview_counts_texts_alone_by_themselves():
-    report = input_pipeline.preview(TextOnly(10), WORDS, ImageTransform(4))
+    report = preview(TextOnly(10), WORDS, ImageTransform(4))
     assert (report.bad, report.sizes) == ({}, {"4x4": 5})
     assert report.without_image == 5
     assert "5 records without an image" in str(report)

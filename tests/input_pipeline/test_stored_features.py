@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from input_pipeline import shard_writer
-from input_pipeline import stored_features as features
-from input_pipeline.record import DataError, Record
-from input_pipeline.sources.features import HARD_IMAGE, FeaturesSource
-from input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.loader import stored_features
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources.features import HARD_IMAGE, FeaturesSource
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 RECORD = Record(
     "a", b"", ["red", "a cat"], negatives=[["blue"], ["a dog", "red"]], positives=[[], ["one cat"]]
@@ -22,14 +22,14 @@ def arrays(seed=0, texts=5):
 
 
 def test_the_texts_of_a_record_are_all_it_holds_once():
-    assert features.texts_of(RECORD) == ["red", "a cat", "blue", "a dog", "one cat"]
+    assert stored_features.texts_of(RECORD) == ["red", "a cat", "blue", "a dog", "one cat"]
 
 
-@pytest.mark.parametrize("dtype", features.DTYPES)
+@pytest.mark.parametrize("dtype", stored_features.DTYPES)
 def test_what_is_unpacked_is_what_was_packed_in_that_precision(dtype):
     image, text = arrays()
-    texts = features.texts_of(RECORD)
-    stored = features.unpack(features.pack(image, text, texts, dtype))
+    texts = stored_features.texts_of(RECORD)
+    stored = stored_features.unpack(stored_features.pack(image, text, texts, dtype))
     number = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     for found, given in ((stored.image, image), (stored.text, text)):
         assert found.keys() == given.keys()
@@ -41,23 +41,28 @@ def test_what_is_unpacked_is_what_was_packed_in_that_precision(dtype):
 
 
 def test_a_text_that_was_not_stored_and_other_bytes_are_refused():
-    stored = features.unpack(features.pack(*arrays(), features.texts_of(RECORD), "float32"))
+    stored = stored_features.unpack(
+        stored_features.pack(*arrays(), stored_features.texts_of(RECORD), "float32")
+    )
     with pytest.raises(DataError, match="no features of 'green' are stored"):
         stored.row("green")
     with pytest.raises(DataError, match="these bytes are no features"):
-        features.unpack(b"\x89PNG\r\n")
+        stored_features.unpack(b"\x89PNG\r\n")
 
 
 def test_a_batch_has_the_features_of_its_texts_and_zeros_where_there_is_none():
-    texts = features.texts_of(RECORD)
-    rows = [features.unpack(features.pack(*arrays(seed), texts, "float32")) for seed in range(2)]
-    batch = features.batch_of(rows, [["blue", "a dog"], ["red"]], 2, "negative_text")
+    texts = stored_features.texts_of(RECORD)
+    rows = [
+        stored_features.unpack(stored_features.pack(*arrays(seed), texts, "float32"))
+        for seed in range(2)
+    ]
+    batch = stored_features.batch_of(rows, [["blue", "a dog"], ["red"]], 2, "negative_text")
     assert batch["negative_text_tokens"].shape == (2, 2, 2, 6)
     for part in ("pooled", "tokens"):
         found = batch[f"negative_text_{part}"]
         np.testing.assert_array_equal(found[0], rows[0].text[part][2:4])
         np.testing.assert_array_equal(found[1], [rows[1].text[part][0], 0 * found[1, 1]])
-    assert features.batch_of(rows, [[], []], 0, "positive_text") == {}
+    assert stored_features.batch_of(rows, [[], []], 0, "positive_text") == {}
 
 
 class Encoded:
@@ -69,7 +74,7 @@ class Encoded:
         return 4
 
     def __getitem__(self, index):
-        image = features.pack(*arrays(index, texts=1), ["red"], "float32")
+        image = stored_features.pack(*arrays(index, texts=1), ["red"], "float32")
         meta = {HARD_IMAGE: True} if index == 3 else {}
         return Record(f"r{index}", image, ["red"], hard_images=["r3"], meta=meta)
 
@@ -88,7 +93,7 @@ def test_a_folder_of_features_holds_its_records_and_finds_their_hard_images(fold
     assert len(source) == 3
     assert source.facts == {"weights": "abc"}
     assert [source[i].id for i in range(3)] == ["r0", "r1", "r2"]
-    hard = features.unpack(source.find("r3").image)
+    hard = stored_features.unpack(source.find("r3").image)
     np.testing.assert_allclose(hard.image["pooled"], arrays(3, 1)[0]["pooled"], rtol=1e-6)
 
 
@@ -108,5 +113,5 @@ def test_features_and_pictures_are_not_taken_for_each_other(folder, tmp_path):
 
 def test_a_folder_without_features_names_what_writes_them(tmp_path):
     for path, words in ((tmp_path, "holds no manifest.json"), ("", "this source needs `path`")):
-        with pytest.raises(ValueError, match=f"{words}.*python -m vlc_jax.tools.cache_features"):
+        with pytest.raises(ValueError, match=f"{words}.*vlc-jax cache_features"):
             FeaturesSource(path=path)

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from input_pipeline import stores
-from input_pipeline.stores import StoreError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import StoreError
 
 
 @pytest.fixture(params=["disk", "store"])

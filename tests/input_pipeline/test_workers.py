@@ -37,12 +37,12 @@ PROGRAM = """
             return input_pipeline.Record(told, np.zeros((8, 8, 3), np.uint8), ["one"])
 
     if __name__ == "__main__":
-        words = input_pipeline.make_tokenizer("words", 4, words=("one",))
-        batches = input_pipeline.make_train(
+        words = vlc_jax.input_pipeline.make_tokenizer("words", 4, words=("one",))
+        batches = vlc_jax.input_pipeline.make_train(
             Probe(), words, input_pipeline.ImageTransform(8),
             batch_size=4, seed=0, workers=1, threads=1,
         )
-        expected = input_pipeline.batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
+        expected = vlc_jax.input_pipeline.batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
         print("worker as expected:", (next(batches)["id"] == expected).all(), flush=True)
         import multiprocessing
         worker = multiprocessing.active_children()[0].pid
@@ -85,5 +85,5 @@ def test_an_exception_in_a_worker_reaches_the_consumer(tmp_path):
     fault = 'raise input_pipeline.DataError("torn")'
     script = PROGRAM.replace("import numpy as np", fault).replace("END", "")
     _, errors = run_script(tmp_path, script).communicate(timeout=120)
-    assert "input_pipeline.record.DataError: 1 of 64 records cannot be used" in errors
+    assert "vlc_jax.input_pipeline.record.DataError: 1 of 64 records cannot be used" in errors
     assert "the last is record" in errors

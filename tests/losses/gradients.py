@@ -13,7 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from vlc_jax import devices, losses, models, sharding
+from vlc_jax import losses, models
+from vlc_jax.devices import runtime, sharding
 
 BATCH = 16
 CASES = {
@@ -75,7 +76,7 @@ def compute(mesh: Mesh) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     coordinator, processes, index, out = sys.argv[1:]
-    devices.connect(coordinator, int(processes), int(index))
+    runtime.connect(coordinator, int(processes), int(index))
     results = compute(sharding.make_mesh(data=-1, fsdp=2))
     if jax.process_index() == 0:
         np.savez(Path(out), **results)

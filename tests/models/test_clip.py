@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
-from vlc_jax import models, train_step, types
+from vlc_jax import models, types
 from vlc_jax.models import layers
+from vlc_jax.train import step as train_step
 
 FAMILIES = ("clip", "siglip", "eva02", "mini")
 

@@ -8,9 +8,10 @@ import numpy as np
 import optax
 import pytest
 
-from configs import default
-from vlc_jax import models, setup, train_step
-from vlc_jax.state import State
+from vlc_jax import models, setup
+from vlc_jax.configs import default
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})

@@ -6,7 +6,7 @@ import pytest
 
 from vlc_jax import losses, models, types
 from vlc_jax.models import dcsm_network, flops
-from vlc_jax.parameters import Parameters, merge_trees
+from vlc_jax.models.parameters import Parameters, merge_trees
 
 # image_gflops, text_gflops of docs/model_profile.csv (two decimals, 2 FLOPs per multiply-add)
 PROFILE = {

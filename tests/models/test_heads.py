@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
-from configs import default
 from tests.support.compilations import apply
-from vlc_jax import errors, models, setup, sharding, train_step, types
-from vlc_jax.state import State
+from vlc_jax import errors, models, setup, types
+from vlc_jax.configs import default
+from vlc_jax.devices import sharding
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 HEADS = {

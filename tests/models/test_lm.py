@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
-from vlc_jax import sharding
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm, lora, rope
 

@@ -1,16 +1,20 @@
 """A tower whose blocks are one loop equals the unrolled one, in value and gradient."""
 
 import functools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.scenes import hp_hn
 from tests.support import tiny
-from vlc_jax import models, sharding, train_step
+from vlc_jax import models
+from vlc_jax.configs.scenes import hp_hn
+from vlc_jax.devices import sharding
 from vlc_jax.setup import plan, resolve
+from vlc_jax.setup.state import init_state, state_shapes
+from vlc_jax.train import step as train_step
 
 SMALL = {"depth": 2, "width": 32, "heads": 2}
 PIXELS = SMALL | {"stem": (), "patch_size": 8}
@@ -110,8 +114,8 @@ def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
             config.mesh.data, config.mesh.fsdp = 2, 4
         setup = resolve(config, "train")
         state = jax.jit(
-            setup.init_state,
-            out_shardings=jax.tree.map(lambda x: x.sharding, setup.state_shapes({})),
+            partial(init_state, setup),
+            out_shardings=jax.tree.map(lambda x: x.sharding, state_shapes(setup, {})),
         )({})
         rng = np.random.default_rng(0)
         shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)

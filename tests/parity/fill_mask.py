@@ -17,7 +17,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from input_pipeline.hard_texts.fill_mask import SvlcFillMask
+from vlc_jax.input_pipeline.hard_texts.fill_mask import SvlcFillMask
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["A", "a", "the", "dog", "cat", "mat", "runs", "sits", "on", "under", "red", "big", "large"]

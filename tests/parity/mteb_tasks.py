@@ -32,8 +32,8 @@ class Constant:
 
 def random_model():
     """Random towers of one block each."""
-    from configs.scenes import clip
-    from vlc_jax.inference import Model
+    from vlc_jax.configs.scenes import clip
+    from vlc_jax.encode.inference import Model
     from vlc_jax.setup import resolve
 
     config = clip.get_config()
@@ -47,8 +47,8 @@ def random_model():
 def benchmarks():
     """mteb's name of a task -> a set of ours in its form: a picture and two captions; a picture and
     its negative, of which random towers make more than of two pictures, and two captions."""
-    from input_pipeline.benchmarks import READERS
-    from input_pipeline.benchmarks.case import Average, Case
+    from vlc_jax.input_pipeline.benchmarks import READERS
+    from vlc_jax.input_pipeline.case import Average, Case
 
     swap = READERS["scenes_relation_swap"](count=24)
     # of different sizes, so that the mean over relations is not the mean over cases

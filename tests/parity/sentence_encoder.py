@@ -17,7 +17,7 @@ import transformers
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from input_pipeline.tokenizers import sentence_encoder
+from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

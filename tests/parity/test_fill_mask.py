@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vlc_jax.generative import decode
-from vlc_jax.models import llava, lm
+from vlc_jax.models import decode, llava, lm
 from vlc_jax.weights import llava as weights
 
 pytestmark = pytest.mark.slow

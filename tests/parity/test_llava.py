@@ -11,9 +11,8 @@ import pytest
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.generative import decode
 from vlc_jax.losses import infonce, masks
-from vlc_jax.models import captioner, layers, llava, lm, lora, rope
+from vlc_jax.models import captioner, decode, layers, llava, lm, lora, rope
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import lm_adapter
 

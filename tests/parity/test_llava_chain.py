@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import vlc_jax
-from input_pipeline.tokenizers.conversation import asked
 from tests.support import llava_folder
-from vlc_jax.generative import prompts
+from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.models import llava
 from vlc_jax.tools import export
 from vlc_jax.weights import llava as weights

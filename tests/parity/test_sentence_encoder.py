@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 
 pytestmark = pytest.mark.slow
 

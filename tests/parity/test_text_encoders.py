@@ -9,11 +9,10 @@ import pytest
 from ml_collections import ConfigDict
 
 import vlc_jax
-from configs import default
-from input_pipeline.tokenizers import sentence_encoder
-from vlc_jax import text_encoders
+from vlc_jax.configs import default
+from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import llm2vec
+from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 from vlc_jax.setup import init_from, resolve
 
 pytestmark = pytest.mark.slow

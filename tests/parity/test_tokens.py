@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from input_pipeline import folder_vocabulary
-from input_pipeline.tokenizers import clean
-from input_pipeline.tokenizers.clip_bpe import ClipTokenizer
-from input_pipeline.tokenizers.siglip import siglip_tokenizer
 from tests.support import helpers
+from vlc_jax.input_pipeline.tokenizers import clean
+from vlc_jax.input_pipeline.tokenizers.clip_bpe import ClipTokenizer
+from vlc_jax.input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
+from vlc_jax.input_pipeline.tokenizers.siglip import siglip_tokenizer
 
 pytestmark = pytest.mark.slow
 

@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import default
 from tests.parity.test_towers import HF, TINY
-from vlc_jax import models, setup, sharding, train_step, weights
+from vlc_jax import models, setup, weights
+from vlc_jax.configs import default
+from vlc_jax.devices import sharding
 from vlc_jax.setup.init_from import architecture
-from vlc_jax.state import State
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
 
 pytestmark = pytest.mark.slow
 

@@ -294,7 +294,7 @@ def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
         for field in ("steps", "losses.svlc.weight", "init_from"):
             assert field in differs
         assert "batch_size" not in differs
-        assert f"python -m vlc_jax.report {compared[0].parents[1] / 'clip'} " in plain
+        assert f"vlc-jax report {compared[0].parents[1] / 'clip'} " in plain
         assert "hn --cases" in plain
         for words in ("step 271 is not finite", "Started from", "augmented: size", "fail|ed"):
             assert words in plain

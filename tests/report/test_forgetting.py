@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from vlc_jax import published
-from vlc_jax.report import compare_plot, forgetting, plot
+from vlc_jax.report import compare_plot, forgetting, plot, published
 
 
 def result(protocol, *counted, **metrics):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.report.pages import Page
-from vlc_jax import published, report
+from vlc_jax import report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import compare, compare_page, paper, plot, table
+from vlc_jax.report import compare, compare_page, paper, plot, published, table
 
 CLIP, LLAVA, L14 = "CLIP ViT-B/32", "LLaVA-1.5-7B", "CLIP ViT-L/14-336"
 

@@ -11,7 +11,8 @@ from PIL import Image
 
 from tests.report.conftest import result, write_examples, write_json
 from tests.report.pages import Page, figure_size
-from vlc_jax import report, workdir_files
+from vlc_jax import report
+from vlc_jax.input_pipeline.case import maps_file
 from vlc_jax.report import examples, patch_maps, patch_maps_plot, read_workdir
 from vlc_jax.report.read_workdir import Example
 
@@ -52,7 +53,7 @@ def rows(path):
 
 def write_all(path, kind, **options):
     for example in rows(path):
-        file = path / "evals" / NAME / "maps" / workdir_files.maps_file(example.row["id"])
+        file = path / "evals" / NAME / "maps" / maps_file(example.row["id"])
         write_maps(file, kind, example.row["captions"], **options)
 
 

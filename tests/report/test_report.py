@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from input_pipeline.benchmarks import Benchmark
 from tests.report.pages import Page, figure_size
 from vlc_jax import evaluators, report
+from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import plot, read_workdir
 
@@ -65,7 +65,7 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
         plain = page.replace("\\", "")
         for text in (
             "python -m vlc_jax.main --config configs/scenes/clip.py:quickstart",
-            f"python -m vlc_jax.report {done} --cases",
+            f"vlc-jax report {done} --cases",
             "4f0c1d2a9b7e5533d1c0ffee9c2b7a6d5e4f3a21",
             "632,833",
             "x86_64, 2 cores",

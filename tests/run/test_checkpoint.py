@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from input_pipeline import stores
-from vlc_jax import sharding
-from vlc_jax.run import checkpoint, step_folders
-from vlc_jax.run.step_folders import StoreSteps
+from vlc_jax.devices import sharding
+from vlc_jax.input_pipeline import stores
+from vlc_jax.run import checkpoint
+from vlc_jax.run.store import step_folders
+from vlc_jax.run.store.step_folders import StoreSteps
 
 pytestmark = pytest.mark.devices
 

@@ -11,11 +11,11 @@ import jax
 import pytest
 
 from vlc_jax.errors import PreemptedError
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 
 WAIT = """
 import time
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 stop = StopSignal().install()
 print("ready", flush=True)
 while True:

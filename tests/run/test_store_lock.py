@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from input_pipeline.stores import LocalFolder
 from vlc_jax.errors import UsageError
-from vlc_jax.run import store_lock
-from vlc_jax.run.store_lock import StoreLock
+from vlc_jax.input_pipeline.stores import LocalFolder
+from vlc_jax.run.store import store_lock
+from vlc_jax.run.store.store_lock import StoreLock
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from vlc_jax.run import watchdog
 from vlc_jax.run.metrics import StepClock
-from vlc_jax.run.watchdog import Watchdog
+from vlc_jax.run.processes import watchdog
+from vlc_jax.run.processes.watchdog import Watchdog
 
 
 @pytest.fixture

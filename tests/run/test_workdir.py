@@ -11,11 +11,12 @@ import jax
 import pytest
 
 from tests.support import helpers
-from vlc_jax import devices, train
+from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluate import Evaluation
+from vlc_jax.evaluate.benchmarks import Evaluation
 from vlc_jax.run import workdir
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
+from vlc_jax.train import loop
 
 HOLD = """
 import sys, time
@@ -168,7 +169,7 @@ def test_an_environment_without_fingerprints_is_an_error_naming_it(run):
 
 
 def test_the_environment_names_command_hardware_and_versions(run):
-    run.write_env(hardware=devices.hardware(), parameters={"total": 1})
+    run.write_env(hardware=runtime.hardware(), parameters={"total": 1})
     env = json.loads((run.path / "env.json").read_text())
     assert env["hardware"]["device_count"] == jax.device_count()
     assert env["versions"]["jax"]
@@ -207,7 +208,7 @@ class NoSpace(Evaluation):
 def test_a_full_disk_after_done_is_a_line_and_the_run_stays_done(run, capsys):
     (run.path / "events.jsonl").symlink_to("/dev/full")
     evaluation = NoSpace()
-    train.finish(run, evaluation, 3)
+    loop.finish(run, evaluation, 3)
     assert json.loads((run.path / "DONE").read_text()) == {"step": 3}
     assert evaluation.steps == [3]  # the table is printed all the same
     (line,) = capsys.readouterr().err.splitlines()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlc_jax import workdir_files
+from vlc_jax.run import workdir_files
 from vlc_jax.run.metrics import MetricsWriter
 from vlc_jax.run.workdir import Workdir
 

@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 
 from tests.support import llava_folder
-from vlc_jax.generative import prompts
+from vlc_jax.evaluators import prompts
 from vlc_jax.setup import llava_config
 from vlc_jax.weights import lm_config
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import pytest
 import tokenizers
 
-from configs import default
-from configs.scenes import clip
-from vlc_jax import devices
+from vlc_jax.configs import default
+from vlc_jax.configs.scenes import clip
+from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
 from vlc_jax.run.renamed_fields import IMPLIED_FIELDS
 from vlc_jax.run.workdir import Workdir, saved_config
@@ -116,7 +116,7 @@ def test_frozen_parameters_outside_the_towers_have_a_fingerprint_of_their_own():
 def test_matrix_products_are_in_bfloat16_on_accelerators(monkeypatch, platform, dtype):
     config = configured(batch_size=8, steps=1)
     config.pretrain = configured(batch_size=8, steps=1)
-    monkeypatch.setattr(devices.jax, "default_backend", lambda: platform)
+    monkeypatch.setattr(runtime.jax, "default_backend", lambda: platform)
     setup = resolve(config, "eval")
     assert setup.model.image.dtype == setup.model.text.dtype == dtype
     assert {x.dtype for x in jax.tree.leaves(setup.parameters.shapes)} == {jnp.dtype("float32")}
@@ -133,7 +133,7 @@ def test_a_run_does_not_go_on_in_another_precision(monkeypatch, tmp_path):
     run.claim(resolve(config, "eval").config)
     (tmp_path / "checkpoints/1").mkdir(parents=True)
     run.check_config(resolve(config, "eval").config, allow_change=False)
-    monkeypatch.setattr(devices.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(runtime.jax, "default_backend", lambda: "gpu")
     with pytest.raises(UsageError, match=r"model\.dtype: float32 -> bfloat16"):
         run.check_config(resolve(config, "eval").config, allow_change=False)
     config.model.dtype = "float32"

@@ -3,9 +3,9 @@
 import pytest
 from ml_collections import ConfigDict
 
-from configs.scenes import clip, llava, vlm2vec
 from tests.support.numbered import Numbered
-from vlc_jax import sharding
+from vlc_jax.configs.scenes import clip, llava, vlm2vec
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve, validate
 

@@ -9,8 +9,8 @@ import tokenizers
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
-from configs import default
 from vlc_jax import weights
+from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import init_from, resolve, weights_compatibility
 

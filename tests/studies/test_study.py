@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from configs.common import scenes
-from configs.eval import all as suite
-from configs.scenes import llava
 from studies import study, study_columns, study_page, study_plan, study_results
 from tests.support import forks, helpers
+from vlc_jax.configs.common import scenes
+from vlc_jax.configs.eval import all as suite
+from vlc_jax.configs.scenes import llava
 
 
 def test_every_run_comes_after_the_one_it_starts_from():

@@ -17,7 +17,8 @@ from pathlib import Path
 from absl import flags
 
 from vlc_jax import main
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.setup import command_line
 from vlc_jax.tools import export
 
 
@@ -29,7 +30,7 @@ def stop_after(metrics: Path, rows: int) -> None:
 
 
 def run(exported: str, arguments: list[str]) -> list[int]:
-    main.parse_flags(["chain", *arguments])
+    command_line.parse_flags(["chain", *arguments])
     workdir = Path(main.WORKDIR.value)
     words = (workdir / "metrics.jsonl", 2)
     threading.Thread(target=stop_after, args=words, daemon=True).start()

@@ -7,8 +7,8 @@ import numpy as np
 import tokenizers
 from ml_collections import ConfigDict
 
-from input_pipeline.tokenizers import sentence_encoder
 from tests.support import helpers, llava_folder
+from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 from vlc_jax.tools import embed_text
 
 CONFIGS = sorted(

@@ -25,9 +25,19 @@ from pathlib import Path
 from tests.support import compilations, interpreter
 
 IMPORTED = (
-    *("vlc_jax.evaluate", "vlc_jax.train", "vlc_jax.report", "vlc_jax.tools.export"),
-    *("configs.scenes.clip", "input_pipeline.prepare", "grain", "scipy.stats"),
-    *("vlc_jax.report.page", "vlc_jax.catalogue", "vlc_jax.plan"),
+    *(
+        "vlc_jax.evaluate.benchmarks",
+        "vlc_jax.train.loop",
+        "vlc_jax.report",
+        "vlc_jax.tools.export",
+    ),
+    *(
+        "vlc_jax.configs.scenes.clip",
+        "vlc_jax.input_pipeline.commands.prepare",
+        "grain",
+        "scipy.stats",
+    ),
+    *("vlc_jax.report.page", "vlc_jax.setup.catalogue", "vlc_jax.plan.plan"),
     *("ml_collections.config_flags", "tensorboardX"),
 )
 ROOT = Path(__file__).resolve().parents[2]

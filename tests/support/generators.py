@@ -1,6 +1,6 @@
 """Small generators of texts for tests of what is done with them."""
 
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError
 
 
 class Reversal:

@@ -11,8 +11,9 @@ import signal
 import sys
 
 from vlc_jax import main
-from vlc_jax.run.preemption import StopSignal
-from vlc_jax.run.step_folders import StoreSteps
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.store.step_folders import StoreSteps
+from vlc_jax.setup import command_line
 
 
 def kill(*words: object) -> None:
@@ -45,5 +46,5 @@ def arm(moment: str) -> None:
 
 if __name__ == "__main__":
     arm(sys.argv[1])
-    main.parse_flags(["killed_save", *sys.argv[2:]])
+    command_line.parse_flags(["killed_save", *sys.argv[2:]])
     sys.exit(main.run(StopSignal().install()))

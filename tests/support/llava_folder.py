@@ -12,14 +12,16 @@ import tokenizers
 from ml_collections import ConfigDict
 from PIL import Image
 
-from configs import default
-from configs.eval import llava as llava_config
 from tests.support.sets import mmvp, whatsup, winoground
-from vlc_jax import evaluate, train
+from vlc_jax.configs import default
+from vlc_jax.configs.eval import llava as llava_config
+from vlc_jax.evaluate import benchmarks
 from vlc_jax.models import llava
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import Setup, resolve
+from vlc_jax.setup import resolve
+from vlc_jax.train import loop
+from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import lm_config
 
@@ -79,7 +81,7 @@ def evaluated(
     setup = resolve(llava_config.get_config(argument), "eval")
     workdir = Workdir(folder / "evaluated")
     try:
-        evaluate.evaluate_workdir(setup, workdir, StopSignal(), False)
+        benchmarks.evaluate_workdir(setup, workdir, StopSignal(), False)
     finally:
         workdir.close()
     found = {}
@@ -109,7 +111,7 @@ def trained(model: Path, folder: Path, question: str, **fields: Any) -> Path:
         config.update(fields)
     workdir = Workdir(folder / "trained")
     try:
-        train.train(resolve(config), workdir, StopSignal(), False)
+        loop.train(resolve(config), workdir, StopSignal(), False)
     finally:
         workdir.close()
     return workdir.path

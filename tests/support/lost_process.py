@@ -12,9 +12,13 @@ import signal
 import sys
 import time
 
-from vlc_jax import evaluate, main, train_step
-from vlc_jax.run import peers, workdir
+from vlc_jax import main
+from vlc_jax.evaluate import benchmarks
+from vlc_jax.run import workdir
 from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.processes import peers
+from vlc_jax.setup import command_line
+from vlc_jax.train import step as train_step
 
 IN_STEP = 2  # calls of the step before the one that is the last
 
@@ -47,7 +51,7 @@ def arm(moment: str, what: str) -> None:
         "compile": (train_step, "compile_step", ended),
         "step": (train_step, "compile_step", compiled),
         "save": (Checkpoints, "_write", ended),
-        "evaluation": (evaluate.Evaluation, "_one", ended),
+        "evaluation": (benchmarks.Evaluation, "_one", ended),
         "close": (workdir.Workdir, "close", ended),
     }
     setattr(*armed[moment])
@@ -57,5 +61,5 @@ if __name__ == "__main__":
     peers.GRACE_SECONDS = 4.0
     if sys.argv[1] != "never":
         arm(*sys.argv[1:3])
-    main.parse_flags(["lost_process", *sys.argv[3:]])
+    command_line.parse_flags(["lost_process", *sys.argv[3:]])
     main.main(["lost_process"])

@@ -1,4 +1,4 @@
-"""The datasets that `input_pipeline.prepare` knows, formed like the real ones, with few images."""
+"""The datasets that `vlc-jax prepare` knows, formed like the real ones, with few images."""
 
 import csv
 import io

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import input_pipeline
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import Record
-from input_pipeline.tokenizers.word_level import WordTokenizer
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader.loader import make_train
+from vlc_jax.input_pipeline.record import Record
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
 NUMBERS = [f"n{i}" for i in range(30)]
 WORDS = WordTokenizer(4, words=(*NUMBERS, "first", "second", "not", "same"))
@@ -32,9 +32,7 @@ class Numbered:
 
 def loader(source=None, transform=None, tokenizer=WORDS, **options):
     options = {"batch_size": 8, "seed": 5} | options
-    return input_pipeline.make_train(
-        source or Numbered(), tokenizer, transform or ImageTransform(8), **options
-    )
+    return make_train(source or Numbered(), tokenizer, transform or ImageTransform(8), **options)
 
 
 def take(count, source=None, **options):

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from vlc_jax.errors import PeerError, UsageError
-from vlc_jax.run import guard, peers
-from vlc_jax.run.preemption import StopSignal
+from vlc_jax.run.processes import guard, peers
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import config_diff
 
 LOST_SECONDS, JOIN_SECONDS = 3.0, 4.0

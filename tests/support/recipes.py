@@ -14,9 +14,9 @@ import tokenizers
 from PIL import Image
 from safetensors.numpy import save_file
 
-from input_pipeline.sources.scenes import ScenesSource
 from tests.support import helpers
 from vlc_jax import models, weights
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 # Of most captions every generator makes something.
@@ -87,7 +87,7 @@ def write_coco(folder: Path) -> Path:
 
 def prepare(coco: Path, out: Path, dataset: str, annotations: str, *options: str) -> None:
     done = helpers.python(
-        *("-m", "input_pipeline.prepare", dataset, "--annotations"),
+        *("-m", "vlc_jax.input_pipeline.commands.prepare", dataset, "--annotations"),
         *(coco / annotations, "--images", coco, "--out", out, *options),
     )
     assert done.returncode == 0, done.stderr

@@ -5,8 +5,8 @@ Arguments: steps=N; pretrain (six steps of another seed come first).
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments
-from configs.scenes import clip
+from vlc_jax.configs.common import arguments
+from vlc_jax.configs.scenes import clip
 
 
 def get_config(argument: str | None = None) -> ConfigDict:

@@ -6,8 +6,8 @@ it); weights; steps=N.
 
 from ml_collections import ConfigDict
 
-from configs.common import arguments
-from configs.llava import stage1, stage2
+from vlc_jax.configs.common import arguments
+from vlc_jax.configs.llava import stage1, stage2
 
 IMAGE = {"width": 16, "depth": 2, "heads": 2, "patch_size": 4, "projection": None}
 

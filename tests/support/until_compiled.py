@@ -8,7 +8,9 @@ import sys
 
 import jax
 
-from vlc_jax import main, train_step
+from vlc_jax import main
+from vlc_jax.setup import command_line
+from vlc_jax.train import step as train_step
 
 
 def end(setup: train_step.Setup, *arrays: object) -> None:
@@ -20,5 +22,5 @@ def end(setup: train_step.Setup, *arrays: object) -> None:
 
 if __name__ == "__main__":
     train_step.compile_step = end
-    main.parse_flags(["until_compiled", *sys.argv[1:]])
+    command_line.parse_flags(["until_compiled", *sys.argv[1:]])
     main.main(["until_compiled"])

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from configs.scenes import dcsm as scenes
 from tests.support.archives import tensor
 from vlc_jax import models
+from vlc_jax.configs.scenes import dcsm as scenes
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.models import dcsm_network

@@ -1,6 +1,6 @@
 """Evaluation protocols, and the table of benchmarks: reader -> protocol.
 
-A reader has the same name in `input_pipeline.benchmarks.READERS`. A benchmark of config.evals is
+A reader has the same name in `READERS` of input_pipeline/benchmarks. A benchmark of config.evals is
 named after its reader, unless its option `reader` says otherwise.
 """
 
@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from input_pipeline.benchmarks import PUBLISHED, Benchmark
 from vlc_jax import errors
 from vlc_jax.evaluators import (
     binding,
@@ -27,6 +26,7 @@ from vlc_jax.evaluators import (
 )
 from vlc_jax.evaluators.scorer import Abilities, Decoding, Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
 
 __all__ = [
     "EVALUATIONS",

@@ -6,11 +6,11 @@ apart from "not in the cosine" (linear decodability in the proof of "Is CLIP ide
 
 import numpy as np
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import linear_probe, stats, ties
 from vlc_jax.evaluators.choice import score_cases
 from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 
 def evaluate(

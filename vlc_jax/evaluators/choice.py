@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import groups, stats, ties, token_scores
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 KS = (3, 5, 10)  # of the recalls beside accuracy, where there are many options: CREPE's
 MANY = 5  # options; with more than these, recalls and ranks say more than the first place

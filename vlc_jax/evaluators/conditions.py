@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
 from vlc_jax.evaluators.vectors import cosine_of_rows
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 FLOOR = 0.95  # quantile of the differences between two renderings of a scene

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
-from input_pipeline.benchmarks import Benchmark
 from vlc_jax.evaluators import stats
 from vlc_jax.evaluators.stats import Estimate
+from vlc_jax.input_pipeline.benchmarks import Benchmark
 
 
 class Decisions(NamedTuple):

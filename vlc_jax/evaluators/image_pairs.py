@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from input_pipeline import TextVectors
-from input_pipeline.benchmarks import Benchmark
-from input_pipeline.record import DataError
-from vlc_jax import errors, workdir_files
+from vlc_jax import errors
 from vlc_jax.evaluators import groups, stats
 from vlc_jax.evaluators.vectors import cosine
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import image_file
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 
 AGREEMENT = 0.95  # cosine above which two images count as alike
 DIFFERENCE = 0.6  # cosine of the other features below which they do not
@@ -71,7 +72,7 @@ def other_features(path: str, benchmark: Benchmark) -> np.ndarray:
         vectors = TextVectors(Path(path))
     except ValueError as error:
         raise errors.UsageError(f"second_features: {error}") from error
-    names = [workdir_files.image_file(case.id, k) for case in benchmark.cases for k in (0, 1)]
+    names = [image_file(case.id, k) for case in benchmark.cases for k in (0, 1)]
     try:
         return vectors(names)
     except DataError as error:

@@ -21,12 +21,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import AskedImage, DataError, ImageLike
 from vlc_jax.errors import known
-from vlc_jax.evaluators import groups, stats
+from vlc_jax.evaluators import groups, prompts, stats
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
-from vlc_jax.generative import prompts
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import AskedImage, DataError, ImageLike
 
 WEAK = "on"  # part of other answers: "on the left", "on the right side"
 
@@ -64,7 +63,7 @@ def evaluate(
     KIND_accuracy   all cases of a group of that kind are right: pair_accuracy, set_accuracy
     unparsed        share of the answers that name none of the options, or several
 
-    decoding: greedy, or m3id with its alpha, decay and first_step (vlc_jax/generative/decode.py).
+    decoding: greedy, or m3id with its alpha, decay and first_step (vlc_jax/models/decode.py).
     style, seed: of the questions (generative/prompts.py), but where a case has its own, as those
       of the scenes have.   chunk: cases at a time.
 

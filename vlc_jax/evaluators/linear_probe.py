@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 CS = tuple(10.0**exponent for exponent in range(-2, 5))  # of scikit-learn: inverse regularisation
 STEPS = 1000  # of L-BFGS, at most; enough for features of unit length at the largest C

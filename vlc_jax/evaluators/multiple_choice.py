@@ -12,11 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers.conversation import asked
 from vlc_jax.errors import UsageError, known
-from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators import groups, prompts, stats, ties
 from vlc_jax.evaluators.keywords import contains, words_of
 from vlc_jax.evaluators.scorer import (
     Decoding,
@@ -26,7 +23,9 @@ from vlc_jax.evaluators.scorer import (
     embed_texts_once,
     require_questions,
 )
-from vlc_jax.generative import prompts
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")

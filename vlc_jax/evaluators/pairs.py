@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import groups, image_pairs, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 # Of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
 COMPARISONS: dict[str, tuple[tuple[int, int], ...]] = {  # metric -> all of (above, below)

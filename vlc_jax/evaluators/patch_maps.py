@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline import FunctionalWordTokenizer, Tokenizer
-from input_pipeline.benchmarks import Case
-from input_pipeline.tokenizers import token_labels
 from vlc_jax.evaluators import Scorer
 from vlc_jax.evaluators.scorer import embed_texts_once, take
+from vlc_jax.input_pipeline.benchmarks import Case
+from vlc_jax.input_pipeline.tokenizers import token_labels
+from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 CAPTIONS = 8  # of a case; the correct ones are among the first

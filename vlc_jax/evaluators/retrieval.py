@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from input_pipeline.benchmarks import Benchmark
-from input_pipeline.record import DataError
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.record import DataError
 
 DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from jaxtyping import Float
 
-from input_pipeline.record import ImageLike
 from vlc_jax.errors import UsageError, known
+from vlc_jax.input_pipeline.record import ImageLike
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
@@ -18,7 +18,7 @@ class Decoding(NamedTuple):
     """Decoding of answers: the likeliest token each time, or with M3ID's correction.
 
     max_tokens: the end token included.   alpha, decay, first_step: of M3ID
-    (vlc_jax/generative/decode.py).
+    (vlc_jax/models/decode.py).
     """
 
     kind: DecodingKind = "greedy"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from input_pipeline.benchmarks import Benchmark, Case
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import choice, groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.evaluators.vectors import cosine
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 CHANCE = {
     "augmented_accuracy": 1 / 3,

@@ -11,10 +11,10 @@ p(Yes). Rankings are those of the score.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.tokenizers.conversation import asked
 from vlc_jax.errors import UsageError, known
+from vlc_jax.evaluators import prompts
 from vlc_jax.evaluators.scorer import Scorer, require_questions
-from vlc_jax.generative import prompts
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.types import TextFeatures
 
 OPTIONS = ("question", "answer", "eos")

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from input_pipeline.benchmarks import Benchmark
-from input_pipeline.record import DataError
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 SHOWN = 5  # wrong classes kept per example, best first

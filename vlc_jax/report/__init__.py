@@ -1,12 +1,12 @@
 """HTML and Markdown report of a workdir, or comparison of several.
 
-Command line: python -m vlc_jax.report WORKDIR [WORKDIR ...]
+Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
 `write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md,
 `write_cases` cases.html, where single cases of a run or of two can be searched;
 `print_table` and `print_comparison` print results in a terminal. With the name of a published model
-(`vlc_jax.published`) each has its values beside ours. Reads files of workdirs only: neither JAX nor
-the models are imported.
+(`published`) each has its values beside ours. Reads files of workdirs only: neither JAX nor the
+models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,9 @@ import rich.console
 import rich.measure
 import rich.table
 
-from vlc_jax.published import UnknownModelError
 from vlc_jax.report import compare, paired, paper, read_workdir, table
 from vlc_jax.report.cases import NoCasesError
+from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
 __all__ = [

@@ -1,18 +1,18 @@
-"""python -m vlc_jax.report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
+"""vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
 [--cases [BENCHMARK ...]]"""
 
 import argparse
 import sys
 from pathlib import Path
 
-from input_pipeline import addresses
 from vlc_jax import report
+from vlc_jax.input_pipeline.commands import addresses
 
 
 @addresses.allowed
 def main(arguments: list[str] | None = None) -> int:
     """Writes the report or comparison and prints its path; returns 0, or 2 after an error."""
-    parser = argparse.ArgumentParser(prog="python -m vlc_jax.report", description=report.__doc__)
+    parser = argparse.ArgumentParser(prog="vlc-jax report", description=report.__doc__)
     parser.add_argument(
         "workdirs",
         metavar="workdir",

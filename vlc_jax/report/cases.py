@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
-from vlc_jax import workdir_files
+from vlc_jax.input_pipeline.case import image_file
 from vlc_jax.report import compare, paired
 from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
 
@@ -93,7 +93,7 @@ class _Data:
         folders = [run for run, result in asked if result]
         kept = {file for run in folders for file in _kept(run, name)}
         for case in dict.fromkeys(case for rows in by_run for case in rows):
-            if workdir_files.image_file(case, 0) in kept:
+            if image_file(case, 0) in kept:
                 self.images[len(self.cases)] = list(self._images(folders, name, case))
             self.cases.append(self._case(case, [rows.get(case) for rows in by_run]))
         self.benchmarks.append([name, decision, ranges])
@@ -157,7 +157,7 @@ class _Data:
         """Data URIs of the images of a case that the first run with any has kept."""
         for run in runs:
             folder, k = run.path / "evals" / name / "images", 0
-            while (file := folder / workdir_files.image_file(case, k)).exists():
+            while (file := folder / image_file(case, k)).exists():
                 uri, reason = _data_uri(run, file)
                 if reason:
                     self.notes.append(f"{name}, {case}: an image {reason}")

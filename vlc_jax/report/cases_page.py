@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlc_jax import workdir_files
 from vlc_jax.report import cases, page
 from vlc_jax.report.read_workdir import Run
+from vlc_jax.run import workdir_files
 
 FOLDER = Path(__file__).parent
 

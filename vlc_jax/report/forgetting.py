@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from vlc_jax import published
-from vlc_jax.report import compare, compare_plot, paper, plot
+from vlc_jax.report import compare, compare_plot, paper, plot, published
 from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 

@@ -11,7 +11,6 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from vlc_jax import workdir_files
 from vlc_jax.report import (
     examples,
     patch_maps,
@@ -22,6 +21,7 @@ from vlc_jax.report import (
     table,
 )
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
+from vlc_jax.run import workdir_files
 
 MAX_EVENTS = 40  # that the page lists; the rest are counted
 MAX_CARDS = 6
@@ -163,7 +163,7 @@ def make_context(run: Run) -> dict[str, Any]:
 def cases_command(runs: Sequence[Run]) -> str:
     """The command that writes the browser of single cases of these runs."""
     workdirs = shlex.join(str(run.path) for run in runs)
-    return f"python -m vlc_jax.report {workdirs} --cases"
+    return f"vlc-jax report {workdirs} --cases"
 
 
 def cards(headlines: list[table.Row]) -> list[table.Row]:

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vlc_jax import published
-from vlc_jax.published import Value
-from vlc_jax.report import table
+from vlc_jax.report import published, table
+from vlc_jax.report.published import Value
 
 VQASCORE = "VQAScore"  # note of values that a generative model's answer "Yes" gave
 SHOWN = 4  # metrics that are named as published ones

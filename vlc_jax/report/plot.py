@@ -17,8 +17,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from vlc_jax import workdir_files
 from vlc_jax.report import table
+from vlc_jax.run import workdir_files
 
 THEME = {  # CSS variable -> its value in light mode, which the files use; report.css has the dark
     "ink": "#1c2126",

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vlc_jax import workdir_files
+from vlc_jax.input_pipeline.case import image_file, maps_file
+from vlc_jax.run import workdir_files
 
 WORKDIR_FILES = (
     "config.json",
@@ -188,13 +189,13 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
         case, files = str(row.get("id")), []
         # not Path.is_file, which raises for names that no file can have
-        while os.path.isfile(file := images / workdir_files.image_file(case, len(files))):
+        while os.path.isfile(file := images / image_file(case, len(files))):
             if problem := unreadable(run.path, file):
                 run.notes.append(f"{file.relative_to(run.path)} {problem}")
                 break
             files.append(file)
         if files and has_scores(row):
-            maps = folder / "maps" / workdir_files.maps_file(case)
+            maps = folder / "maps" / maps_file(case)
             is_shown = os.path.isfile(maps) and not unreadable(run.path, maps)
             yield Example(row, tuple(files), maps if is_shown else None)
         remaining -= len(files)

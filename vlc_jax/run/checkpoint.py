@@ -19,7 +19,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from vlc_jax.run.step_folders import LocalSteps, StoreSteps
+from vlc_jax.errors import ExitCode
+from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 
 RETRY_AFTER_S = (1.0, 4.0, 16.0)  # of passing faults of network storage; then the save fails
 SAID_BYTES = 400  # of a problem that one process tells the others: names of files have 60
@@ -28,13 +29,19 @@ SAID_BYTES = 400  # of a problem that one process tells the others: names of fil
 class CheckpointError(Exception):
     """No usable checkpoint: all are damaged, or do not fit. Nothing was deleted."""
 
+    exit_code = ExitCode.DATA
+
 
 class SaveError(Exception):
     """A checkpoint could not be written."""
 
+    exit_code = ExitCode.INFRASTRUCTURE
+
 
 class ShapeMismatchError(CheckpointError):
     """A checkpoint of another model or optimizer: names or shapes of arrays differ."""
+
+    exit_code = ExitCode.USAGE
 
 
 class Checkpoints:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
-from vlc_jax import workdir_files
+from vlc_jax.run import workdir_files
 
 LINE_EVERY = 5.0  # seconds between lines of the log
 BAR_WIDTH = 10  # characters: 60 columns have room for step, ETA and loss beside it

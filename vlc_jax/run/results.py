@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax import workdir_files
+from vlc_jax.run import workdir_files
 
 
 class Question(NamedTuple):
     """A question to a benchmark.
 
-    name: in config.evals.   reader: a key of input_pipeline.benchmarks.READERS.
+    name: in config.evals.   reader: a key of vlc_jax.input_pipeline.benchmarks.READERS.
     options: all that the config says.   data: `Benchmark.version`.
     weights: fingerprint of parameters that no step of this workdir has; None for those of a step.
     """

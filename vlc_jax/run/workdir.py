@@ -15,14 +15,14 @@ from typing import Any, BinaryIO
 import jax
 from ml_collections import ConfigDict
 
-from input_pipeline import stores
-from vlc_jax import workdir_files
 from vlc_jax.errors import STORAGE_ERRORS, UsageError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.run import workdir_files
 from vlc_jax.run.environment import environment
-from vlc_jax.run.peers import Peers
-from vlc_jax.run.remote_workdir import RemoteWorkdir
+from vlc_jax.run.processes.peers import Peers
 from vlc_jax.run.renamed_fields import add_implied_fields, refuse_renamed_fields
-from vlc_jax.run.step_folders import steps_of
+from vlc_jax.run.store.remote_workdir import RemoteWorkdir
+from vlc_jax.run.store.step_folders import steps_of
 
 SHOWN_IMAGES = 3  # named in a message
 # Config fields that may change when a run is resumed: none of them changes the trained parameters,

@@ -4,18 +4,14 @@ With main and run/workdir this folder is the only one that sees a ConfigDict; ev
 the ready things of a Setup, or keyword arguments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 from flax import linen as nn
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from vlc_jax import devices, sharding
-from vlc_jax.parameters import Parameters
+from vlc_jax.devices import runtime, sharding
+from vlc_jax.models.parameters import Parameters
 from vlc_jax.setup import (
     addresses,
     data,
@@ -26,115 +22,14 @@ from vlc_jax.setup import (
     weights_config,
 )
 from vlc_jax.setup import model as model_setup
-from vlc_jax.setup.data import BenchmarkSetup, TrainingData
-from vlc_jax.setup.model import Optimization
-from vlc_jax.state import State
+from vlc_jax.types.setup import (
+    EvaluationSetup,
+    Interpolation,
+    Setup,
+    TrainingSetup,
+)
 
 Mode = Literal["train", "eval", "weights", "plan"]
-
-
-class Interpolation(NamedTuple):
-    """WiSE-FT: evaluate (1 - alpha) other + alpha ours for each share; other None: nothing mixed.
-
-    other: weights as config.init_from names them.
-    """
-
-    other: str | None
-    shares: tuple[float, ...]
-
-
-class EvaluationSetup(NamedTuple):
-    """The benchmarks of a run, and how images and texts reach the model.
-
-    every: steps between evaluations; None: after the last step only.
-    seconds: after which an evaluation inside training begins no further benchmark; None: never.
-    batch_size: images or texts per forward pass, over all devices.
-    cache: folder of pooled features for later runs; None: none are kept.
-    examples: cases per benchmark whose images are kept for the report.
-    preview: cases per benchmark that are decoded before training.
-    question: template of what is asked of every image; "": nothing.
-    inputs: "image" and "text" -> what decides the model's input beside transform and tokenizer, for
-      what is kept of features.
-    """
-
-    benchmarks: Mapping[str, BenchmarkSetup]
-    transform: data.Transform
-    question: str
-    every: int | None
-    seconds: float | None
-    batch_size: int
-    cache: str | None
-    examples: int
-    preview: int
-    inputs: Mapping[str, Mapping[str, Any]]
-    interpolation: Interpolation
-
-
-class TrainingSetup(NamedTuple):
-    """The training half of a run.
-
-    checkpoint: every, keep_last and keep_every (steps), as config.checkpoint has them.
-    log_every: steps between rows of metrics.jsonl.
-    flops_per_example: of one row of the batch, forward and backward, with texts of full length.
-    flops_of_length: the same for each length that texts may have (config.text.lengths).
-    watchdog: seconds, and mean steps, without a finished step that are a hang; 0 seconds: never.
-    """
-
-    data: TrainingData
-    steps: int
-    log_every: int
-    checkpoint: Mapping[str, int | None]
-    flops_per_example: int
-    flops_of_length: Mapping[int, int]
-    watchdog: tuple[float, float]
-
-    @property
-    def batch_size(self) -> int:
-        """Rows of the global batch."""
-        return self.data.batch_size
-
-
-class Setup(NamedTuple):
-    """Everything a run needs, made from its config.
-
-    config: the whole of it as a plain dict, for config.json and for provenance only; `auto` of
-      model.dtype is resolved.
-    tokenizer_path: its files, which an export copies; None for one without.
-    normalise: uint8 pixels -> float32, on the devices.
-    training: None where a run is not to be trained (--mode eval, tools that read weights).
-    tokenizer, origin, evaluation: nothing but shapes, None and None in --mode plan.
-    """
-
-    config: Mapping[str, Any]
-    mesh: Mesh
-    tokenizer: data.Tokenizer | data.TokenizerShape
-    tokenizer_path: str | None
-    model: nn.Module
-    normalise: Callable[[jax.Array], jax.Array]
-    parameters: Parameters
-    optimization: Optimization
-    origin: init_from.Origin
-    evaluation: EvaluationSetup
-    training: TrainingSetup | None
-
-    def init_state(self, frozen: Any) -> State:
-        """The state before the first step; an adapter is made for the `frozen` parameters."""
-        params = self.parameters.init_trained(frozen)
-        return State(
-            step=jnp.zeros((), jnp.int32),
-            params=params,
-            opt_state=self.optimization.optimizer.init(params),
-            batch_stats=self.parameters.init_batch_stats(),
-        )
-
-    def state_shapes(self, frozen: Any) -> State:
-        """Shapes, dtypes and shardings of `init_state`; nothing is allocated."""
-        return sharding.place_shapes(self.mesh, jax.eval_shape(self.init_state, frozen))
-
-    def starting_from(self, name: str, path: str) -> "Setup":
-        """The same run with config.init_from set to `name`, of which `path` is the local folder."""
-        origin = self.origin._replace(path=path, pretraining=None)
-        return self._replace(config={**self.config, "init_from": name}, origin=origin)
 
 
 def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
@@ -163,13 +58,13 @@ def resolve(
         mesh = sharding.make_mesh()
     else:
         if hardware is None:
-            devices.require_platform(config.platform)
+            runtime.require_platform(config.platform)
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
         if mode in ("train", "plan"):
             validate.check_microbatch(config, sharding.row_groups(mesh))
             if config.model.remat == "offload":
-                devices.require_pinned_host(sharding.one_device(mesh))
-    platform = devices.platform_name(None if hardware is None else hardware[0])
+                runtime.require_pinned_host(sharding.one_device(mesh))
+    platform = runtime.platform_name(None if hardware is None else hardware[0])
     config = _with_dtype(config, platform)
     original = config
     if mode == "plan":
@@ -198,7 +93,7 @@ def resolve(
         normalise=model_setup.normaliser(config.input.normalisation),
         parameters=parameters,
         optimization=model_setup.make_optimization(config, parameters, steps),
-        origin=None if mode == "plan" else _origin(config, original.pretrain, model, tokenizer),
+        origin=None if mode == "plan" else _origin(config, model, tokenizer),
         evaluation=None if mode == "plan" else _evaluation(config),
         training=training,
     )
@@ -215,7 +110,7 @@ def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
     config = config.copy_and_resolve_references()
     for part in (config, config.pretrain):
         if part and part.model.dtype == "auto":
-            part.model.dtype = devices.matrix_dtype(platform)
+            part.model.dtype = runtime.matrix_dtype(platform)
     return config
 
 
@@ -287,14 +182,10 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
     )
 
 
-def _origin(
-    config: ConfigDict, pretraining: ConfigDict | None, model: nn.Module, tokenizer: data.Tokenizer
-) -> init_from.Origin:
-    is_first = bool(config.pretrain) and not config.init_from
+def _origin(config: ConfigDict, model: nn.Module, tokenizer: data.Tokenizer) -> init_from.Origin:
     return init_from.Origin(
         path=config.init_from,
         head_path=config.head_from,
         model_name=config.model.name,
         metadata=weights_compatibility.metadata(config, model, tokenizer),
-        pretraining=partial(resolve, pretraining, "train") if is_first else None,
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from input_pipeline import fetch, stores
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.run.workdir import SavedConfig
 
 # Written, or read by a library that knows addresses: they stay as they are.

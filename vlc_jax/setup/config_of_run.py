@@ -11,8 +11,8 @@ from typing import Any
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from configs import default
-from input_pipeline import stores
+from vlc_jax.configs import default
+from vlc_jax.input_pipeline import stores
 from vlc_jax.run.workdir import SavedConfig, saved_config
 from vlc_jax.setup.addresses import copy_of
 

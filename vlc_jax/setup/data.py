@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,19 +12,31 @@ import flax.linen as nn
 import jax
 from ml_collections import ConfigDict
 
-import input_pipeline
-from input_pipeline import benchmarks as benchmark_readers
-from input_pipeline import image as image_ops
-from input_pipeline.benchmarks import Benchmark
-from input_pipeline.record import Source
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
-from vlc_jax.parameters import TOWERS
+from vlc_jax.input_pipeline import benchmarks as benchmark_readers
+from vlc_jax.input_pipeline import tokenizers
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts, make_hard_texts
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.loader.inspection import preview
+from vlc_jax.input_pipeline.loader.loader import Loader, make_train
+from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
+from vlc_jax.input_pipeline.record import Source
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers import CONVERSATIONS
+from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.models.parameters import TOWERS
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses
+from vlc_jax.types.setup import BenchmarkSetup
 
-Tokenizer = input_pipeline.Tokenizer | input_pipeline.TextVectors
-Transform = image_ops.ImageTransform | input_pipeline.FeatureTransform
+Tokenizer = Tokenizer | TextVectors
+Transform = image_ops.ImageTransform | FeatureTransform
 
 # Fields of config.input.shards that say how training reads records, and not which they are.
 READING = ("shuffle", "stage", "stage_gb")
@@ -39,7 +51,7 @@ class TrainingData(NamedTuple):
     hard_texts: "negatives" and "positives" of every caption, with their generators.
     preview: records that are read and checked before anything is compiled.
     max_bad_share: share of unusable records that ends the run.
-    loader: further keyword arguments of `input_pipeline.make_train`.
+    loader: further keyword arguments of `vlc_jax.input_pipeline.make_train`.
     question: template of what is asked of every image; "": nothing. text_only_question: the same,
       where a record is a text alone.
     has_features: whether the records hold features of frozen towers instead of images.
@@ -50,8 +62,8 @@ class TrainingData(NamedTuple):
     source: Source
     tokenizer: Tokenizer
     transform: Transform
-    hard_texts: Mapping[str, input_pipeline.HardTexts]
-    noun_phrases: input_pipeline.NounPhrases | None
+    hard_texts: Mapping[str, HardTexts]
+    noun_phrases: NounPhrases | None
     batch_size: int
     seed: int
     hard_images: int
@@ -73,10 +85,10 @@ class TrainingData(NamedTuple):
         """Identities of source, hard texts, noun phrases and text vectors, by which a resumed run
         notices that its data changed."""
         found = {"train": self.source.fingerprint}
-        found |= input_pipeline.text_versions(self.hard_texts)
+        found |= sampling.versions(self.hard_texts)
         if self.noun_phrases:
             found["noun_phrases"] = self.noun_phrases.version
-        if isinstance(self.tokenizer, input_pipeline.TextVectors):
+        if isinstance(self.tokenizer, TextVectors):
             found["vectors"] = self.tokenizer.fingerprint
         return found
 
@@ -87,7 +99,7 @@ class TrainingData(NamedTuple):
 
     def check_preview(self) -> None:
         """Reads the first records as training will: bad data stops the run before it compiles."""
-        report = input_pipeline.preview(
+        report = preview(
             self.source,
             self.tokenizer,
             self.transform,
@@ -100,10 +112,10 @@ class TrainingData(NamedTuple):
         for warning in report.warnings():
             logging.warning("%s", warning)
 
-    def make_loader(self, start_step: int, known_bad: list[str]) -> input_pipeline.Loader:
+    def make_loader(self, start_step: int, known_bad: list[str]) -> Loader:
         """Batches from `start_step` on; `known_bad` are records that earlier starts found."""
         with usage_errors():
-            return input_pipeline.make_train(
+            return make_train(
                 self.source,
                 self.tokenizer,
                 self.transform,
@@ -121,21 +133,6 @@ class TrainingData(NamedTuple):
                 **self.hard_texts,
                 **self.loader,
             )
-
-
-class BenchmarkSetup(NamedTuple):
-    """A benchmark of config.evals: its reader, and the options of its protocol.
-
-    reader: a key of evaluators.EVALUATIONS and of input_pipeline.benchmarks.READERS.
-    options: all that config.evals says of it.
-    reader_options: those of the reader, with what they leave to config.input (the source).
-    """
-
-    reader: str
-    read: Callable[[], Benchmark]
-    protocol_options: Mapping[str, Any]
-    options: Mapping[str, Any]
-    reader_options: Mapping[str, Any]
 
 
 def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) -> TrainingData:
@@ -170,17 +167,17 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
         if name == "conversation" and isinstance(config.model.head.get("prefix"), str):
             # of conversations without an image, which bring what the head reads before one
             options = {**options, "before": config.model.head.prefix}
-        plain = input_pipeline.make_tokenizer(name, config.text.context_length, **options)
+        plain = tokenizers.make_tokenizer(name, config.text.context_length, **options)
         if not functional.words:
             return plain
-        return input_pipeline.FunctionalWordTokenizer(plain, **functional)
+        return FunctionalWordTokenizer(plain, **functional)
 
 
 class TokenizerShape(NamedTuple):
     """Sizes of a tokenizer that shapes of a model and its batch depend on; a plan, which reads no
     files, needs no more.
 
-    has_marks: whether it marks tokens, of functional words or answers (`input_pipeline.tokenize`).
+    has_marks: whether it marks tokens, of functional words or answers (`tokenizers.tokenize`).
     """
 
     context_length: int
@@ -188,11 +185,11 @@ class TokenizerShape(NamedTuple):
     eos_id: int = 0
 
 
-def tokenizer_shape(config: ConfigDict) -> TokenizerShape | input_pipeline.TextVectors:
+def tokenizer_shape(config: ConfigDict) -> TokenizerShape | TextVectors:
     """In place of `make_tokenizer`; only vectors of texts are opened, for their width."""
     if config.text.tokenizer == "vectors":
         return make_tokenizer(config)
-    is_conversation = config.text.tokenizer in input_pipeline.CONVERSATIONS
+    is_conversation = config.text.tokenizer in CONVERSATIONS
     has_marks = is_conversation or bool(config.text.functional_words.words)
     return TokenizerShape(config.text.context_length, has_marks)
 
@@ -212,7 +209,7 @@ def source(config: ConfigDict, split: str) -> Source:
                 options |= _options(config.input, "shards", config.input.source_options)
             if config.input.exclude:
                 options["exclude"] = config.input.exclude
-        return input_pipeline.make_source(options.pop("source"), split, **options)
+        return make_source(options.pop("source"), split, **options)
 
 
 def source_options(config: ConfigDict) -> dict[str, Any]:
@@ -253,7 +250,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
     otherwise. Stored features have no pixels in training.
     """
     if is_training and config.input.source == "features":
-        return input_pipeline.FeatureTransform()
+        return FeatureTransform()
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
@@ -268,20 +265,20 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
         )
 
 
-def hard_texts(config: ConfigDict) -> dict[str, input_pipeline.HardTexts]:
+def hard_texts(config: ConfigDict) -> dict[str, HardTexts]:
     """Hard "negatives" and "positives" of every caption, their generators made."""
     with usage_errors():
         return {
-            side: input_pipeline.make_hard_texts(side, **_text_options(config, side))
+            side: make_hard_texts(side, **_text_options(config, side))
             for side in ("negatives", "positives")
         }
 
 
-def noun_phrases(config: ConfigDict) -> input_pipeline.NounPhrases | None:
+def noun_phrases(config: ConfigDict) -> NounPhrases | None:
     """The replacement of captions by their noun phrases; None where the share is 0."""
     with usage_errors():
         options = config.input.noun_phrases
-        return input_pipeline.NounPhrases(**options) if options.share else None
+        return NounPhrases(**options) if options.share else None
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
@@ -345,7 +342,7 @@ def check_features(source: Source, key: dict[str, Any]) -> None:
         lines = "; ".join(f"{name} {stored.get(name)}, not {wanted[name]}" for name in differing)
         raise UsageError(
             f"the features at config.input.features.path are of other towers or pixels: {lines}; "
-            "store them again (python -m vlc_jax.tools.cache_features) or change the config"
+            "store them again (vlc-jax cache_features) or change the config"
         )
 
 

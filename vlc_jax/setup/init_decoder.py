@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax import sharding, weights
+from vlc_jax import weights
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, lm
 from vlc_jax.setup import weights_compatibility
 
 if TYPE_CHECKING:
-    from vlc_jax.setup import Setup
+    from vlc_jax.types.setup import Setup
 
 
 class Keeping(NamedTuple):

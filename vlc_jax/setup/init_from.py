@@ -16,20 +16,22 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from vlc_jax import sharding, weights
+from vlc_jax import weights
+from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm
+from vlc_jax.models.parameters import TOWERS
 from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
-from vlc_jax.parameters import TOWERS
 from vlc_jax.run.checkpoint import Checkpoints
-from vlc_jax.run.step_folders import steps_of
+from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
 from vlc_jax.setup import init_decoder, llava_config, weights_compatibility
-from vlc_jax.state import State
+from vlc_jax.setup.state import state_shapes
+from vlc_jax.types import State
 
 if TYPE_CHECKING:
-    from vlc_jax.setup import Setup
+    from vlc_jax.types.setup import Setup
 
 
 class Origin(NamedTuple):
@@ -37,14 +39,12 @@ class Origin(NamedTuple):
 
     path: config.init_from.   head_path: config.head_from.   model_name: config.model.name.
     metadata: of this config, with which that of the weights is compared.
-    pretraining: makes the setup of the run to do first if there is no path; None without one.
     """
 
     path: str | None
     head_path: str | None
     model_name: str
     metadata: weights_compatibility.Metadata
-    pretraining: "Callable[[], Setup] | None"
 
 
 class Latest(NamedTuple):
@@ -333,7 +333,7 @@ def _restore(
     folders = steps_of(workdir)
     if not folders.exists():
         return None
-    shapes = setup.state_shapes(frozen)
+    shapes = state_shapes(setup, frozen)
     return Checkpoints(folders, on_event=on_event).restore(shapes, set_aside=False)
 
 

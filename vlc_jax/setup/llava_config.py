@@ -7,10 +7,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import default
-from input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import prompts
+from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import llava as models
 from vlc_jax.weights import llava, metadata, paligemma
 

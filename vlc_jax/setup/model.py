@@ -1,52 +1,31 @@
 """Model of a run, the parameters of it that are trained, and how they are optimised."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
-import input_pipeline
-from input_pipeline import image as image_ops
-from input_pipeline.tokenizers.conversation import ConversationTokenizer
-from vlc_jax import losses, models, optimizer
+from vlc_jax import losses, models
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import Abilities
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models import attention, flops, text
+from vlc_jax.models.parameters import TOWERS, Parameters
 from vlc_jax.models.tower import Tower
-from vlc_jax.parameters import TOWERS, Parameters
+from vlc_jax.setup import optimizer
 from vlc_jax.setup.data import Tokenizer, TokenizerShape
+from vlc_jax.types.setup import Optimization
 
 Schedule = Callable[[Any], Array]
-
-
-class Optimization(NamedTuple):
-    """Losses and optimizer of a training step.
-
-    optimizer, schedule: the schedule is inside the optimizer, too; here for the metrics.
-    losses: name of `losses.LOSSES` -> weight and options.
-    sub_batches: the batch is split into that many contrastive sub-batches without shared negatives.
-    rows_per_example: neighbouring rows that stay together then, an image and its hard images.
-    microbatch: rows that the towers encode at a time, over all devices; None: all.
-    logit_scale_max: clamp of the (linear) logit scale after each update; None: no clamp.
-    seed: of dropout.
-    """
-
-    optimizer: optax.GradientTransformation
-    schedule: Schedule
-    losses: Mapping[str, Mapping[str, Any]]
-    sub_batches: int
-    rows_per_example: int
-    microbatch: int | None
-    logit_scale_max: float | None
-    seed: int
 
 
 def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.Module:
@@ -56,7 +35,7 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.
     overrides.pop("attention", None)  # with_attention's
     if isinstance(overrides["head"].get("prefix"), str):
         overrides["head"]["prefix"] = _ids_before_image(overrides["head"]["prefix"], tokenizer)
-    if isinstance(tokenizer, input_pipeline.TextVectors):
+    if isinstance(tokenizer, TextVectors):
         text_options = {"vector_width": tokenizer.width}
     else:
         text_options = {

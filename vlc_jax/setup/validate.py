@@ -9,11 +9,12 @@ import re
 import flax.linen as nn
 from ml_collections import ConfigDict
 
-import input_pipeline
-from input_pipeline.record import has_text_only
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
-from vlc_jax.parameters import TOWERS
+from vlc_jax.input_pipeline.record import Source, has_text_only
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.models.parameters import TOWERS
 from vlc_jax.run.renamed_fields import refuse_renamed_values
 from vlc_jax.setup import addresses
 from vlc_jax.setup.model import abilities, given_losses
@@ -219,12 +220,12 @@ def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
 def check_model(
     config: ConfigDict,
     mode: str,
-    tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
+    tokenizer: Tokenizer | TextVectors,
     model: nn.Module,
 ) -> None:
     """Raises UsageError where tokenizer and model do not fit together, or the benchmarks ask for
     what they cannot do. mode: as in `setup.resolve`."""
-    if not isinstance(tokenizer, input_pipeline.TextVectors):
+    if not isinstance(tokenizer, TextVectors):
         check_vocabulary(tokenizer, model.text.vocab_size)
     if mode != "weights":
         check_evals(config, abilities(model, tokenizer))
@@ -265,8 +266,8 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
 
 def check_text_only(
     config: ConfigDict,
-    source: input_pipeline.Source,
-    tokenizer: input_pipeline.Tokenizer | input_pipeline.TextVectors,
+    source: Source,
+    tokenizer: Tokenizer | TextVectors,
     model: nn.Module,
 ) -> None:
     """Raises UsageError for records without an image before a model that needs one, or that would
@@ -306,7 +307,7 @@ def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
         )
 
 
-def check_vocabulary(tokenizer: input_pipeline.Tokenizer, vocab_size: int) -> None:
+def check_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> None:
     """Raises UsageError if any id of the tokenizer lies beyond the model's embedding table."""
     needed = max(tokenizer.vocab_size, tokenizer.pad_id + 1, tokenizer.eos_id + 1)
     if needed > vocab_size:

@@ -11,10 +11,10 @@ import flax.linen as nn
 import numpy as np
 from ml_collections import ConfigDict
 
-import input_pipeline
-from input_pipeline import image as image_ops
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
 
@@ -68,7 +68,7 @@ def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: st
     if has_text_tower(model):
         folder = weights.metadata.folder(path)
         with usage_errors():
-            vocabulary = input_pipeline.folder_vocabulary(folder) if folder else None
+            vocabulary = pretrained_folder.vocabulary(folder) if folder else None
         check_tokenizer(ours, model, tokenizer, vocabulary, path)
     try:
         check_metadata(ours, model, weights.metadata.read(path), path)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from configs import default
-from configs.common import pretrained
-from input_pipeline import image as image_ops
 from vlc_jax import weights
+from vlc_jax.configs import default
+from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, known
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, llava_config

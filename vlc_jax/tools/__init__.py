@@ -1,1 +1,1 @@
-"""Command lines beside the main one: python -m vlc_jax.tools.NAME --help."""
+"""Command lines beside the main one: vlc-jax NAME --help."""

@@ -1,6 +1,6 @@
 """Features of frozen towers, computed once: a head is then trained with no tower in memory.
 
-  python -m vlc_jax.tools.cache_features --config configs/scenes/dcsm.py \\
+  vlc-jax cache_features --config configs/scenes/dcsm.py \\
     --config.init_from=runs/clip --out features/dcsm
   python -m vlc_jax.main --config configs/scenes/dcsm.py --config.init_from=runs/clip \\
     --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
@@ -25,16 +25,19 @@ import jax
 import numpy as np
 from absl import flags
 
-from input_pipeline import command_line, record_validation, shard_writer, stored_features
-from input_pipeline.record import DataError, Record, Source, has_text_only
-from input_pipeline.sources.features import HARD_IMAGE
-from vlc_jax import main
-from vlc_jax.encode import BatchEncoder
+from vlc_jax.encode.encoder import BatchEncoder
 from vlc_jax.errors import UsageError, known
-from vlc_jax.setup import Setup, init_from, resolve
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.commands import command_line, shard_writer
+from vlc_jax.input_pipeline.loader import stored_features
+from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.sources.features import HARD_IMAGE
+from vlc_jax.setup import command_line as config_flag
+from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 from vlc_jax.types import ImageFeatures, TextFeatures
+from vlc_jax.types.setup import Setup
 
 OUT = flags.DEFINE_string("out", None, "folder of the features", required=True)
 DTYPE = flags.DEFINE_string(
@@ -206,7 +209,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
 
 def sentence() -> str:
     """Does what the flags say; a sentence about it."""
-    manifest = store(resolve(main.config()), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
+    manifest = store(resolve(config_flag.config()), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
     size = sum(shard["bytes"] for shard in manifest["shards"])
     return f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB"
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from absl import app
 
-from input_pipeline import addresses
-from vlc_jax import inference, main
-from vlc_jax.errors import UsageError
+from vlc_jax import errors
+from vlc_jax.encode import inference
+from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.run import terminal
+from vlc_jax.setup import command_line
 
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as inference.load
 
@@ -37,7 +38,7 @@ def start(do: Callable[[], str]) -> None:
     @addresses.allowed
     def with_flags(words: Sequence[str] | None) -> None:
         argv = sys.argv if words is None else [sys.argv[0], *words]
-        app.run(lambda rest: run(rest, do), argv=argv, flags_parser=main.parse_flags)
+        app.run(lambda rest: run(rest, do), argv=argv, flags_parser=command_line.parse_flags)
 
     if code := with_flags():
         sys.exit(code)
@@ -45,18 +46,18 @@ def start(do: Callable[[], str]) -> None:
 
 def run(argv: list[str], do: Callable[[], str]) -> None:
     """Prints the sentence that `do` returns, or ends the process with one line and its exit code:
-    130 when interrupted, else as main.exit_code has it.
+    130 when interrupted, else as errors.exit_code has it.
     """
     terminal.quieten()
     try:
         if len(argv) > 1:
-            raise UsageError(f"unknown arguments {argv[1:]}; options start with --")
+            raise errors.UsageError(f"unknown arguments {argv[1:]}; options start with --")
         print(do())
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
-        code = main.exit_code(error)
+        code = errors.exit_code(error)
         if code is None:
             raise
         print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)

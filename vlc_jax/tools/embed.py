@@ -1,8 +1,8 @@
 """Embeddings of any number of images, or of texts, by a trained model:
 
-  python -m vlc_jax.tools.embed --model runs/clip --images photos --out photos.npy
-  python -m vlc_jax.tools.embed --model runs/clip --images all.jsonl --out all.npy --shard 0/4
-  python -m vlc_jax.tools.embed --model runs/clip --texts captions.txt --out captions.npy
+  vlc-jax embed --model runs/clip --images photos --out photos.npy
+  vlc-jax embed --model runs/clip --images all.jsonl --out all.npy --shard 0/4
+  vlc-jax embed --model runs/clip --texts captions.txt --out captions.npy
 
 MODEL: the workdir of a run, an exported folder, or published weights. Images: all below a folder,
 or those that a column of a table names, each once. Texts: every caption of a table, or every line
@@ -34,14 +34,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline import addresses, command_line, image_list
-from input_pipeline.hard_texts.llm import captions
-from input_pipeline.record import DataError
-from input_pipeline.row_file import RowFile
-from input_pipeline.tokenizers import text_vectors
-from vlc_jax import devices
+from vlc_jax.devices import runtime
+from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError
-from vlc_jax.inference import Model
+from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.hard_texts.llm import captions
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import image_list
+from vlc_jax.input_pipeline.stores.row_file import RowFile
+from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
 
     def run() -> str:
-        devices.connect(None, None, None)
+        runtime.connect(None, None, None)
         return embed(args)
 
     command.run([parser.prog], run)
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def command_line_parser() -> argparse.ArgumentParser:
     """The parser of the options above."""
     parser = argparse.ArgumentParser(
-        prog="python -m vlc_jax.tools.embed",
+        prog="vlc-jax embed",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,16 +1,16 @@
 """Vectors of texts, computed once by a sentence encoder: a model reads them in place of tokens.
 
-  python -m vlc_jax.tools.embed_text --config configs/scenes/clip.py --run runs/relations \\
+  vlc-jax embed_text --config configs/scenes/clip.py --run runs/relations \\
     --out vectors/scenes.npy
-  python -m vlc_jax.tools.embed_text --texts captions.txt --model my_encoder --out vectors/my.npy
-  python -m vlc_jax.tools.embed_text --texts captions.txt --model Llama-2-7b-chat-hf \\
+  vlc-jax embed_text --texts captions.txt --model my_encoder --out vectors/my.npy
+  vlc-jax embed_text --texts captions.txt --model Llama-2-7b-chat-hf \\
     --format llama_2_chat --adapter LLM2Vec-Llama-2-7b-chat-hf-mntp --out vectors/llm2vec.npy
 
 Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --config, every
 caption and stored hard negative or positive of the config's training records, and every text of
 its benchmarks. Encoder: --run, the text tower of a workdir; or --model, a model of
 sentence-transformers, the folder of one or the name of one that was downloaded before, or the
-folder of a language model, which embeds as LLM2Vec (vlc_jax/generative/llm2vec.py) with --format,
+folder of a language model, which embeds as LLM2Vec (vlc_jax/encode/llm2vec.py) with --format,
 and --adapter, --instruction and --compute_dtype if need be. --llm2clip FILE: the
 vectors pass the text adapter of that LLM2CLIP. Vectors of another encoder are a file of the same
 form (input_pipeline/tokenizers/text_vectors.py). OUT.encoder.json beside the vectors says which
@@ -27,12 +27,13 @@ from typing import Any
 
 from absl import flags
 
-from input_pipeline import command_line, stored_features
-from input_pipeline.record import DataError, Record, Source
-from input_pipeline.tokenizers import sentence_encoder, text_vectors
-from vlc_jax import main, text_encoders
+from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError
-from vlc_jax.generative import llm2vec
+from vlc_jax.input_pipeline.commands import command_line
+from vlc_jax.input_pipeline.loader import stored_features
+from vlc_jax.input_pipeline.record import DataError, Record, Source
+from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
+from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup.data import all_texts, usage_errors
 from vlc_jax.tools import command
 
@@ -113,7 +114,7 @@ def encoder_config() -> text_encoders.EncoderConfig:
 
 def store() -> str:
     """Does what the flags say; returns a sentence about what was written."""
-    has_config = main.CONFIG.value is not None
+    has_config = config_flag.CONFIG.value is not None
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
@@ -121,7 +122,9 @@ def store() -> str:
         config = encoder_config()
         encode = text_encoders.build(config)
         texts = (
-            texts_of(main.config()) if has_config else text_vectors.read_texts(Path(FLAGS.texts))
+            texts_of(config_flag.config())
+            if has_config
+            else text_vectors.read_texts(Path(FLAGS.texts))
         )
         with command_line.bar("embedding", len(texts)) as advance:
             layout = sentence_encoder.write(

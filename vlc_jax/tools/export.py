@@ -1,6 +1,6 @@
 """A run's weights for other projects, offline: numbers, config, processor, tokenizer, model card.
 
-  python -m vlc_jax.tools.export --workdir runs/clip_ft --to hf --out exported/clip_ft
+  vlc-jax export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: the
@@ -27,17 +27,18 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-import input_pipeline
-from input_pipeline import addresses
-from input_pipeline.record import DataError
 from vlc_jax import weights
 from vlc_jax.errors import ExitCode, UsageError, WeightsError
+from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import Setup, init_from, resolve, weights_compatibility
+from vlc_jax.setup import init_from, resolve, weights_compatibility
 from vlc_jax.tools import llava_folder, verify_export
+from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
 
@@ -61,7 +62,7 @@ CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats th
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m vlc_jax.tools.export",
+        prog="vlc-jax export",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -255,7 +256,7 @@ def write(
             (out / name).write_text(content, "utf-8")
         return
     if setup.tokenizer_path:
-        for file in input_pipeline.tokenizer_files(setup.tokenizer_path):
+        for file in pretrained_folder.files(setup.tokenizer_path):
             shutil.copy(file, out / file.name)
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-import input_pipeline
-from input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.tokenizers import pretrained_folder
+from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import Setup, data, llava_config
+from vlc_jax.setup import data, llava_config
+from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava
 
 VOCAB_MULTIPLE = 64  # of a vocabulary with an image token, as llava-hf's checkpoints have it
@@ -88,7 +89,7 @@ def write(
         _write_json(folder / "generation_config.json", ends)
     _write_json(path, json.loads(path.read_text("utf-8")) | said)
     if setup.tokenizer_path:
-        for file in input_pipeline.tokenizer_files(setup.tokenizer_path):
+        for file in pretrained_folder.files(setup.tokenizer_path):
             shutil.copy(file, folder / file.name)
 
 

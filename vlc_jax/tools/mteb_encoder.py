@@ -17,8 +17,8 @@ from jaxtyping import Float
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
+from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError
-from vlc_jax.inference import Model
 
 # Items that are embedded at a time: mteb reads pictures one by one, the model takes whole batches.
 ITEMS = 256

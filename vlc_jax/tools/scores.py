@@ -1,6 +1,6 @@
 """Scores of single cases of several runs in one Parquet file, for statistics elsewhere:
 
-  python -m vlc_jax.tools.scores runs/clip runs/hp_hn --out scores.parquet
+  vlc-jax scores runs/clip runs/hp_hn --out scores.parquet
 
 A row per run, benchmark and case of the newest evaluation: run, benchmark, protocol, step, version
 (of the data), case, image (that cases may share), group (JSON), captions (list), scores (list, of
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from input_pipeline import addresses, command_line
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.report import compare, read_workdir
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
@@ -102,7 +102,7 @@ def _schema(pyarrow: Any) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m vlc_jax.tools.scores",
+        prog="vlc-jax scores",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

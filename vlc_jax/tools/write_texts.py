@@ -1,9 +1,9 @@
 """Hard positives, dense captions and units, written by a language model in this process:
 
-  python -m vlc_jax.tools.write_texts replace captions_train2017.json \\
+  vlc-jax write_texts replace captions_train2017.json \\
       --decoder Llama-2-7b-chat-hf --out hp/replace
 
-What python -m input_pipeline.hard_texts.llm has written by an endpoint. The prompt is a plain text
+What vlc-jax write_hard_texts has written by an endpoint. The prompt is a plain text
 that the model goes on with, greedily, without a template of chats, as most of the papers ask.
 DECODER is a folder of Hugging Face: Llama, Mistral, Phi-3 or Gemma, config.json, weights and
 tokenizer.
@@ -20,13 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from input_pipeline import addresses, command_line
-from input_pipeline.hard_texts.llm import job
-from input_pipeline.hard_texts.llm.presets import PRESETS
-from input_pipeline.tokenizers.decoder import DecoderTokenizer
-from vlc_jax import devices
+from vlc_jax.devices import runtime
+from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.generative import complete
+from vlc_jax.input_pipeline.commands import addresses, command_line, job_options
+from vlc_jax.input_pipeline.hard_texts.llm import job
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
+from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
@@ -50,7 +50,7 @@ def write(args: argparse.Namespace) -> str:
         asked = job.make(args, Path(args.decoder).name, "text", fields)
         if args.dry_run:
             return job.dry_run(asked)
-        devices.connect(None, None, None)
+        runtime.connect(None, None, None)
         model = load(args.decoder, args.dtype)
         asked = asked._replace(request={**asked.request, "model": model.name})
         return job.run(asked, complete.completing(model, args.batch_size), args.decoder)
@@ -66,7 +66,7 @@ def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
     sizes = llava.read_sizes(folder)
     if "image" in sizes:
         raise UsageError(f"{folder} holds a model of images and texts; name a language model")
-    kind = devices.matrix_dtype(devices.platform_name()) if dtype == "auto" else dtype
+    kind = runtime.matrix_dtype(runtime.platform_name()) if dtype == "auto" else dtype
     decoder = lm.from_sizes(sizes["lm"], dtype=jnp.dtype(kind), param_dtype=jnp.dtype(kind))
     shapes = {"lm": jax.eval_shape(partial(lm.init, decoder), jax.random.key(0))}
     digest = hashlib.sha256()
@@ -100,11 +100,11 @@ def _ends(folder: Path, config: dict[str, Any]) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m vlc_jax.tools.write_texts",
-        description=job.description(__doc__ or ""),
+        prog="vlc-jax write_texts",
+        description=job_options.description(__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    job.add_options(parser)
+    job_options.add_options(parser)
     parser.add_argument("--decoder", required=True, help="folder of the language model")
     parser.add_argument("--batch-size", type=command_line.positive, default=32, help="prompts")
     parser.add_argument("--dtype", choices=DTYPES, default="auto", help="default: %(default)s")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from input_pipeline.record import DataError
-from input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations, tables
 
 
 def read(path: Path, column: str = "caption") -> list[str]:

@@ -6,8 +6,14 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from input_pipeline.hard_texts.llm.answers import TOO_LONG, Answer, Complete, Question, Store
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.hard_texts.llm.answers import (
+    TOO_LONG,
+    Answer,
+    Complete,
+    Question,
+    Store,
+)
+from vlc_jax.input_pipeline.record import DataError
 
 if TYPE_CHECKING:
     import openai
@@ -83,7 +89,7 @@ async def ask_all(
     """
     import openai
 
-    from input_pipeline.hard_texts.llm.bounded_client import BoundedClient
+    from vlc_jax.input_pipeline.hard_texts.llm.bounded_client import BoundedClient
 
     client = openai.AsyncOpenAI(
         base_url=endpoint.base_url,
@@ -138,7 +144,7 @@ async def _check_reachable(client: "openai.AsyncOpenAI", endpoint: Endpoint) -> 
 async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Question) -> Answer:
     import openai
 
-    from input_pipeline.hard_texts.llm.bounded_client import TOO_LARGE
+    from vlc_jax.input_pipeline.hard_texts.llm.bounded_client import TOO_LARGE
 
     try:
         # Raw, since the library returns whatever was sent as if it were of its types.

@@ -1,7 +1,7 @@
 """A file of captions and a preset: the questions, and the run that asks and stores them.
 
-Who answers is handed in (`answers.Complete`): an endpoint (python -m input_pipeline.hard_texts.llm)
-or a language model in the process (python -m vlc_jax.tools.write_texts).
+Who answers is handed in (`answers.Complete`): an endpoint (vlc-jax write_hard_texts)
+or a language model in the process (vlc-jax write_texts).
 """
 
 import argparse
@@ -12,28 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from input_pipeline import command_line
-from input_pipeline.hard_texts.llm import captions as caption_files
-from input_pipeline.hard_texts.llm import log, prompts
-from input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
-from input_pipeline.hard_texts.llm.meter import Meter
-from input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
+from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
+from vlc_jax.input_pipeline.hard_texts.llm import log, prompts
+from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
+from vlc_jax.input_pipeline.hard_texts.llm.meter import Meter
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset
 
 _LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
-RESULTS = """\
-Captions come from COCO captions JSON (in the order of its annotations), from a column of a JSONL,
-TSV, CSV or JSON table, or from a .txt file with a caption in each line. OUT holds
-
-  replace_hp.jsonl, swap_hp.jsonl   of presets with one text per caption: line k is that of caption
-                k, a JSON string; "None" without one. The form of the authors' files, for COCO
-  table.jsonl   the rows of the captions' file with a column "positives" (and "negatives", the
-                foils), and in "positive_kinds" the preset and a hash of prompt, model and sampling
-  raw.jsonl     the answers as they came, in the order in which they came
-  summary.json  the request and its version, counts, why captions have no text, with examples,
-                tokens, cost
-
-Every answer is on disk before the next question is asked: a run that was stopped or killed
-continues with the same command and asks nothing twice."""
 
 
 class Job(NamedTuple):
@@ -52,38 +37,6 @@ class Job(NamedTuple):
     def count(self) -> int:
         """Number of captions of this run, of which some may have their answer."""
         return len(self.captions) if self.limit is None else min(self.limit, len(self.captions))
-
-
-def description(command: str) -> str:
-    """The help of a command that runs jobs, with the presets."""
-    return f"{command}\nPresets:\n\n{listing()}\n\n{RESULTS}"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a job."""
-    add = parser.add_argument
-    add("preset", choices=PRESETS, metavar="PRESET", help="one of those above")
-    add("captions", help="COCO captions JSON, a table (JSONL, TSV, CSV, JSON) or a .txt file")
-    add("--list", action=_List, help="print the presets and exit")
-    add("--column", default="caption", help="of a table; default: caption")
-    add("--out", required=True, help="folder of this request")
-    add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} in its place")
-    add("--max-tokens", type=command_line.positive, help="longest answer; default: the preset's")
-    add(
-        "--limit",
-        type=command_line.positive,
-        help="only the first LIMIT captions; a later run goes on",
-    )
-    add("--dry-run", action="store_true", help="show prompts, tokens and cost; ask nothing")
-
-
-class _List(argparse.Action):
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **options)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(listing())
-        parser.exit()
 
 
 def make(

@@ -12,9 +12,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from input_pipeline.hard_texts.llm.answers import Answer, Found, Text
-from input_pipeline.hard_texts.llm.presets import PRESETS
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Found, Text
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
+from vlc_jax.input_pipeline.record import DataError
 
 RAW, SUMMARY, TABLE = "raw.jsonl", "summary.json", "table.jsonl"
 MISSING = "None"  # what the authors' files hold where there is no text

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 
-from input_pipeline.hard_texts.llm.log import Log
+from vlc_jax.input_pipeline.hard_texts.llm.log import Log
 
 _EVERY = 1.0  # seconds between two states of the progress line of a terminal
 _EVERY_IN_A_FILE = 60.0  # and between two lines of progress elsewhere

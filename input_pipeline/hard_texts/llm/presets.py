@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from input_pipeline.hard_texts.llm import answers, prompts
+from vlc_jax.input_pipeline.hard_texts.llm import answers, prompts
 
 _SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
 _LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}  # its own settings, which HP does not change

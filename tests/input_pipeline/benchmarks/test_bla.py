@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from input_pipeline.benchmarks import bla
-from input_pipeline.record import DataError
 from tests.support.sets import bla as miniature
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import bla
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from input_pipeline.benchmarks import clevr_bind
 from tests.support.sets import clevr_bind as miniature
+from vlc_jax.input_pipeline.benchmarks import clevr_bind
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from input_pipeline.benchmarks import colorfoil
-from input_pipeline.record import DataError
 from tests.support.sets import colorfoil as miniature
 from tests.support.sets.files import write_json
+from vlc_jax.input_pipeline.benchmarks import colorfoil
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture

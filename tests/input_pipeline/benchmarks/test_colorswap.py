@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks import colorswap
-from input_pipeline.record import DataError, PackedImage
 from tests.support.sets import colorswap as miniature
 from tests.support.sets.files import write_parquet
+from vlc_jax.input_pipeline.benchmarks import colorswap
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError, PackedImage
 
 
 def test_images_inside_parquet_files_are_those_of_the_folder(tmp_path):
@@ -21,7 +21,7 @@ def test_images_inside_parquet_files_are_those_of_the_folder(tmp_path):
     for one, other in zip(plain, packed, strict=True):
         assert all(isinstance(each, PackedImage) for each in other.images)
         for left, right in zip(one.images, other.images, strict=True):
-            np.testing.assert_array_equal(image.decode(left), image.decode(right))
+            np.testing.assert_array_equal(image_ops.decode(left), image_ops.decode(right))
 
 
 def test_each_caption_belongs_to_the_image_of_its_number(tmp_path):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks import crepe
-from input_pipeline.record import DataError
 from tests.support.sets import crepe as miniature
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import crepe
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def test_a_case_is_a_region_its_caption_and_the_negatives(root):
     case = crepe.crepe_systematicity(root, negatives=("comp",)).cases[0]
     assert case.captions[0] == 'a "big" cup, on a table 7'
     assert case.captions[1:] == ("a comp pan 0", "a comp pan 1", "a comp pan 2")
-    assert image.decode(case.images[0]).shape == (16, 20, 3)
+    assert image_ops.decode(case.images[0]).shape == (16, 20, 3)
     assert case.images[0].box == (4, 6, 24, 22)
 
 

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks.eqben import eqben
-from input_pipeline.record import DataError
 from tests.support.sets import eqben as files
 from tests.support.sets.files import write_json
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks.eqben import eqben
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_subset_is_the_first_folder_and_those_of_kubric_are_one_family(root)
 def test_frames_in_numpy_files_become_rgb(root):
     (case,) = [case for case in eqben(root).cases if case.group["subset"] == "eqbenyoucook2"]
     for k, each in enumerate(case.images):
-        np.testing.assert_array_equal(image.decode(each), files.RGB + k)
+        np.testing.assert_array_equal(image_ops.decode(each), files.RGB + k)
 
 
 def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing(root):
@@ -55,7 +55,7 @@ def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing
         eqben(root)
     path.unlink()
     with pytest.raises(DataError, match=r"frame_1.npy does not exist"):
-        [image.decode(each) for case in eqben(root).cases for each in case.images]
+        [image_ops.decode(each) for case in eqben(root).cases for each in case.images]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.benchmarks import READERS
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.record import DataError
 
 ROWS = [
     {

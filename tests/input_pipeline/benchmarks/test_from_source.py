@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.benchmarks import from_source
-from input_pipeline.record import DataError
-from input_pipeline.sources import digits
+from vlc_jax.input_pipeline.benchmarks import from_source
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import digits
 
 
 @pytest.fixture

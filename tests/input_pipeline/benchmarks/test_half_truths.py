@@ -2,12 +2,12 @@
 
 import pytest
 
-from input_pipeline.benchmarks import half_truths
-from input_pipeline.record import DataError
 from tests.support.sets import half_truths as miniature
 from tests.support.sets.files import write_parquet
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import half_truths
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture(scope="module")

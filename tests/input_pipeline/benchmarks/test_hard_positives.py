@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from input_pipeline.benchmarks import hard_positives
-from input_pipeline.record import Crop, DataError
 from tests.support.sets import hard_positives as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import hard_positives
+from vlc_jax.input_pipeline.record import Crop, DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 needs_data = pytest.mark.skipif(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline.benchmarks.imagecode import imagecode
-from input_pipeline.record import DataError
 from tests.support.sets import imagecode as files
 from tests.support.sets.files import write_json
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
+from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import READERS
-from input_pipeline.benchmarks.shuffled import TEXT_SHUFFLES
-from input_pipeline.image import ImageTransform, decode, shuffle
-from input_pipeline.record import DataError, ShuffledImage
 from tests.support import sets
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.benchmarks.shuffled import TEXT_SHUFFLES
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode, shuffle
+from vlc_jax.input_pipeline.record import DataError, ShuffledImage
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline.benchmarks import mmvp
-from input_pipeline.record import DataError
 from tests.support.sets import mmvp as files
-from vlc_jax.generative import questions
+from vlc_jax.evaluators import questions
+from vlc_jax.input_pipeline.benchmarks import mmvp
+from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 needs_data = pytest.mark.skipif(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from input_pipeline.benchmarks.naturalbench import naturalbench_retrieval
-from input_pipeline.record import DataError
 from tests.support.sets import naturalbench as files
+from vlc_jax.input_pipeline.benchmarks.naturalbench import naturalbench_retrieval
+from vlc_jax.input_pipeline.record import DataError
 
 
 def test_images_and_captions_of_a_row_are_a_pair(tmp_path):

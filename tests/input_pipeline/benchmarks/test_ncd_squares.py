@@ -2,9 +2,9 @@
 
 import pytest
 
-from input_pipeline.benchmarks import ncd_squares
-from input_pipeline.record import DataError
 from tests.support.sets import ncd_squares as miniature
+from vlc_jax.input_pipeline.benchmarks import ncd_squares
+from vlc_jax.input_pipeline.record import DataError
 
 
 def test_captions_are_made_of_the_name_of_the_image(tmp_path):

@@ -4,12 +4,12 @@ import csv
 
 import pytest
 
-from input_pipeline.benchmarks import negbench
-from input_pipeline.record import DataError
 from tests.support.sets import negbench as miniature
 from tests.support.sets.files import write_table
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import negbench
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture(scope="module")

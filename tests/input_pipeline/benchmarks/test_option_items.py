@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.benchmarks import PUBLISHED
-from input_pipeline.benchmarks.option_items import from_items, to_items
-from input_pipeline.record import DataError
 from tests.support import sets
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED
+from vlc_jax.input_pipeline.benchmarks.option_items import from_items, to_items
+from vlc_jax.input_pipeline.record import DataError
 
 
 class AuthorsData:

@@ -1,13 +1,13 @@
-"""python -m input_pipeline.benchmarks"""
+"""vlc-jax benchmarks"""
 
 from collections.abc import Mapping
 
 import pytest
 
-from configs.eval import all as suite
-from input_pipeline.benchmarks import PUBLISHED
-from input_pipeline.benchmarks.__main__ import main, state_of
 from tests.support import helpers, sets
+from vlc_jax.configs.eval import all as suite
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED
+from vlc_jax.input_pipeline.commands.benchmarks import main, state_of
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks.bivlc import bivlc
-from input_pipeline.benchmarks.coco_counterfactuals import coco_counterfactuals
-from input_pipeline.benchmarks.cola import cola
-from input_pipeline.record import DataError
 from tests.support import sets
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks.bivlc import bivlc
+from vlc_jax.input_pipeline.benchmarks.coco_counterfactuals import coco_counterfactuals
+from vlc_jax.input_pipeline.benchmarks.cola import cola
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 NEEDS_DATA = pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder")
@@ -43,7 +43,7 @@ def test_captions_made_from_one_of_coco_are_one_cluster(root):
 
 def test_cola_finds_images_in_both_folders_of_visual_genome(root):
     for case in cola(root).cases:
-        assert all(image.decode(picture).size for picture in case.images)
+        assert all(image_ops.decode(picture).size for picture in case.images)
 
 
 @pytest.mark.parametrize("row", [["a.jpg", "x", "b.jpg"], "row", ["a.jpg", "x", "b.jpg", None]])

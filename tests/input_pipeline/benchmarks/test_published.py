@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks import PUBLISHED
-from input_pipeline.record import DataError
 from tests.support import sets
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 NAMES = list(PUBLISHED)
 
@@ -32,7 +32,7 @@ def test_cases_are_whole_and_run_through_their_protocol(name, root):
     for case in benchmark.cases:
         assert all(isinstance(caption, str) and caption for caption in case.captions)
         for each in case.images:
-            assert image.decode(each).shape[2] == 3
+            assert image_ops.decode(each).shape[2] == 3
     result = evaluators.evaluate(name, benchmark, random_scorer())
     row = evaluators.to_json(name, benchmark, result)
     assert row["summary"], "no metric of the summary was computed"
@@ -94,6 +94,6 @@ def test_an_unknown_option_is_no_option_of_a_reader(root):
 
 def test_pixels_of_a_crop_are_those_of_the_box(root):
     case = read("vg_relation", root).cases[0]
-    whole = image.decode(case.images[0].image)
+    whole = image_ops.decode(case.images[0].image)
     left, top, right, bottom = case.images[0].box
-    np.testing.assert_array_equal(image.decode(case.images[0]), whole[top:bottom, left:right])
+    np.testing.assert_array_equal(image_ops.decode(case.images[0]), whole[top:bottom, left:right])

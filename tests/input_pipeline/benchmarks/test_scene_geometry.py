@@ -6,9 +6,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import READERS, scene_geometry
-from input_pipeline.scenes import draw, grammar
-from input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.benchmarks import READERS, scene_geometry
+from vlc_jax.input_pipeline.scenes import draw, grammar
+from vlc_jax.input_pipeline.scenes import world as worlds
 
 MINI = worlds.named("scenes-mini")
 NAMES = sorted(scene_geometry.READERS)

@@ -10,10 +10,10 @@ import math
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import READERS
-from input_pipeline.benchmarks import scenes as reader
-from input_pipeline.scenes import draw, grammar, questions
-from input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.benchmarks import scenes as reader
+from vlc_jax.input_pipeline.scenes import draw, grammar, questions
+from vlc_jax.input_pipeline.scenes import world as worlds
 
 MINI = worlds.named("scenes-mini")
 CHOICE = [

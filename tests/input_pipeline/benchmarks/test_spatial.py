@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from input_pipeline.benchmarks import PUBLISHED, spatial
-from input_pipeline.record import DataError
 from tests.support.sets import spatial as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, spatial
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture

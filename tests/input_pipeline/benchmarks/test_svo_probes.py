@@ -2,12 +2,12 @@
 
 import pytest
 
-from input_pipeline.benchmarks.svo_probes import svo_probes
-from input_pipeline.record import DataError
 from tests.support.sets import svo_probes as files
 from tests.support.sets.files import write_table
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks.svo_probes import svo_probes
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture

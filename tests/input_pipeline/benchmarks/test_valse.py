@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline.benchmarks import valse
-from input_pipeline.record import DataError
 from tests.support.sets import valse as miniature
+from vlc_jax.input_pipeline.benchmarks import valse
+from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA", "")
 real = pytest.mark.skipif(

@@ -5,11 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks import vismin
-from input_pipeline.record import DataError
 from tests.support.sets import vismin as miniature
 from tests.support.sets.files import picture_bytes
+from vlc_jax.input_pipeline.benchmarks import vismin
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def test_captions_that_the_solution_exchanges_stand_beside_their_images(root):
         assert case.captions == (f"{category} {n}: a cup", f"{category} {n}: a pan")
         assert case.group == {"category": category}
         for k, each in enumerate(case.images):
-            expected = image.decode(picture_bytes(f"{category}{n}{k}"))
-            np.testing.assert_array_equal(image.decode(each), expected)
+            expected = image_ops.decode(picture_bytes(f"{category}{n}{k}"))
+            np.testing.assert_array_equal(image_ops.decode(each), expected)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline.benchmarks import vl_checklist
-from input_pipeline.record import DataError
 from tests.support.sets import vl_checklist as miniature
 from vlc_jax.evaluators import groups
+from vlc_jax.input_pipeline.benchmarks import vl_checklist
+from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA", "")
 

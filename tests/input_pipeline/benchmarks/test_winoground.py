@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from input_pipeline import image
-from input_pipeline.benchmarks.winoground import winoground
-from input_pipeline.record import DataError
 from tests.support.sets import winoground as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks.winoground import winoground
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_all_forms_are_the_same_cases(root):
             assert (case.id, case.captions) == (same.id, same.captions)
             assert case.group.items() <= same.group.items()
             for picture, its in zip(case.images, same.images, strict=True):
-                np.testing.assert_array_equal(image.decode(picture), image.decode(its))
+                np.testing.assert_array_equal(image_ops.decode(picture), image_ops.decode(its))
 
 
 def test_a_case_is_in_a_group_for_each_kind_of_tag_that_it_has(root):

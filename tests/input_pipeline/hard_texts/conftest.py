@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts import edit
 
 # caption -> (TAG/POS of each token, noun chunks as [first token, last + 1))
 TAGGED = {

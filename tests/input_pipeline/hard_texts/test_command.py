@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from input_pipeline.hard_texts import __main__ as command
+from vlc_jax.input_pipeline.commands import hard_texts as command
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import crepe, word_tables
+from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
 
 
 def every(generator, caption, count=1, seeds=400):

@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from input_pipeline import lookup
-from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.negatives import NEGATIVES
-from input_pipeline.hard_texts.positives import POSITIVES
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.hard_texts.positives import POSITIVES
 
 CAPTIONS = [
     "A young boy quickly threw the red ball over a very tall fence.",
@@ -145,4 +145,6 @@ def test_wrong_options_are_refused_with_what_would_fit(table, name, options, sai
 )
 def test_an_option_of_another_type_is_refused_in_one_line(name, options, message):
     with pytest.raises(ValueError, match=message):
-        sampling.make("negatives", count=1, generators={name: 1.0}, options={name: options})
+        sampling.make_hard_texts(
+            "negatives", count=1, generators={name: 1.0}, options={name: options}
+        )

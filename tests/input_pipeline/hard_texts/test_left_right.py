@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts.left_right import LeftRight
+from vlc_jax.input_pipeline.hard_texts.left_right import LeftRight
 
 BOTH = "a cup on the left, a dog on the right"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import edit
-from input_pipeline.hard_texts.negclip import NegClip, verb_phrases
+from vlc_jax.input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts.negclip import NegClip, verb_phrases
 
 BOY = "A young boy quickly threw the red ball over a very tall fence."
 DOGS = "Two dogs are running, while three cats are sleeping."

@@ -5,12 +5,13 @@ import collections
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline.hard_texts import noun_phrases
-from input_pipeline.hard_texts.noun_phrases import NounPhrases
-from input_pipeline.image import ImageTransform
-from input_pipeline.record import Record
-from input_pipeline.tokenizers.byte_level import BytesTokenizer
+from vlc_jax.input_pipeline.hard_texts import noun_phrases
+from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
+from vlc_jax.input_pipeline.hard_texts.sampling import make_hard_texts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader.loader import make_train
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
 
 TAGGER = "scenes:scenes-mini"
 CAPTION = "a red circle left of a blue square"
@@ -45,7 +46,7 @@ def test_phrases_lose_their_capitals_and_a_caption_without_any_stays(tmp_path):
     cut = NounPhrases(1.0, f"precomputed:{path}")
     assert "my dog" in cut("My Dog runs", rng())
     assert cut("Yes", rng()) == "Yes"
-    with pytest.raises(input_pipeline.DataError, match="has no caption 'No'"):
+    with pytest.raises(DataError, match="has no caption 'No'"):
         cut("No", rng())
 
 
@@ -84,12 +85,12 @@ class Shout:
 
 def batches(start=0, count=4, **options):
     texts = {
-        side: input_pipeline.make_hard_texts(
+        side: make_hard_texts(
             side, count=1, generators=shares, table={"shout": Shout}, fallback="skip"
         )
         for side, shares in (("negatives", {"shout": 1.0}), ("positives", {"from_record": 1.0}))
     }
-    with input_pipeline.make_train(
+    with make_train(
         Scenes(),
         BytesTokenizer(64),
         ImageTransform(8),

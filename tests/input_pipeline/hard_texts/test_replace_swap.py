@@ -9,8 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import crepe, word_tables
-from input_pipeline.hard_texts.replace_swap import CATEGORIES, RELATIONS, Replace, Swap, replace
+from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
+from vlc_jax.input_pipeline.hard_texts.replace_swap import (
+    CATEGORIES,
+    RELATIONS,
+    Replace,
+    Swap,
+    replace,
+)
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 needs_data = pytest.mark.skipif(

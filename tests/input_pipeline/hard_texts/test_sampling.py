@@ -5,9 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import sampling
-from input_pipeline.hard_texts.sampling import HardTexts
 from tests.support import generators
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 
 STORED = ["a", "b", "c", " "]
 KINDS = ["x", "x", "y", "y"]
@@ -19,7 +19,7 @@ def draw(texts, seed=0, stored=STORED, kinds=KINDS, caption="one two three"):
 
 
 def make(side="negatives", **options):
-    return sampling.make(side, table=TABLE, **options)
+    return sampling.make_hard_texts(side, table=TABLE, **options)
 
 
 def test_given_texts_are_all_but_blank_ones_whatever_their_kind():
@@ -71,7 +71,7 @@ def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
     options = {"prefix": {"prefix": "not "}}
     table = {**TABLE, "prefix": generators.Prefix}
     shares = {"from_record": 1.0, "prefix": 3.0, "z": 1.0}
-    texts = sampling.make(
+    texts = sampling.make_hard_texts(
         "negatives", count=1, generators=shares, fallback="replace", options=options, table=table
     )
     rng = np.random.default_rng(0)
@@ -140,5 +140,7 @@ def test_versions_name_side_and_generator():
 
 
 def test_nothing_is_made_where_no_text_is_asked_for():
-    assert sampling.make("negatives", count=0, generators={"negclip": 1.0}).generators == {}
+    assert (
+        sampling.make_hard_texts("negatives", count=0, generators={"negclip": 1.0}).generators == {}
+    )
     assert draw(HardTexts()) == []

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import edit
-from input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 
 CAPTION = "A young boy quickly threw the red ball over a very tall fence."
 NOUNS, ADJECTIVES = {2, 7, 12}, {1, 6, 11}

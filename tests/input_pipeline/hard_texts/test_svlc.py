@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from input_pipeline.hard_texts import word_tables
-from input_pipeline.hard_texts.svlc import SvlcRule
+from vlc_jax.input_pipeline.hard_texts import word_tables
+from vlc_jax.input_pipeline.hard_texts.svlc import SvlcRule
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 

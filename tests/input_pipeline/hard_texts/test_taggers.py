@@ -9,15 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-from input_pipeline import shard_writer
-from input_pipeline.hard_texts import taggers
-from input_pipeline.hard_texts.negatives import NEGATIVES
-from input_pipeline.hard_texts.taggers import make_tagger, write_tags
-from input_pipeline.record import DataError
-from input_pipeline.scenes import grammar, sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.hard_texts import taggers
+from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger, write_tags
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.scenes import grammar, sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 BOY = "A young boy quickly threw the red ball over a very tall fence."
 
@@ -92,7 +92,12 @@ def test_version_of_a_file_changes_with_it(tmp_path):
 def test_the_command_writes_the_file(tmp_path):
     (tmp_path / "captions.json").write_text(json.dumps(["a red circle"]))
     files = [str(tmp_path / "captions.json"), str(tmp_path / "tags.jsonl")]
-    command = [sys.executable, "-m", "input_pipeline.hard_texts.taggers", "scenes:scenes-mini"]
+    command = [
+        sys.executable,
+        "-m",
+        "vlc_jax.input_pipeline.hard_texts.taggers",
+        "scenes:scenes-mini",
+    ]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(make_tagger(f"precomputed:{files[1]}")("a red circle").tokens) == 3
@@ -112,7 +117,7 @@ def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "content", "code", "said"),
     [
-        (["scenes:scenes-mini"], "[]", 2, "python -m input_pipeline.hard_texts.taggers"),
+        (["scenes:scenes-mini"], "[]", 2, "vlc-jax taggers"),
         (["scene:scenes-mini", "IN", "OUT"], "[]", 2, "did you mean 'scenes'"),
         (["scenes:scenes-mini", "other.json", "OUT"], "[]", 2, "other.json"),
         (["scenes:scenes-mini", "IN", "OUT"], "{}", 3, "no JSON list of captions"),

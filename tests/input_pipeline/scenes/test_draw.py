@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from input_pipeline.scenes import draw, sample, shapes
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.world import RGB, Scene, SceneObject
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.scenes import draw, sample, shapes
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.world import RGB, Scene, SceneObject
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 
@@ -25,7 +25,7 @@ GOLDEN = {
 }
 DIGEST = """
 import hashlib, sys
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 for name in sys.argv[1:]:
     source = ScenesSource(name)
     digest = hashlib.sha256()

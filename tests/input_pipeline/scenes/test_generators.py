@@ -8,9 +8,10 @@ import pickle
 import numpy as np
 import pytest
 
-from input_pipeline.scenes import generators, grammar, words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.hard_texts import scenes as generators
+from vlc_jax.input_pipeline.scenes import grammar, words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 ALL = generators.SCENES_NEGATIVES | generators.SCENES_POSITIVES

@@ -5,11 +5,11 @@ import dataclasses
 
 import pytest
 
-from input_pipeline.scenes import grammar, sample, words
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.grammar import Caption, Phrase
-from input_pipeline.scenes.stream import Stream
-from input_pipeline.scenes.world import Scene, SceneObject
+from vlc_jax.input_pipeline.scenes import grammar, sample, words
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject
 
 MINI = worlds.named("scenes-mini")
 WORLDS = {

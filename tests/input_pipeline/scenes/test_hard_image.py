@@ -5,10 +5,11 @@ import collections
 import numpy as np
 import pytest
 
-from input_pipeline.record import DataError, Findable
-from input_pipeline.scenes import draw, generators, grammar
-from input_pipeline.scenes import world as worlds
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.hard_texts import scenes as generators
+from vlc_jax.input_pipeline.record import DataError, Findable
+from vlc_jax.input_pipeline.scenes import draw, grammar
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 BOTH = (("relation", 0.7), ("attribute", 0.3))
 ALL = (*BOTH, ("negation", 0.5))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from input_pipeline.benchmarks.scenes import READERS
-from input_pipeline.scenes import grammar, questions
-from input_pipeline.scenes import world as worlds
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.benchmarks.scenes import READERS
+from vlc_jax.input_pipeline.scenes import grammar, questions
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 QUESTIONS = {

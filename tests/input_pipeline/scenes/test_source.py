@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from input_pipeline.scenes import draw, grammar, sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.scenes import draw, grammar, sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 
 def test_record_is_the_drawn_scene_with_true_captions():

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from input_pipeline.scenes import sample
-from input_pipeline.scenes import world as worlds
-from input_pipeline.scenes.stream import Stream, normal_table
-from input_pipeline.scenes.world import Scene, SceneObject
+from vlc_jax.input_pipeline.scenes import sample
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
+from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject
 
 MINI = worlds.named("scenes-mini")
 NAMES = sorted(worlds.WORLDS)

@@ -4,7 +4,7 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from input_pipeline.sources import cells
+from vlc_jax.input_pipeline.sources import cells
 
 
 def test_threads_read_lists_while_garbage_is_collected():

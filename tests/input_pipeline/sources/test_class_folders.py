@@ -1,9 +1,9 @@
 import pytest
 
-from input_pipeline import make_source
-from input_pipeline.benchmarks import READERS
-from input_pipeline.record import DataError
 from tests.support.sets.files import picture, write_json
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 
 @pytest.fixture

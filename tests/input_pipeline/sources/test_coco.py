@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from input_pipeline import make_source
-from input_pipeline.record import DataError
 from tests.support import miniature
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 
 @pytest.fixture

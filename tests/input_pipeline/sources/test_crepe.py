@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import image as images
-from input_pipeline import make_source
-from input_pipeline.record import DataError
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 CREPE = (
     'image_id,caption,hard_negs,x,y,width,height\n7,"a dog, near","[\'a cat, near\', ""it\'s""]",'
@@ -27,7 +27,7 @@ def test_a_crepe_record_is_a_region_with_its_hard_negatives(tmp_path):
     source = crepe(tmp_path, CREPE + "10,5,10,10\n8,b,[],20,10,20,20\n")
     assert source[0].captions == ["a dog, near"]
     assert source[0].negatives == [["a cat, near", "it's"]]
-    inside, beyond = (images.decode(source[index].image) for index in (0, 1))
+    inside, beyond = (image_ops.decode(source[index].image) for index in (0, 1))
     assert inside.shape == (10, 10, 3)
     assert abs(int(inside.mean()) - 30) < 3
     assert beyond.shape == (20, 20, 3)
@@ -37,7 +37,7 @@ def test_a_crepe_record_is_a_region_with_its_hard_negatives(tmp_path):
     whole = crepe(tmp_path, "image_id,caption,valid_hard_negs_atom\n7,a,['b']\n",
                   negatives="valid_hard_negs_atom")[0]  # fmt: skip
     assert whole.negatives == [["b"]]
-    assert images.decode(whole.image).shape == (20, 30, 3)
+    assert image_ops.decode(whole.image).shape == (20, 30, 3)
 
 
 @pytest.mark.parametrize(

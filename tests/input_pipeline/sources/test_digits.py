@@ -5,8 +5,8 @@ import collections
 import numpy as np
 import pytest
 
-from input_pipeline.sources import digits
-from input_pipeline.sources.digits import DigitsSource
+from vlc_jax.input_pipeline.sources import digits
+from vlc_jax.input_pipeline.sources.digits import DigitsSource
 
 
 def test_splits_are_disjoint_stratified_and_complete():

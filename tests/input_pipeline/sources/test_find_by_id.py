@@ -6,12 +6,11 @@ import pickle
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import check, shard_writer
-from input_pipeline.record import DataError, Findable
-from input_pipeline.sources import id_index
-from input_pipeline.sources.shards import ShardsSource
 from tests.support import helpers, miniature
+from vlc_jax.input_pipeline.commands import check, shard_writer
+from vlc_jax.input_pipeline.record import DataError, Findable
+from vlc_jax.input_pipeline.sources import id_index, make_source
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def assert_finds_every_record(source):
 
 @pytest.mark.parametrize("options", [{}, {"id_column": "name"}, {"holdout": 0.5}])
 def test_every_record_of_a_table_is_found_by_its_id(table, options):
-    source = input_pipeline.make_source("records", "train", path=table, **options)
+    source = make_source("records", "train", path=table, **options)
     assert_finds_every_record(source)
     other = pickle.loads(pickle.dumps(source))
     assert other.find(source[3].id) == source[3]
@@ -47,8 +46,7 @@ def test_every_record_of_a_table_is_found_by_its_id(table, options):
 
 def test_a_record_of_another_split_is_not_found(table):
     train, rest = (
-        input_pipeline.make_source("records", split, path=table, holdout=0.5)
-        for split in ("train", "validation")
+        make_source("records", split, path=table, holdout=0.5) for split in ("train", "validation")
     )
     with pytest.raises(DataError, match=r"no record 'photo_.* in split 'train'"):
         train.find(rest[0].id)
@@ -57,13 +55,13 @@ def test_a_record_of_another_split_is_not_found(table):
 def test_a_row_that_cannot_be_read_hides_no_other(table):
     with table.open("a") as file:
         file.write("{torn\n" + json.dumps({"image": "photo_0.jpg", "caption": "last"}) + "\n")
-    source = input_pipeline.make_source("records", "train", path=table)
+    source = make_source("records", "train", path=table)
     assert source.find("photo_0.jpg#18").captions == ["last"]
 
 
 def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
     miniature.write_coco(tmp_path)
-    source = input_pipeline.make_source(
+    source = make_source(
         "negclip", "train", annotations=tmp_path / "train_neg_clip.tsv", images=tmp_path
     )
     assert_finds_every_record(source)
@@ -76,7 +74,7 @@ def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
 
 def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
     (tmp_path / "photo_5.jpg").write_bytes(b"torn")
-    source = input_pipeline.make_source("records", "train", path=table, id_column="name")
+    source = make_source("records", "train", path=table, id_column="name")
     shard_writer.write(source, tmp_path / "out", size=32, shard_size=5, max_bad_share=0.2)
     shards = ShardsSource(path=tmp_path / "out")
     assert len(shards) == 14
@@ -86,7 +84,7 @@ def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
 
 
 def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
-    source = input_pipeline.make_source("records", "train", path=table)
+    source = make_source("records", "train", path=table)
     manifest = shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / manifest["shards"][0]["ids"]["name"]
     stored = path.read_bytes()
@@ -99,7 +97,7 @@ def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
 
 
 def test_shards_of_an_older_version_are_refused_by_readers_and_by_prepare(table, tmp_path):
-    source = input_pipeline.make_source("records", "train", path=table)
+    source = make_source("records", "train", path=table)
     shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 1}))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from input_pipeline import make_source
 from tests.support import miniature
+from vlc_jax.input_pipeline.sources import make_source
 
 
 @pytest.fixture

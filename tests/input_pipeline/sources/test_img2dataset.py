@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
-from input_pipeline import make_source
-from input_pipeline.record import DataError
 from tests.support import miniature
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 
-from input_pipeline import image as images
-from input_pipeline import make_source
-from input_pipeline.benchmarks import READERS
-from input_pipeline.record import DataError
 from tests.support import miniature
+from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 LCS, MIX = "blip_laion_cc_sbu_558k.json", "llava_v1_5_mix665k.json"
 
@@ -103,7 +103,7 @@ def test_several_files_are_one_source_in_their_order(folder, caplog):
     assert len({record.id for record in records}) == 8
     for number, record in enumerate(records):
         assert f"picture {number}" in record.captions[0]
-        assert abs(int(images.decode(record.image)[0, 0, 0]) - 10 * number) < 12
+        assert abs(int(image_ops.decode(record.image)[0, 0, 0]) - 10 * number) < 12
     assert every(pickle.loads(pickle.dumps(source))) == records
     assert set(source.digests) == {str(folder / LCS), str(folder / MIX)}
     assert every(training(folder, LCS)) == every(training(folder, answers="first"))[:4]

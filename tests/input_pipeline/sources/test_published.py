@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from input_pipeline import image as images
-from input_pipeline import make_source
-from input_pipeline.record import DataError
 from tests.support import miniature
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_every_record_of_every_dataset_has_its_own_image_and_pickles(folder):
         for index in range(len(source)):
             record = source[index]
             number = int(record.captions[0].split()[-1])
-            pixels = images.decode(record.image)
+            pixels = image_ops.decode(record.image)
             assert abs(int(pixels[0, 0, 0]) - 10 * number) < 12, (name, index)
             assert again[index] == record
 

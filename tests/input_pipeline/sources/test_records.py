@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import image as images
-from input_pipeline.record import DataError
-from input_pipeline.sources import holdout, tables
-from input_pipeline.sources.records import RecordsSource
 from tests.support import helpers
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import holdout, tables
+from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
 
@@ -87,7 +87,7 @@ def test_every_table_format_gives_the_same_records(folder, kind):
         record = source[i]
         assert list(record.captions) == [CAPTIONS[i]]
         assert record.image == folder / "images" / f"p{i:02d}.jpg"
-        assert abs(int(images.decode(record.image).mean()) - 20 * i) <= 1
+        assert abs(int(image_ops.decode(record.image).mean()) - 20 * i) <= 1
     assert len({source[i].id for i in range(12)}) == 12
 
 
@@ -199,7 +199,7 @@ def test_single_missing_images_are_left_to_the_loader(folder):
     (folder / "images" / "p00.jpg").unlink()
     source = RecordsSource(path=write(folder, "jsonl"), image_folder=folder / "images")
     with pytest.raises(DataError, match=r"p00\.jpg does not exist"):
-        images.decode(source[0].image)
+        image_ops.decode(source[0].image)
 
 
 def test_a_damaged_row_is_an_error_of_that_row_only(folder):

@@ -10,10 +10,10 @@ from concurrent import futures
 
 import pytest
 
-from input_pipeline.record import ShardError, StageError
-from input_pipeline.sources.stage import Stage
-from input_pipeline.stores import LocalFolder
 from tests.support import helpers
+from vlc_jax.input_pipeline.record import ShardError, StageError
+from vlc_jax.input_pipeline.sources.stage import Stage
+from vlc_jax.input_pipeline.stores import LocalFolder
 
 SIZE = 1000
 
@@ -110,9 +110,9 @@ def open_when_read(pipe, process):
 COPY = """
 import sys
 from pathlib import Path
-from input_pipeline.record import ShardError, StageError
-from input_pipeline.sources.stage import Stage
-from input_pipeline.stores import LocalFolder
+from vlc_jax.input_pipeline.record import ShardError, StageError
+from vlc_jax.input_pipeline.sources.stage import Stage
+from vlc_jax.input_pipeline.stores import LocalFolder
 pipe = Path(sys.argv[2])
 shard = {"name": pipe.name, "bytes": int(sys.argv[3]), "sha256": sys.argv[4]}
 Stage(sys.argv[1], 10**9).copy(LocalFolder(pipe.parent), shard)

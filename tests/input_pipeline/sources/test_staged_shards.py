@@ -8,11 +8,11 @@ import numpy as np
 import psutil
 import pytest
 
-from input_pipeline import order, shard_writer
-from input_pipeline.record import ShardError, StageError
-from input_pipeline.sources import staged_shards
-from input_pipeline.sources.shards import ShardsSource
 from tests.support.numbered import Numbered, loader, take
+from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.record import ShardError, StageError
+from vlc_jax.input_pipeline.sources import order, staged_shards
+from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 COUNT, SHARD = 30, 4  # records, and those of a shard
 

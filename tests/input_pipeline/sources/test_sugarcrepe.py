@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from input_pipeline import make_source
-from input_pipeline.record import DataError
 from tests.support import helpers
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 
 
 def sugarcrepe(folder, document):

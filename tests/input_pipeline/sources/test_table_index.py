@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
-from input_pipeline import progress
-from input_pipeline.sources import holdout, table_index, tables
-from input_pipeline.sources.records import RecordsSource
 from tests.support import forks, helpers
+from vlc_jax.input_pipeline.sources import holdout, table_index, tables
+from vlc_jax.input_pipeline.sources.records import RecordsSource
+from vlc_jax.input_pipeline.stores import progress
 
 ROWS = 2000
 OPTIONS = {"holdout": 0.3, "id_column": "name", "hard_images_column": "near"}
@@ -185,8 +185,8 @@ def test_a_small_table_has_no_index(path, monkeypatch):
 def test_two_processes_open_a_table_at_once(path, tmp_path, monkeypatch):
     script = tmp_path / "open.py"
     script.write_text(
-        "from input_pipeline.sources import table_index\n"
-        "from input_pipeline.sources.records import RecordsSource\n"
+        "from vlc_jax.input_pipeline.sources import table_index\n"
+        "from vlc_jax.input_pipeline.sources.records import RecordsSource\n"
         "table_index._SMALL = 0\n"
         f"source = RecordsSource('train', path={str(path)!r}, **{OPTIONS!r})\n"
         "print(source.fingerprint, source.find(source[7].id).captions[0][:9])\n"

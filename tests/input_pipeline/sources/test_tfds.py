@@ -9,9 +9,9 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from input_pipeline import image as images
-from input_pipeline.record import DataError
-from input_pipeline.sources.tfds import TfdsSource
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
 FEATURES = {
     "image": tfds.features.Image(shape=(None, None, 3)),
@@ -72,8 +72,8 @@ def test_examples_become_records_without_tensorflow(data_dir):
         seen[number] = record.id
         assert list(record.captions) == [f"caption {number}a", f"caption {number}é"]
         assert isinstance(record.image, bytes)
-        assert images.decode(record.image).shape == (8, 9, 3)
-        assert images.decode(record.image).max() == 10 * number
+        assert image_ops.decode(record.image).shape == (8, 9, 3)
+        assert image_ops.decode(record.image).max() == 10 * number
     assert sorted(seen) == list(range(6))
     assert len(set(seen.values())) == 6
     assert "tensorflow" not in sys.modules

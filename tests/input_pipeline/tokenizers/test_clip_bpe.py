@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline.tokenizers import clip_bpe, pretrained_folder
+from vlc_jax.input_pipeline.tokenizers import clip_bpe, make_tokenizer, pretrained_folder
 
 
 def clip_tokens(vocabulary, text):
@@ -117,15 +116,15 @@ def test_clip_without_a_path_finds_the_vocabulary_of_an_installed_package(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(clip_bpe, "PACKAGES", ("a_missing_clip", "a_clip"))
     with pytest.raises(ValueError, match=r"packages a_missing_clip, a_clip\): give `path`"):
-        input_pipeline.make_tokenizer("clip", 77)
+        make_tokenizer("clip", 77)
     (tmp_path / "a_clip").mkdir()
     (tmp_path / "a_clip/__init__.py").write_text("raise RuntimeError('imported')")
     copy = tmp_path / "a_clip" / clip_bpe.GZIPPED
     copy.write_bytes(clip_vocabulary["path"].read_bytes())
     importlib.invalidate_caches()
-    found = input_pipeline.make_tokenizer("clip", 77, sha256=clip_vocabulary["sha256"])
+    found = make_tokenizer("clip", 77, sha256=clip_vocabulary["sha256"])
     assert found.fingerprint == clip_vocabulary["sha256"]
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(ValueError, match="empty holds no CLIP vocabulary; looked for tokenizer"):
-        input_pipeline.make_tokenizer("clip", 77, path=empty)
+        make_tokenizer("clip", 77, path=empty)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from input_pipeline import make_tokenizer, prompt_ids
-from input_pipeline.record import DataError
-from input_pipeline.tokenizers.conversation import asked
-from input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
+from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
 
 WORDS = ["<pad>", "</s>", "what", "is", "it", "ASSISTANT:", "USER:", "a", "cat", "why", "\n"]
 TURNS = json.dumps([["what is it", "a cat"], ["why", "it is"]])

@@ -7,10 +7,10 @@ import pytest
 import sentencepiece
 import tokenizers
 
-from input_pipeline import make_tokenizer
-from input_pipeline.tokenizers.conversation import asked
-from input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
-from input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
+from vlc_jax.input_pipeline.tokenizers.conversation import asked
+from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
+from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
 
 TEXTS = ["USER: Is the mug on the table? ASSISTANT: Yes", "Answer A or B", "No A B Yes é 狗"] * 8
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import input_pipeline
-from input_pipeline import inspection
-from input_pipeline.record import DataError, Record
-from input_pipeline.tokenizers import sentence_encoder, text_vectors
+from vlc_jax.input_pipeline.loader import inspection
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer, sentence_encoder, text_vectors
 
 TEXTS = ["a red dog", "a dog,\nred", "Ein roter Hund – 犬"]
 
@@ -33,7 +32,7 @@ def file(tmp_path):
 
 
 def read(path):
-    return input_pipeline.make_tokenizer("vectors", 20, path=path)
+    return make_tokenizer("vectors", 20, path=path)
 
 
 def test_texts_are_found_in_any_order_and_no_text_is_zero(file):

@@ -1,5 +1,5 @@
-from input_pipeline.tokenizers import byte_level, clip_bpe, functional_words, word_level
-from input_pipeline.tokenizers.token_labels import labels
+from vlc_jax.input_pipeline.tokenizers import byte_level, clip_bpe, functional_words, word_level
+from vlc_jax.input_pipeline.tokenizers.token_labels import labels
 
 WORDS = ("red", "cat", "left")
 

@@ -11,13 +11,16 @@ import pytest
 import sentencepiece
 import tokenizers as hf
 
-import input_pipeline
-from input_pipeline.tokenizers import (
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.tokenizers import (
+    CONVERSATIONS,
+    TOKENIZERS,
     byte_level,
     clean,
     clip_bpe,
     conversation,
     hugging_face,
+    make_tokenizer,
     pretrained_folder,
     sentence_piece,
     siglip,
@@ -173,8 +176,8 @@ def test_bytes_are_their_value_plus_one_and_eos_the_largest_id():
 
 
 def test_scenes_captions_hold_no_unknown_word():
-    tokenizer = input_pipeline.make_tokenizer("scenes", 20)
-    source = input_pipeline.make_source("scenes", "train", count=60)
+    tokenizer = make_tokenizer("scenes", 20)
+    source = make_source("scenes", "train", count=60)
     rows = tokenizer([caption for i in range(60) for caption in source[i].captions])
     assert not (rows == tokenizer.unk_id).any()
 
@@ -275,14 +278,14 @@ def test_fingerprints_name_the_defining_file(clip_vocabulary, sentencepiece_mode
 @pytest.mark.parametrize("kind", ["hf", "sentencepiece", "siglip", "clip", "words"])
 def test_a_missing_or_wrong_file_is_named(kind, tmp_path):
     with pytest.raises(ValueError, match=r"no-such-file: No such file"):
-        input_pipeline.make_tokenizer(kind, 8, path=tmp_path / "no-such-file")
+        make_tokenizer(kind, 8, path=tmp_path / "no-such-file")
     if kind != "clip":  # looks for it in installed packages
         with pytest.raises(ValueError, match="this tokenizer needs `path`"):
-            input_pipeline.make_tokenizer(kind, 8, path="")
+            make_tokenizer(kind, 8, path="")
     wrong = tmp_path / "wrong.bin"
     wrong.write_bytes(b"PK\x03\x04 Not It")
     with pytest.raises(ValueError, match=r"wrong\.bin|word list"):
-        input_pipeline.make_tokenizer(kind, 8, path=wrong)
+        make_tokenizer(kind, 8, path=wrong)
 
 
 def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
@@ -293,8 +296,8 @@ def test_a_context_without_room_for_a_word_is_refused(clip_vocabulary):
 
 
 def test_digits_captions_hold_no_unknown_word():
-    tokenizer = input_pipeline.make_tokenizer("digits", 12)
-    source = input_pipeline.make_source("digits", "train")
+    tokenizer = make_tokenizer("digits", 12)
+    source = make_source("digits", "train")
     for index in range(0, len(source), 97):
         assert not (tokenizer(source[index].captions) == tokenizer.unk_id).any()
 
@@ -363,5 +366,5 @@ def test_all_names_of_conversation_tokenizers_are_listed():
         return build if inspect.isclass(build) else inspect.signature(build).return_annotation
 
     kind = conversation.ConversationTokenizer
-    found = [name for name, build in input_pipeline.TOKENIZERS.items() if made(build) is kind]
-    assert tuple(found) == input_pipeline.CONVERSATIONS
+    found = [name for name, build in TOKENIZERS.items() if made(build) is kind]
+    assert tuple(found) == CONVERSATIONS

@@ -1,6 +1,6 @@
 """Published evaluation sets in miniature: their authors' files and folders, with our own contents.
 
-`WRITERS` has a function for each module of input_pipeline.benchmarks that reads such files; it
+`WRITERS` has a function for each module of input_pipeline/benchmarks that reads such files; it
 writes them below a folder, the ROOT of the readers.
 """
 

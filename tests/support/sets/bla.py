@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.bla import SUBSETS
 from tests.support.sets.files import picture, write_json
+from vlc_jax.input_pipeline.benchmarks.bla import SUBSETS
 
 
 def write(root: Path) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.clevr_bind import SUBSETS
 from tests.support.sets.files import picture, write_table
+from vlc_jax.input_pipeline.benchmarks.clevr_bind import SUBSETS
 
 
 def write(root: Path) -> None:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.crepe import (
+from tests.support.sets.files import picture, write_table
+from vlc_jax.input_pipeline.benchmarks.crepe import (
     COMPLEXITIES,
     PRODUCTIVITY_NEGATIVES,
     SPLITS,
     SYSTEMATICITY_NEGATIVES,
     TRAINING,
 )
-from tests.support.sets.files import picture, write_table
 
 IMAGES = {"7": "VG_100K", "8": "VG_100K_2"}
 _BOX = {"x": 4, "y": 6, "width": 20, "height": 16}

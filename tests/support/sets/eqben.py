@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.benchmarks.eqben import FAMILIES
 from tests.support.sets.files import picture, write_json
+from vlc_jax.input_pipeline.benchmarks.eqben import FAMILIES
 
 RGB = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
 

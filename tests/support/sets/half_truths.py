@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.half_truths import SUBSETS
 from tests.support.sets.files import picture_bytes, write_parquet
+from vlc_jax.input_pipeline.benchmarks.half_truths import SUBSETS
 
 ROWS = [
     {

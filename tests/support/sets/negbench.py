@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.negbench import FILES, IMAGES, RETRIEVAL_FILES
 from tests.support.sets.files import picture, write_table
+from vlc_jax.input_pipeline.benchmarks.negbench import FILES, IMAGES, RETRIEVAL_FILES
 
 TEMPLATES = ("positive", "negative", "hybrid")
 AUTHORS = "data/coco/images/val2017"  # where the images are on the authors' machine

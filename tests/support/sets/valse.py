@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.valse import SUBSETS
 from tests.support.sets.files import picture, write_json
+from vlc_jax.input_pipeline.benchmarks.valse import SUBSETS
 
 IMAGES = {  # piece -> data set, image, and where that is below the root
     "plurals": ("coco2017", "000000000042.jpg", "coco/val2017"),

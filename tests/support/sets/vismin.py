@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.vismin import SOLUTION, SWAPPED
 from tests.support.sets.files import picture_bytes, write_parquet, write_table
+from vlc_jax.input_pipeline.benchmarks.vismin import SOLUTION, SWAPPED
 
 CATEGORIES = ("object", "attribute", "relation", "counting")
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from input_pipeline.benchmarks.vl_checklist import SOURCES, corpora
 from tests.support.sets.files import picture, write_json
+from vlc_jax.input_pipeline.benchmarks.vl_checklist import SOURCES, corpora
 
 IMAGES = {"vg": "VG_100K/7.jpg", "hake": "hcvrd/7.jpg", "swig": "eating_7.jpg"}
 

@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from input_pipeline.hard_texts.llm import __main__ as command
 from tests.support import helpers
 from tests.support.chat_runs import CAPTIONS, hound, positives, summary, words
 from tests.support.chat_server import Reply, fails, says, serving
+from vlc_jax.input_pipeline.commands import write_hard_texts as command
 
 
 def start(arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "input_pipeline.hard_texts.llm", *arguments],
+        [sys.executable, "-m", "vlc_jax.input_pipeline.hard_texts.llm", *arguments],
         cwd=helpers.ROOT,
         env=os.environ | {"PYTHONPATH": str(helpers.ROOT)},
         stdout=subprocess.PIPE,

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from input_pipeline.hard_texts.llm import __main__ as command
-from input_pipeline.hard_texts.llm import answers, prompts
-from input_pipeline.hard_texts.llm.presets import PRESETS
+from vlc_jax.input_pipeline.commands import write_hard_texts as command
+from vlc_jax.input_pipeline.hard_texts.llm import answers, prompts
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 
 CAPTION = "A dog runs on the grass."
 ENDPOINT = ("--model", "tiny", "--base-url", "http://127.0.0.1:9/v1")

@@ -2,13 +2,13 @@
 
 import json
 
-from input_pipeline.hard_texts.llm import __main__ as command
-from input_pipeline.hard_texts.llm import captions as caption_files
-from input_pipeline.hard_texts.llm import prompts
-from input_pipeline.hard_texts.llm.presets import PRESETS
 from tests.support import helpers
 from tests.support.chat_runs import CAPTIONS, hound, positives, summary, words
 from tests.support.chat_server import completes, says, serving
+from vlc_jax.input_pipeline.commands import write_hard_texts as command
+from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
+from vlc_jax.input_pipeline.hard_texts.llm import prompts
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 
 
 def test_a_plain_text_is_sent_with_its_stops_and_its_answer_read(tmp_path, captions):

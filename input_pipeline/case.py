@@ -1,0 +1,100 @@
+"""THE case contract: one question of an evaluation set, the correct caption first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vlc_jax.input_pipeline.record import ImageLike
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question of a benchmark. The meaning of its fields depends on the protocol:
+
+      choice      one image and captions of which `captions[0]` is correct, the others are wrong;
+                  or one caption and images of which `images[0]` is correct
+      triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
+      pairs       two images; `captions[k]` belongs to `images[k]`
+      retrieval   one image and its 1..k captions, all correct
+      zeroshot, linear_probe
+                  one image, no captions, `meta["label"]` indexes `Benchmark.classes`
+    `group` is any JSON value to split results by; an object is several kinds of groups, each with
+    the case's label ({"subset": "A", "relation": "left of"}). `id` is unique within the benchmark
+    and may be part of a file name. `meta["record"]` names the image where several cases share it.
+    """
+
+    id: str
+    images: tuple[ImageLike, ...]
+    captions: tuple[str, ...]
+    group: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Average:
+    """An unweighted mean over groups, as papers print it.
+
+    by: kinds of groups, the outermost first: ("axis", "type") is the mean over axes of the mean
+      over their types.
+    floor: groups of fewer cases are left out.
+    drop: labels of the innermost kind that are left out.
+    """
+
+    by: tuple[str, ...]
+    floor: int = 0
+    drop: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Evaluation set: a named list of cases, always the same for the same `version`.
+
+    `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
+    `str.format` replaces by the class name.
+    averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
+    together: kinds of groups whose cases count as one that is right if all of them are: kind "set"
+      gives "set_accuracy".
+    summary: metrics of result tables, the headline first; empty: those of the protocol.
+    notes: what a reader of the result must know, such as cases that are missing.
+    training: cases with labels that a linear probe is fitted to.   validation: likewise, to choose
+    its regularisation.
+    """
+
+    name: str
+    cases: Sequence[Case]
+    version: str
+    classes: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    averages: Mapping[str, Average] = field(default_factory=dict)
+    together: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    training: Sequence[Case] = ()
+    validation: Sequence[Case] = ()
+
+    @property
+    def prompts(self) -> list[str]:
+        """Zero-shot prompts: every class in every template, those of a class side by side."""
+        templates = self.templates or ("{}",)
+        return [template.format(name) for name in self.classes for template in templates]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts of the benchmark, without repetitions."""
+        of_cases = (
+            text
+            for case in self.cases
+            for text in (*case.captions, case.meta.get("positive"))
+            if text is not None
+        )
+        return list(dict.fromkeys([*self.prompts, *of_cases]))
+
+
+def image_file(case_id: str, index: int) -> str:
+    """File name of an image of a case, under evals/<benchmark>/images."""
+    return f"{case_id.replace('/', '_')}_{index}.png"
+
+
+def maps_file(case_id: str) -> str:
+    """File name of the patch maps of a case, under evals/<benchmark>/maps."""
+    return f"{case_id.replace('/', '_')}.npz"

@@ -1,0 +1,95 @@
+"""Command lines whose paths may be in object stores: inputs are copied here, --out goes back there.
+
+@addresses.allowed
+def main(arguments=None): ...
+"""
+
+import fcntl
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.commands.command_line import DISK_ERRORS
+from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores.mirror import Mirror
+
+# --flag=ADDRESS, NAME=ADDRESS or ADDRESS
+_WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join(stores.KINDS)})://\S+)")
+_CONFIG = "--config"  # its fields are resolved with the config
+_OUT = "--out"
+
+
+def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
+    """A `main(arguments)` that gets local paths in place of addresses.
+
+    What it writes at --out is copied to the store while it grows and at the end, and what an
+    earlier call left there is copied here first, so that it can go on. Its exit code is 30 where
+    the store fails, 2 for an address with nothing there.
+    """
+
+    @functools.wraps(main)
+    def wrapped(arguments: Sequence[str] | None = None) -> Any:
+        words = sys.argv[1:] if arguments is None else [*arguments]
+        if not any(map(_WORD.fullmatch, words)):
+            return main(arguments)
+        try:
+            with ExitStack() as outputs:
+                return main([_local(words, index, outputs) for index in range(len(words))])
+        except (ValueError, StageError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            is_disk = isinstance(error, StageError) or getattr(error, "errno", 0) in DISK_ERRORS
+            return 30 if is_disk else 2
+
+    return wrapped
+
+
+def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
+    """A word with a local path in place of its address."""
+    found = _WORD.fullmatch(words[index])
+    if not found or words[index].startswith(_CONFIG):
+        return words[index]
+    flag, name, address = found.groups(default="")
+    if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
+        path = outputs.enter_context(_output(address, outputs))
+    else:
+        path = fetch.local(address)
+    return f"{flag}{name}{path}"
+
+
+@contextmanager
+def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
+    """A local path whose file or folder, and files named alike beside it, become that address."""
+    parent, _, name = address.rstrip("/").rpartition("/")
+    path = fetch.cache_folder(parent, "outputs")
+    path.mkdir(parents=True, exist_ok=True)
+
+    def is_ours(other: str) -> bool:
+        first = other.partition("/")[0]
+        if other.endswith((".partial", ".lock")):  # of a file that is being written
+            return False
+        # X.npy has X.json and others beside it
+        is_beside = bool(Path(name).suffix) and first.partition(".")[0] == Path(name).stem
+        return first == name or is_beside
+
+    lock = outputs.enter_context((path / f".{name}.lock").open("a"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError(f"{address} is written by another command on this machine") from error
+    for old in path.iterdir():  # of an earlier call: the store has what counts
+        if is_ours(old.name):
+            fetch.remove(old)
+    copies = Mirror(path, stores.folder(parent), is_ours)
+    copies.download(is_ours, prefix=Path(name).stem)
+    copies.start()
+    try:
+        yield path / name
+    finally:
+        copies.close()
+        print(f"copied to {address}", file=sys.stderr)

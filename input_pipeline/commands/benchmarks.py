@@ -1,0 +1,154 @@
+"""Published evaluation sets below a folder: which are there, which are missing, how to get them.
+
+  vlc-jax benchmarks --root DIR
+  vlc-jax benchmarks --root DIR --train coco/train_neg_clip.tsv
+
+Reads the annotations of every set, counts cases against the published number, and looks for the
+images. --train: a table that a model is trained on; the images that a set shares with it are
+counted (vlc-jax leaks lists them). The last line is the `sets` argument of
+configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole; 1: none is.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
+from vlc_jax.input_pipeline.commands import addresses, command_line, leaks
+from vlc_jax.input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
+from vlc_jax.input_pipeline.sources.image_identity import image_identity
+
+
+class State(NamedTuple):
+    """The files of a set that are there.
+
+    problem: why it cannot be read, or "".   cases: read.   notes: such as a wrong count.
+    images: different image files.   missing: those that are not there.   leaked: those that
+    training has, None if it was not asked.
+    """
+
+    problem: str
+    cases: int = 0
+    notes: tuple[str, ...] = ()
+    images: int = 0
+    missing: int = 0
+    leaked: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the set can be evaluated on."""
+        return not self.problem and not self.missing
+
+
+def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None) -> State:
+    """The state of a set. training: identities of images that a model is trained on."""
+    read, origin = PUBLISHED[name]
+    options = {"tagger": tagger} if name.endswith("_order") else {}
+    try:
+        benchmark = read(root=root, **options)
+    except (DataError, ValueError) as error:
+        return State(str(error))
+    files = _files(benchmark)
+    missing = [path for path in files if not path.exists()]
+    leaked = None
+    if training is not None:
+        is_genome = origin.overlap.startswith("Visual Genome")
+        leaked = len({_identity(path, is_genome) for path in files} & training)
+    return State("", len(benchmark.cases), benchmark.notes, len(files), len(missing), leaked)
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
+    parser.add_argument("--sets", default="", help="names joined by +; default: all")
+    parser.add_argument(
+        "--train", help="table of training, whose images are looked for in the sets"
+    )
+    parser.add_argument(
+        "--tagger", default="spacy:en_core_web_sm", help="parts of speech of the order sets"
+    )
+    return command_line.exit_code(_run, parser.parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
+    root = Path(options.root)
+    if not root.is_dir():
+        raise ValueError(f"there is no folder {root}")
+    names = options.sets.split("+") if options.sets else list(PUBLISHED)
+    for name in names:
+        if name not in PUBLISHED:
+            raise ValueError(f"{name!r} is no published set; those are {', '.join(PUBLISHED)}")
+    training = None
+    if options.train:
+        splits = leaks.image_names(Path(options.train))
+        used = [image for split in splits if split in ("", "train") for image in splits[split]]
+        training = frozenset(image_identity(image) for image in used)
+    states = {name: state_of(name, root, options.tagger, training) for name in names}
+    _print(states)
+    whole = [name for name, state in states.items() if state.is_whole]
+    print(f"{len(whole)} of {len(states)} sets are whole")
+    if whole:
+        print(f"sets={'+'.join(whole)}")
+    return 0 if whole else 1
+
+
+def _print(states: Mapping[str, State]) -> None:
+    from rich import box, console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("set", "protocol", "cases", "images", "missing", "in training"):
+        table.add_column(column, justify="left" if column in ("set", "protocol") else "right")
+    for name, state in states.items():
+        if not state.problem:
+            leaked = "" if state.leaked is None else f"{state.leaked:,}"
+            numbers = (f"{state.cases:,}", f"{state.images:,}", f"{state.missing:,}", leaked)
+            table.add_row(name, PUBLISHED[name][1].protocol, *numbers)
+    console.Console(width=None if sys.stdout.isatty() else 100).print(table)
+    for name, state in states.items():
+        origin = PUBLISHED[name][1]
+        for note in state.notes:
+            print(f"{name}: {note}")
+        if state.problem:
+            print(f"{name}: not there: {state.problem}")
+        elif state.missing:
+            print(
+                f"{name}: {state.missing:,} of {state.images:,} images are missing; "
+                f"{origin.how_to_get}"
+            )
+        elif origin.overlap:
+            print(f"{name}: its images are of {origin.overlap}")
+
+
+def _files(benchmark: Benchmark) -> list[Path]:
+    """Different image files of a benchmark, a Parquet file of many images once."""
+    paths = (_file(image) for case in benchmark.cases for image in case.images)
+    return list(dict.fromkeys(path for path in paths if path is not None))
+
+
+def _file(image: ImageLike) -> Path | None:
+    if isinstance(image, Crop | ShuffledImage):
+        return _file(image.image)
+    if isinstance(image, PackedImage):
+        return image.file
+    return image if isinstance(image, Path) else None
+
+
+def _identity(path: Path, is_genome: bool) -> str:
+    """ARO keeps images of Visual Genome in a folder of its own, under their numbers."""
+    if is_genome and re.fullmatch(r"\d+\.jpe?g", path.name):
+        return f"vg:{int(path.stem)}"
+    return image_identity(str(path))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""Data check before training: counts, caption lengths, four pictures, damaged records.
+
+  vlc-jax check captions.jsonl --image-folder images --picture check.png
+
+Below each picture stand its captions and the hard negatives and positives that its record holds;
+with --kinds crepe_swap,replace what these generators (docs/texts.md) make of the first caption.
+--phrases counts the captions that say "on the left" and the like, or phrases of your own.
+Training runs the same check on its first records (`preview`). Exit code 0: training would accept
+the data; 3: it would not, or they cannot be read; 2: wrong request.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.hard_texts import edit, sampling, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline.loader import inspection
+from vlc_jax.input_pipeline.loader.inspection import Sample
+from vlc_jax.input_pipeline.record import DataError, Source
+from vlc_jax.input_pipeline.sources import make_source, shards, tables
+from vlc_jax.input_pipeline.sources.records import RecordsSource
+
+HOLDOUT = 0.2  # share of the images for validation, the default of configs/records.py
+
+
+class Line(NamedTuple):
+    """A text below a picture. side: "caption", "negatives" or "positives"."""
+
+    side: str
+    text: str
+
+
+COLOURS = {"caption": "black", "negatives": "firebrick", "positives": "darkgreen"}
+SHOWN = 3  # texts of a side that a record holds
+STORED = "stored"  # in place of a generator's name
+
+
+def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> list[Line]:
+    """The first captions of a record; then the hard texts that it holds of the first one, and what
+    the generators, name -> (side, generator), make of it.
+    """
+    record, first = sample.record, sample.captions[0]
+    found = [Line("caption", record.captions[position]) for position in sample.captions[:SHOWN]]
+    for side in ("negatives", "positives"):
+        texts = getattr(record, side)
+        kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
+        for place, text in enumerate(texts[first][:SHOWN] if texts else ()):
+            found.append(Line(side, f"{kinds[first][place] if kinds else STORED}: {text}"))
+        for name, (of_side, generator) in generators.items():
+            if of_side == side:
+                key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
+                text = sampling.one_text(generator, record.captions[first], key, scene=scene)
+                found.append(Line(side, f"{name}: {'-' if text is None else text}"))
+    return found
+
+
+def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path: Path) -> None:
+    """Writes a picture file: images, their ids, and texts, negatives in red, positives in green."""
+    import textwrap
+    import warnings
+
+    from matplotlib import figure
+
+    sheet = figure.Figure(figsize=(3.2 * len(samples), 4.2))
+    for axes, (name, pixels, texts) in zip(
+        sheet.subplots(1, len(samples), squeeze=False)[0], samples, strict=True
+    ):
+        axes.imshow(pixels)
+        axes.set_axis_off()
+        axes.set_title(textwrap.shorten(name, 40).replace("$", r"\$"), fontsize=7)
+        below = 6.0  # points
+        for side, text in texts:
+            wrapped = textwrap.fill(text[:200], 36)
+            axes.annotate(
+                wrapped.replace("$", r"\$"),
+                *((0, 0), (0, -below), "axes fraction", "offset points"),
+                fontsize=8,
+                va="top",
+                color=COLOURS[side],
+            )
+            below += 10 * len(wrapped.splitlines())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font lacks: they become boxes
+        sheet.savefig(path, dpi=110, bbox_inches="tight")
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    return command_line.exit_code(_run, _parser().parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
+    path, generators = Path(options.path), _generators(options)
+    if path.is_dir():
+        source: Source = _open_prepared(path)
+    else:
+        given = command_line.parse_options(options.option)
+        for column in ("image_folder", "image_column", "caption_column"):
+            if getattr(options, column) is not None:
+                given[column] = getattr(options, column)
+        source = _open_table(path, given)
+    number = len(source) if options.count is None else min(options.count, len(source))
+    with command_line.bar("checking", number) as advance:
+        report = inspection.inspect(
+            source, count=options.count, threads=options.threads, progress=advance
+        )
+    print(report)
+    if isinstance(source, RecordsSource):
+        counts = source.images_per_split().items()
+        print("different images:", ", ".join(f"{split} {number:,}" for split, number in counts))
+    if options.picture and report.samples:
+        samples = [(s.record.id, s.pixels, lines(s, generators)) for s in report.samples]
+        draw_samples(samples, Path(options.picture))
+        print(f"samples: {options.picture}")
+    if options.words:
+        _write_words(source, number, Path(options.words), options.min_count)
+    if options.phrases:
+        phrases = [phrase for phrase in options.phrases.split(",") if phrase]
+        print(phrase_table(_captions(source, number), phrases))
+    inspection.check_report(report, options.max_bad_share)
+    return 0
+
+
+def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
+    """Number of captions that have each phrase, as whole words in any case, and any of them.
+
+    As appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right.
+    """
+    patterns = {phrase: edit.whole([phrase]) for phrase in phrases}
+    counts, total, with_any = dict.fromkeys(phrases, 0), 0, 0
+    for caption in captions:
+        found = [phrase for phrase, pattern in patterns.items() if pattern.search(caption)]
+        for phrase in found:
+            counts[phrase] += 1
+        total, with_any = total + 1, with_any + bool(found)
+    rows = [*counts.items(), ("any of them", with_any)]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name:<{width}} {n:>9,} {n / max(total, 1):8.3%}" for name, n in rows]
+    return "\n".join([f"of {total:,} captions, those with a phrase:", *lines])
+
+
+def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
+    """Name -> (side, generator) of --kinds. Raises ValueError where no picture shows them."""
+    if options.kinds and not options.picture:
+        raise ValueError(f"--kinds {options.kinds}: their texts are shown by --picture PNG")
+    kinds = [name for name in options.kinds.split(",") if name]
+    given = command_line.generator_options(options.generator_options)
+    for name in given:
+        if name not in kinds:
+            raise ValueError(f"--generator-options of {name!r}, which is not among --kinds")
+    return {name: sampling.find_generator(name, given.get(name, {})) for name in kinds}
+
+
+def _open_table(path: Path, given: dict[str, Any]) -> Source:
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; expected a table ({tables.FORMATS}) or a folder")
+    defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
+    return make_source("records", **{**defaults, **given})
+
+
+def _open_prepared(path: Path) -> Source:
+    manifest = shards.read_manifest(path)
+    wrong = shards.damaged_shards(path, manifest)
+    if wrong:
+        name, reason = next(iter(wrong.items()))
+        raise DataError(
+            f"{len(wrong)} of {len(manifest['shards'])} shards: {path / name}: {reason}"
+        )
+    print(f"sha256 of {len(manifest['shards'])} shards: as in the manifest")
+    if manifest["skipped"]:
+        print(f"{len(manifest['skipped'])} records were left out when it was prepared")
+    return shards.ShardsSource(path=path)
+
+
+def _write_words(source: Source, number: int, path: Path, min_count: int) -> None:
+    """A word list for the tokenizer "words", from the captions of the usable records."""
+    from vlc_jax.input_pipeline.tokenizers import word_level
+
+    words = word_level.words_of(_captions(source, number), min_count)
+    path.write_text("\n".join(words) + "\n", "utf-8")
+    print(f"{len(words):,} words: {path}")
+
+
+def _captions(source: Source, number: int) -> Iterator[str]:
+    for index in range(number):
+        try:
+            record = source[index]
+            yield from (
+                record.captions[position] for position in record_validation.captions(record)
+            )
+        except DataError:
+            continue
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax check",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "path",
+        help="a JSONL, TSV, CSV or JSON table, COCO captions JSON, or a folder that "
+        "vlc_jax.input_pipeline.commands.prepare wrote",
+    )
+    parser.add_argument(
+        "--image-folder", help="where image names start; default: the table's folder"
+    )
+    parser.add_argument("--image-column", help="default: image")
+    parser.add_argument("--caption-column", help="default: caption")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of the source `records`, e.g. split_column=split; of holdout, the "
+        f"share of the images for validation, the default is {HOLDOUT}",
+    )
+    parser.add_argument(
+        "--count", type=command_line.positive, help="look at the first COUNT records; default: all"
+    )
+    parser.add_argument(
+        "--picture",
+        metavar="PNG",
+        help="write four decoded samples to this file, with their captions and hard texts",
+    )
+    parser.add_argument(
+        "--kinds", default="", help="generators of hard texts to show in the picture, with commas"
+    )
+    parser.add_argument(
+        "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
+    )
+    parser.add_argument(
+        "--words", metavar="TXT", help="write the words of the captions, for tokenizer `words`"
+    )
+    parser.add_argument(
+        "--min-count", type=int, default=1, help="rarest word to write, in occurrences; default: 1"
+    )
+    parser.add_argument(
+        "--phrases",
+        nargs="?",
+        const=",".join(word_tables.LEFT_RIGHT),
+        metavar="PHRASES",
+        help="count captions with these, with commas; without a value those of left and right",
+    )
+    parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
+    parser.add_argument("--threads", type=command_line.positive, default=os.cpu_count() or 1)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

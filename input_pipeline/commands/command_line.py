@@ -1,0 +1,114 @@
+"""Command line helpers: exit codes, NAME=VALUE options, counts, progress."""
+
+import argparse
+import contextlib
+import datetime
+import errno
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from vlc_jax.input_pipeline.record import DataError
+
+# Of a disk that is full or broken: a supervisor may start the command again, exit code 30.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def exit_code(run: Callable[[Any], int], request: Any) -> int:
+    """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
+    broken disk, each printed in one line.
+    """
+    try:
+        return run(request)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 30 if getattr(error, "errno", None) in DISK_ERRORS else 2
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}: JSON where it is, else text.
+
+    Raises ValueError for a pair without "=".
+    """
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise ValueError(f"--option wants NAME=VALUE; got {pair!r}")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+def generator_options(text: str) -> dict[str, dict[str, Any]]:
+    """Generator -> its options, of JSON. Raises ValueError for anything else."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--generator-options is JSON; got {text!r}: {error}") from error
+    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
+        raise ValueError(f"--generator-options is {{GENERATOR: {{OPTION: VALUE}}}}; got {text}")
+    return options
+
+
+def positive(text: str) -> int:
+    """Argparse type of an integer of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"an integer of at least 1 is needed; got {text!r}")
+    return int(text)
+
+
+@contextlib.contextmanager
+def bar(
+    title: str, total: int, done: int = 0, seconds: float = 10.0
+) -> Iterator[Callable[[int], None]]:
+    """Progress with rate and time left: yields a function of the number done.
+
+    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: how many are at first,
+    which the rate is not of.
+    """
+    from rich import console, progress
+
+    pace = _Pace(total, done)
+    screen = console.Console(file=sys.stderr)
+    if not screen.is_terminal:
+        last = time.monotonic()
+
+        def advance(done: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= seconds:
+                last = time.monotonic()
+                print(f"{title}: {done:,} of {total:,}, {pace(done)}", file=sys.stderr, flush=True)
+
+        yield advance
+        return
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[pace]}"),
+    )
+    with progress.Progress(*columns, console=screen) as shown:
+        task = shown.add_task(title, total=total, completed=done, pace="")
+        yield lambda done: shown.update(task, completed=done, pace=pace(done))
+
+
+class _Pace:
+    """The mean rate since the start and the time left, as text: "2,950/s, 0:05:34 left"."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._first, self._start = total, done, time.monotonic()
+
+    def __call__(self, done: int) -> str:
+        new, passed = done - self._first, time.monotonic() - self._start
+        if not new or not passed:
+            return "? left"
+        left = datetime.timedelta(seconds=round((self._total - done) * passed / new))
+        return f"{new / passed:,.1f}/s, {left} left"

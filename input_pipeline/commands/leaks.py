@@ -1,0 +1,236 @@
+"""Train/eval contamination check: images of evaluation sets that training has, too.
+
+  vlc-jax leaks --train coco/train_neg_clip.tsv --eval benchmarks --write leaks.txt
+
+Files are annotations: JSON, JSONL, CSV or TSV. Every text in them that ends like an image file's
+name counts as an image; each of Karpathy's splits is a set of its own, and CREPE's tables name
+images of Visual Genome by `image_id`. A folder stands for all such files below it. Images are the
+same when they have the same id of COCO or Visual Genome, or else the same file name.
+
+Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.image_identity import image_identity
+from vlc_jax.input_pipeline.sources.published import tail_paths
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+_TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
+_SHOWN = 3  # images printed per set
+
+
+class Overlap(NamedTuple):
+    """Overlap of a set of evaluation images with those of training."""
+
+    name: str
+    identities: frozenset[str]  # its images
+    shared: dict[str, str]  # image name in training -> image name in the set
+
+
+def image_names(path: Path) -> dict[str, list[str]]:
+    """Image names in an annotation file by split ("" where the file is not divided).
+
+    Raises DataError for a file that cannot be read; {} where it names no image.
+    """
+    if path.suffix.lower() == ".json":
+        document = json_annotations.load(path)
+        if json_annotations.is_karpathy(document):
+            splits: dict[str, list[str]] = {}
+            for row in json_annotations.karpathy_rows(path, document):
+                splits.setdefault(row["split"], []).append(row["image"])
+            return splits
+        every = _names(document)
+    else:
+        table = tables.open_table(path)
+        every = (name for index in range(len(table)) for name in _of_row(table[index]))
+    names = [*dict.fromkeys(every)]
+    return {"": names} if names else {}
+
+
+def _of_row(row: dict[str, Any]) -> Iterator[str]:
+    if "image_id" in row and any("hard_negs" in column for column in row):  # CREPE's
+        yield f"VG_100K/{str(row['image_id']).removesuffix('.jpg')}.jpg"
+    else:
+        yield from _names(row)
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Texts in a document, at any depth, that name an image file."""
+    if isinstance(value, str):
+        if value.lower().endswith(_SUFFIXES) and "://" not in value:
+            yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _names(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _names(entry)
+
+
+class Identities:
+    """All identities of an image: `identities(name)` lists its canonical id, COCO id and sha256.
+
+    coco_of: COCO's id of images of Visual Genome that are COCO's. images: a folder; files found
+    there are known by their bytes, too, and `missing` counts those that are not.
+    """
+
+    def __init__(self, coco_of: Mapping[int, int], images: Path | None) -> None:
+        self._coco_of, self._images = coco_of, images
+        self.missing = 0
+
+    def __call__(self, name: str) -> list[str]:
+        same = [image_identity(name)]
+        if same[0].startswith("vg:") and int(same[0][3:]) in self._coco_of:
+            same.append(f"coco:{self._coco_of[int(same[0][3:])]}")
+        if self._images is not None:
+            path = next((path for path in tail_paths(self._images, name) if path.is_file()), None)
+            if path is None:
+                self.missing += 1
+            else:
+                with path.open("rb") as file:
+                    same.append(hashlib.file_digest(file, "sha256").hexdigest())
+        return same
+
+
+def compare(
+    train: Iterable[str],
+    sets: Mapping[str, Iterable[str]],
+    of_train: Identities,
+    of_sets: Identities,
+) -> list[Overlap]:
+    """Overlaps of sets of image names with those of training."""
+    in_training = {same: name for name in train for same in of_train(name)}
+    overlaps = []
+    for title, names in sets.items():
+        different = {image_identity(name): name for name in names}
+        shared = {}
+        for name in different.values():
+            keys = of_sets(name)
+            train_name = next((in_training[key] for key in keys if key in in_training), None)
+            if train_name is not None:
+                shared[train_name] = name
+        overlaps.append(Overlap(title, frozenset(different), shared))
+    return overlaps
+
+
+def read_coco_of(path: Path) -> dict[int, int]:
+    """Visual Genome's id -> COCO's, from its image_data.json. Raises DataError."""
+    document = json_annotations.load(path)
+    try:
+        return {row["image_id"]: row["coco_id"] for row in document if row["coco_id"] is not None}
+    except (TypeError, KeyError) as error:
+        raise DataError(f"{path} is not Visual Genome's image_data.json: {error!r}") from error
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    return command_line.exit_code(_run, _parser().parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
+    coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
+    of_train, of_sets = (
+        Identities(coco_of, Path(folder) if folder else None)
+        for folder in (options.train_images, options.eval_images)
+    )
+    train = _training(options.train, options.train_split)
+    overlaps = compare(train, _evaluations(options.eval, options.train), of_train, of_sets)
+    print(f"training: {len({image_identity(name) for name in train}):,} different images")
+    for overlap in overlaps:
+        print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
+        for train_name, eval_name in [*overlap.shared.items()][:_SHOWN]:
+            print(f"{'':>20}{eval_name} is {train_name} of training")
+    for title, identities in (("training", of_train), ("evaluations", of_sets)):
+        if identities.missing:
+            print(f"{identities.missing:,} images of {title} were not found, only named")
+    if not coco_of and any(
+        name.startswith("vg:") for overlap in overlaps for name in overlap.identities
+    ):
+        print(
+            "images of Visual Genome are compared by its own ids alone; about half of them are "
+            "COCO's, too: give --vg-image-data"
+        )
+    shared = {image_identity(name) for overlap in overlaps for name in overlap.shared}
+    print(f"{len(shared):,} images of training are in an evaluation")
+    if options.write:
+        Path(options.write).write_text("".join(f"{name}\n" for name in sorted(shared)), "utf-8")
+        print(f"written to {options.write}")
+    return 1 if shared else 0
+
+
+def _training(paths: Sequence[str], train_split: str) -> list[str]:
+    names: list[str] = []
+    for path in map(Path, paths):
+        splits = image_names(path)
+        used = [split for split in splits if split in ("", *train_split.split("+"))]
+        if not used:
+            raise ValueError(f"{path} names no image of split {train_split!r}; splits: {[*splits]}")
+        names += [name for split in used for name in splits[split]]
+    return names
+
+
+def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[str]]:
+    """Title -> image names. Of a folder, files that name no image are mentioned, not refused."""
+    sets = {}
+    training = {Path(path).resolve() for path in train}
+    for path in map(Path, paths):
+        files = [path]
+        if path.is_dir():
+            files = sorted(
+                file for file in path.rglob("*") if file.suffix.lower() in tables.FORMATS
+            )
+        for file in files:
+            try:
+                splits = image_names(file)
+            except (DataError, ValueError) as error:
+                if file == path:
+                    raise
+                print(f"not read: {error}")
+                continue
+            if not splits:
+                print(f"names no image: {file}")
+            for split, names in splits.items():
+                is_training = split in _TRAINING or (not split and file.resolve() in training)
+                if not is_training:
+                    sets[f"{file} {split}".strip()] = names
+    if not sets:
+        raise ValueError(f"no evaluation images are named in {', '.join(paths)}")
+    return sets
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax leaks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--eval", nargs="+", required=True, metavar="FILE_OR_FOLDER")
+    parser.add_argument(
+        "--train-split", default="train+restval", help="of Karpathy's; default: train+restval"
+    )
+    parser.add_argument(
+        "--write", metavar="TXT", help="the shared images, for the option `exclude`"
+    )
+    parser.add_argument(
+        "--vg-image-data", metavar="JSON", help="image_data.json: which of its images are COCO's"
+    )
+    for side in ("train", "eval"):
+        parser.add_argument(
+            f"--{side}-images", metavar="FOLDER", help="compares the bytes of the files, too"
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

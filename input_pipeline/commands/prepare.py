@@ -1,0 +1,249 @@
+"""Data preparation: a dataset -> array_record shards of resized images, for source `shards`.
+
+  vlc-jax prepare coco --annotations dataset_coco.json --images coco \\
+      --split train+restval --out prepared/coco
+  vlc-jax prepare --source records --option path=captions.jsonl \\
+      --option image_folder=images --size 256 --out prepared/train
+
+The first form knows the files of coco, flickr30k, negclip, cc3m, img2dataset and llava; DATASET
+--help says which to bring. The second takes any source of a config with its options.
+
+Images are shrunk until their shorter side is `size` (never enlarged, never cropped) and stored as
+JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left out and listed in the
+manifest. A run that was stopped continues, with the same command, after its last whole shard.
+Generators of hard negatives and positives may work on every caption; training finds their texts
+under the generators' names.
+Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
+full or broken (the same command continues); 130: interrupted.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import inspect
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.input_pipeline.commands import addresses, command_line, generated_texts, shard_writer
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.sources import SOURCES, make_source
+from vlc_jax.input_pipeline.sources.llava import ANSWERS
+
+_NO_OPTIONS = "{}"
+_SIZE = 256  # pixels, of the named datasets: enough for crops of 224
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Command line of a named dataset: the options that name its files, its splits, an example."""
+
+    files: tuple[str, ...]
+    splits: str  # what --split does
+    divided: bool  # whether the file holds several splits; otherwise --split is only a name
+    example: str
+    choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options
+    flags: tuple[str, ...] = ()  # options that are true where they are given
+
+
+_ANNOTATED = ("annotations", "images")
+_ONE_SPLIT = "what the shards are called in a run; all of the file is taken; default: train"
+DATASETS = {
+    "coco": Dataset(
+        _ANNOTATED,
+        "train, restval, val, test, train+restval (the usual training set) or all; default: train",
+        True,
+        "--annotations coco/dataset_coco.json --images coco --split train+restval",
+    ),
+    "flickr30k": Dataset(
+        _ANNOTATED,
+        "train, val, test or all; default: train",
+        True,
+        "--annotations flickr30k/dataset_flickr30k.json --images flickr30k/flickr30k-images "
+        "--split test",
+    ),
+    "negclip": Dataset(
+        _ANNOTATED, _ONE_SPLIT, False, "--annotations coco/train_neg_clip.tsv --images coco"
+    ),
+    "cc3m": Dataset(_ANNOTATED, _ONE_SPLIT, False, "--annotations cc3m/train.tsv --images cc3m"),
+    "img2dataset": Dataset(("tars",), _ONE_SPLIT, False, "--tars cc3m_tars"),
+    "llava": Dataset(
+        _ANNOTATED,
+        _ONE_SPLIT,
+        False,
+        "--annotations llava/llava_instruct_150k.json --images coco/train2017",
+        {"answers": ANSWERS},
+        ("text_only",),
+    ),
+}
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    try:
+        return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues after the last whole shard", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments[0]
+        if name not in DATASETS:
+            near = difflib.get_close_matches(name, DATASETS, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
+        options = _dataset_parser(name).parse_args(arguments[1:])
+        dataset = DATASETS[name]
+        given = {option: getattr(options, option) for option in (*dataset.files, *dataset.choices)}
+        given |= {flag: True for flag in dataset.flags if getattr(options, flag)}
+        given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
+        split = options.split if dataset.divided else "all"
+    else:
+        options = _source_parser().parse_args(arguments)
+        name, given, split = (
+            options.source,
+            command_line.parse_options(options.option),
+            options.split,
+        )
+    source = make_source(name, split, **given)
+    request = {"source": name, "split": options.split, "options": given}
+    request["annotations"] = getattr(source, "digests", {})
+    if options.negatives or options.positives:
+        their_options = command_line.generator_options(options.generator_options)
+        generators = generated_texts.make(options.negatives, options.positives, their_options)
+        source = generated_texts.GeneratedSource(
+            source, generators, count=options.texts_per_kind, seed=options.text_seed
+        )
+        source.try_one()  # before anything is written
+        request["texts"] = source.request | {"options": options.generator_options}
+    elif options.generator_options != _NO_OPTIONS:
+        raise ValueError(
+            f"--generator-options {options.generator_options} belongs to generators; name them in "
+            "--negatives or --positives"
+        )
+    elif stored := sampling.stored_versions(source):
+        request["texts"] = stored
+    with command_line.bar("preparing", len(source)) as advance:
+        manifest = shard_writer.write(
+            source,
+            Path(options.out),
+            size=options.size,
+            image_format=options.format,
+            shard_size=options.shard_size,
+            max_bad_share=options.max_bad_share,
+            threads=options.threads,
+            request=request,
+            advance=advance,
+        )
+    print(_summary(manifest, options.out))
+    return 0
+
+
+def _summary(manifest: dict[str, Any], out: str) -> str:
+    size = sum(shard["bytes"] for shard in manifest["shards"])
+    return (
+        f"{manifest['count']:,} records ({manifest['captions']:,} captions, "
+        f"{manifest['images']:,} different images) in {len(manifest['shards'])} shards, "
+        f"{size / 1e6:,.1f} MB, {len(manifest['skipped'])} left out: {out}"
+    )
+
+
+def _dataset_parser(name: str) -> argparse.ArgumentParser:
+    dataset = DATASETS[name]
+    command = f"vlc-jax prepare {name}"
+    example = f"  {command} \\\n      {dataset.example} \\\n      --out prepared/{name}"
+    parser = argparse.ArgumentParser(
+        prog=command,
+        description=f"{inspect.getdoc(SOURCES[name])}\n\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for file in dataset.files:
+        parser.add_argument(f"--{file}", required=True, help="see above")
+    for option, values in dataset.choices.items():
+        help_text = f"one of {', '.join(values)}: see above; default: {values[0]}"
+        parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
+    for flag in dataset.flags:
+        parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help="see above")
+    if "annotations" in dataset.files:
+        parser.add_argument(
+            "--exclude",
+            metavar="TXT",
+            help="images to leave out (vlc-jax leaks --write)",
+        )
+    parser.add_argument("--split", default="train", help=dataset.splits)
+    parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
+    return _with_common(parser)
+
+
+def _source_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax prepare",
+        usage="%(prog)s DATASET --help\n       %(prog)s --source NAME --size SIZE --out OUT ...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--source", required=True, help=f"one of {sorted(SOURCES)}")
+    parser.add_argument("--split", default="train", help="of the source; default: train")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the source, e.g. path=captions.jsonl; may be repeated",
+    )
+    parser.add_argument("--size", type=int, required=True, help=_SIZE_HELP)
+    return _with_common(parser)
+
+
+_SIZE_HELP = "shorter side of the stored images, in pixels"
+
+
+def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--out", required=True, help="folder for the shards")
+    parser.add_argument(
+        "--format",
+        default="auto",
+        choices=("auto", "jpeg", "png"),
+        help=f"default: png up to {shard_writer.PNG_UP_TO} pixels, else jpeg of quality "
+        f"{shard_writer.JPEG_QUALITY}",
+    )
+    parser.add_argument("--shard-size", type=int, default=4096, help="records; default: 4096")
+    parser.add_argument(
+        "--max-bad-share",
+        type=float,
+        default=0.01,
+        help="of the records; more unusable ones end the run with exit code 3; default: 0.01",
+    )
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    for side in ("negatives", "positives"):
+        parser.add_argument(
+            f"--{side}",
+            type=lambda text: [name.strip() for name in text.split(",")],
+            action="extend",
+            default=[],
+            metavar="NAME,NAME",
+            help=f"hard {side} that these generators make of every caption are stored with it",
+        )
+    parser.add_argument(
+        "--texts-per-kind",
+        type=int,
+        default=8,
+        help="at most so many per caption and generator; default: 8",
+    )
+    parser.add_argument("--text-seed", type=int, default=0, help="of the generators; default: 0")
+    parser.add_argument(
+        "--generator-options",
+        default=_NO_OPTIONS,
+        metavar="JSON",
+        help="their own options, {GENERATOR: {OPTION: VALUE}}",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""Writer of array_record shards of resized images, with a manifest; resumable.
+
+The manifest records the request, the sha256 of the annotation file and of every shard, how many
+records, captions and different images there are, and which records were left out and why.
+"""
+
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.sources import id_index, shards
+
+JPEG_QUALITY = 95
+PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
+NO_IMAGE = b""  # in place of the encoded image of a text alone
+_BLOCK = 64  # records encoded at a time, so that few are held in memory
+
+
+class _Entry(NamedTuple):
+    """Encoded record for a shard; without data it is left out for the reason."""
+
+    name: str
+    data: bytes | None = None
+    captions: int = 0
+    image_hash: int = 0
+    reason: str = ""
+
+
+def write(
+    source: Source,
+    out: Path,
+    *,
+    size: int,
+    image_format: str = "auto",
+    shard_size: int = 4096,
+    max_bad_share: float = 0.01,
+    threads: int = 1,
+    request: dict[str, Any] | None = None,
+    advance: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Writes the shards of `source` into the folder `out` and returns the manifest.
+
+    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the bytes that
+      the source gives, as they are.
+    shard_size: records of the source per shard.
+    request: options that decide the content; the folder of another request is refused.
+    Raises ValueError for such a refusal, DataError when too many records cannot be used; the shard
+    in which they became too many is written again when the run is continued.
+    """
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; name a folder for the shards")
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1; got {threads}")
+    if not 0 <= max_bad_share <= 1:
+        raise ValueError(f"max_bad_share is a share from 0 to 1; got {max_bad_share}")
+    request = _whole_request(source, request or {}, size, image_format, shard_size)
+    out.mkdir(parents=True, exist_ok=True)
+    with _locked(out):
+        return _write(source, out, request, max_bad_share, threads, advance)
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Locks the folder. Raises ValueError where another process writes to it."""
+    # An flock and no lock file: the kernel drops it when its process dies, however it dies.
+    path = out / "lock.partial"
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The other process may have removed the file between our `open` and our `flock`.
+            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
+        except OSError as error:
+            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
+        if not is_ours:
+            raise ValueError(f"another process has just written to {out}; start again")
+        yield
+        Path(file.name).unlink()
+
+
+def _write(
+    source: Source,
+    out: Path,
+    request: dict[str, Any],
+    max_bad_share: float,
+    threads: int,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    shard_size = request["shard_size"]
+    manifest = _begin(out, request)
+    limit = max_bad_share * len(source)
+    if manifest["complete"]:
+        record_validation.check_share(manifest["skipped"], limit, len(source))
+        return manifest
+    stored = _stored_images(out, manifest)
+    _save(out, manifest)
+    shard_count = math.ceil(len(source) / shard_size)
+    with futures.ThreadPoolExecutor(threads) as pool:
+        for number in range(len(manifest["shards"]), shard_count):
+            first = number * shard_size
+            indices = range(first, min(first + shard_size, len(source)))
+            name = f"shard-{number:05d}-of-{shard_count:05d}.array_record"
+            # Whole shard, then manifest: what the manifest lists is always whole on the disk.
+            shard, skipped, hashes = _write_shard(
+                pool, source, indices, out / name, request, advance
+            )
+            _check_share(out, manifest, skipped, limit, len(source))
+            manifest["shards"].append(shard)
+            manifest["skipped"] |= skipped
+            manifest["count"] += shard["count"]
+            manifest["captions"] += shard["captions"]
+            stored.append(hashes)
+            _save(out, manifest)
+    manifest["images"] = len(np.setdiff1d(np.concatenate(stored), [_hash(NO_IMAGE)]))
+    manifest["complete"] = True
+    _save(out, manifest)
+    return manifest
+
+
+def shrink(record: Record, size: int, image_format: str) -> bytes:
+    """The record's image with its shorter side at most `size`, encoded; NO_IMAGE of a text alone.
+
+    Raises DataError.
+    """
+    if record.image is None:
+        return NO_IMAGE
+    if image_format == shards.FEATURES:
+        return record.image
+    picture = image_ops.open_rgb(record.image)
+    if min(picture.size) > size:
+        picture = image_ops.resize_short_side(picture, size)
+    encoded = io.BytesIO()
+    if image_format == "png":
+        picture.save(encoded, "PNG", optimize=False)
+    else:
+        picture.save(encoded, "JPEG", quality=JPEG_QUALITY)
+    return encoded.getvalue()
+
+
+def _whole_request(
+    source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
+) -> dict[str, Any]:
+    """The request with every option that decides the shards' content. Raises ValueError."""
+    if image_format not in ("auto", "jpeg", "png", shards.FEATURES):
+        raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
+    for name, value in (("size", size), ("shard_size", shard_size)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    if image_format == "auto":
+        image_format = "png" if size <= PNG_UP_TO else "jpeg"
+    complete = {"split": "all"} | request
+    complete |= {"size": size, "format": image_format, "shard_size": shard_size}
+    complete |= {"text_only": True} if has_text_only(source) else {}
+    return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
+
+
+def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of an earlier run of the same request, or a new one."""
+    path = out / shards.MANIFEST
+    if not path.exists():
+        others = [entry.name for entry in out.iterdir() if not entry.name.endswith(".partial")]
+        if others:
+            raise ValueError(f"{out} is not empty (it holds {others[0]}); choose another folder")
+        version = shards.FORMAT_VERSION
+        new = {"format_version": version, "complete": False, "request": request}
+        return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
+        manifest.pop("refused", None)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
+    shards.check_version(path, version)
+    request = json.loads(json.dumps(request))  # tuples become lists, as in the file
+    differing = [key for key in request | before if request.get(key) != before.get(key)]
+    if differing:
+        key = differing[0]
+        raise ValueError(
+            f"{out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; "
+            "use the same options or another folder"
+        )
+    wrong = shards.damaged_shards(out, manifest)
+    if wrong:
+        name, reason = next(iter(wrong.items()))
+        raise DataError(f"shard {out / name}: {reason}; remove {out} and prepare again")
+    return manifest
+
+
+def _write_shard(
+    pool: futures.ThreadPoolExecutor,
+    source: Source,
+    indices: range,
+    path: Path,
+    request: dict[str, Any],
+    advance: Callable[[int], None],
+) -> tuple[dict[str, Any], dict[str, str], np.ndarray]:
+    """Writes a shard under a temporary name and moves it to `path` when it is whole.
+
+    Returns its entry for the manifest, what was left out and the hashes of its images.
+    """
+    from array_record.python import array_record_module
+
+    def entry(index: int) -> _Entry:
+        name = f"record {index}"
+        try:
+            record = source[index]
+            name = record.id
+            record_validation.captions(record)
+            image = shrink(record, request["size"], request["format"])
+            data = shards.encode(record, image)
+            return _Entry(name, data, len(record.captions), _hash(image))
+        except DataError as error:
+            return _Entry(name, reason=str(error))
+
+    partial = path.with_name(path.name + ".partial")
+    # Group size 1 makes single records readable; encoded images do not compress further.
+    writer = array_record_module.ArrayRecordWriter(str(partial), "group_size:1,uncompressed")
+    captions, hashes, skipped = 0, [], {}
+    record_ids: list[str] = []
+    try:
+        for first in range(indices.start, indices.stop, _BLOCK):
+            block = range(first, min(first + _BLOCK, indices.stop))
+            for made in pool.map(entry, block):
+                if made.data is None:
+                    skipped[made.name] = made.reason
+                    continue
+                writer.write(made.data)
+                captions += made.captions
+                hashes.append(made.image_hash)
+                record_ids.append(made.name)
+            advance(block.stop)
+        writer.close()
+    except RuntimeError as error:
+        raise OSError(errno.EIO, f"cannot write {partial}: {error}") from error
+    finally:
+        if writer.is_open():
+            writer.close()
+    ids_path = path.with_suffix(".ids")
+    ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
+    shard = {"name": path.name, "count": len(hashes), "captions": captions}
+    shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
+    os.replace(partial, path)  # atomic: nobody sees half a shard
+    return shard, skipped, np.array(hashes, np.uint64)
+
+
+def _sealed(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, after flushing it to the disk."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _check_share(
+    out: Path, manifest: dict[str, Any], skipped: dict[str, str], limit: float, total: int
+) -> None:
+    """Raises DataError if the new `skipped` are too many, after listing them in the manifest."""
+    try:
+        record_validation.check_share(manifest["skipped"] | skipped, limit, total)
+    except DataError as error:
+        _save(out, manifest | {"refused": skipped})
+        raise DataError(
+            f"{error}. {out / shards.MANIFEST} lists them (skipped, refused); the same command "
+            "continues where it stopped"
+        ) from error
+
+
+def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
+    """Hashes of the images of every whole shard, uint64 (records,) each."""
+    from array_record.python import array_record_data_source
+
+    # Read again when a stopped run goes on, to count the different images over all shards.
+    stored = [np.empty(0, np.uint64)]
+    for shard in manifest["shards"]:
+        if shard["count"]:
+            entries = array_record_data_source.ArrayRecordDataSource([out / shard["name"]])
+            records = (shards.decode(entries[i]) for i in range(len(entries)))
+            hashes = [_hash(record.image or NO_IMAGE) for record in records]
+            stored.append(np.array(hashes, np.uint64))
+    return stored
+
+
+def _hash(image: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(image, digest_size=8).digest(), "little")
+
+
+def _save(out: Path, manifest: dict[str, Any]) -> None:
+    partial = out / f"{shards.MANIFEST}.partial"
+    # Flushed, then renamed: after a crash the manifest is the old one or the new one, never half.
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, out / shards.MANIFEST)

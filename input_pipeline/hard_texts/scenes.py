@@ -1,0 +1,252 @@
+"""Generators of exact hard negatives and hard positives for the scenes' captions.
+
+The caption is parsed and the scene graph is known, so a negative is false for the picture (but see
+`Replace`) and a positive is true. Each is a `hard_texts.generator.Generator`.
+"""
+
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline.scenes import contrast, grammar
+from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes.grammar import Caption
+from vlc_jax.input_pipeline.scenes.stream import Stream
+from vlc_jax.input_pipeline.scenes.world import Scene
+
+VERSION = 1  # to be raised when a generator's texts change; part of every `version`
+_ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}
+_TRIES = 4  # draws per text: more only when several are asked for and few exist
+
+
+class _Contrast(abc.ABC):
+    """Base class of the generators; `world` and `world_options` name the scenes' world.
+
+    Calling one raises ValueError without a scene, with a scene of another world, and for a caption
+    that the world's grammar cannot say.
+    """
+
+    name: str
+
+    def __init__(
+        self, world: str = "scenes-mini", world_options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.world = worlds.named(world, **(world_options or {}))
+        self.version = f"{VERSION}-{self.world.id}"
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """At most `count` different texts, in random order."""
+        if scene is None:
+            raise ValueError(
+                f"{self.name} needs the scene graph of a caption; only records of the source "
+                f"'scenes' have one (meta['scene'])"
+            )
+        if scene["world"] != self.world.id:
+            raise ValueError(
+                f"{self.name} is made for world {self.world.id!r}, but the scene is of "
+                f"{scene['world']!r}: give it the source's world and world_options"
+            )
+        said = grammar.parse(caption, self.world)
+        if said is None:
+            raise ValueError(f"{self.name}: no caption of world {self.world.id!r}: {caption!r}")
+        # One draw of the loader's generator; the rest does not depend on numpy's version.
+        stream = Stream(f"{self.name}/{rng.integers(2**63)}")
+        texts: list[str] = []
+        for made in self._draw(said, worlds.from_json(scene, self.world), stream, count):
+            if made is not None and (text := made.text) not in texts:
+                texts.append(text)
+            if len(texts) == count:
+                break
+        return texts
+
+    @abc.abstractmethod
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        """Captions, perhaps the same more than once; None where one is not possible."""
+
+
+class Swap(_Contrast):
+    """Hard negatives: two phrases exchange one word, its role being one of `roles`: colour, size,
+    texture or shape ("a red circle and a blue square" -> "a blue circle and a red square").
+    """
+
+    name = "scenes_swap"
+
+    def __init__(
+        self,
+        roles: Sequence[str] = ("colour",),
+        world: str = "scenes-mini",
+        world_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(world, world_options)
+        lookup.check_known("role to swap", roles, (*contrast.ATTRIBUTES, "shape"))
+        self.roles = tuple(roles)
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        phrases = len(caption.phrases)
+        ways = [(r, (i, j)) for r in self.roles for j in range(1, phrases) for i in range(j)]
+        for k in stream.sample(len(ways), len(ways)):
+            yield contrast.swap(caption, scene, *ways[k])
+
+
+class Reverse(_Contrast):
+    """Hard negative of a relation: its sides exchanged, "X left of Y" -> "Y left of X"."""
+
+    name = "scenes_reverse"
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        yield contrast.reverse(caption, scene)
+
+
+class Negate(_Contrast):
+    """Hard negative: an object that is there denied, "X and Y" -> "X and no Y"."""
+
+    name = "scenes_negate"
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        yield contrast.negate(caption, scene)
+
+
+class Describe(_Contrast):
+    """Hard positives: other true captions of the picture, in the style of `caption_options`.
+
+    Many of them describe it densely (the bags of DAC).
+    """
+
+    name = "scenes_describe"
+
+    def __init__(
+        self,
+        caption_options: Mapping[str, Any] | None = None,
+        world: str = "scenes-mini",
+        world_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(world, world_options)
+        self.style = grammar.style_of(self.world, **(caption_options or {}))
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        for _ in range(_TRIES * count):
+            made = grammar.describe(scene, stream, self.style)
+            yield None if made.text == caption.text else made
+
+
+class Reorder(_Contrast):
+    """Hard positive: another order, "X and Y" -> "Y and X", "X left of Y" -> "Y right of X"."""
+
+    name = "scenes_reorder"
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        yield contrast.reorder(caption)
+
+
+class _OneWord(_Contrast):
+    """One word becomes another; its role is drawn by the shares of the roles a caption allows."""
+
+    def __init__(
+        self,
+        roles: Mapping[str, float] | None,
+        world: str,
+        world_options: Mapping[str, Any] | None,
+    ) -> None:
+        super().__init__(world, world_options)
+        self.roles = dict(_ROLES if roles is None else roles)
+        lookup.check_known("role", self.roles, contrast.ROLES)
+        if not self.roles or min(self.roles.values()) <= 0:
+            raise ValueError(f"roles are {{role: share}}, shares above 0; got {self.roles}")
+
+    def _draw(
+        self, caption: Caption, scene: Scene, stream: Stream, count: int
+    ) -> Iterator[Caption | None]:
+        shares = dict(self.roles)
+        for _ in range(len(shares) + _TRIES * count):
+            if not shares:
+                return
+            total = sum(shares.values())
+            role = list(shares)[stream.weighted([share / total for share in shares.values()])]
+            made = self._change(caption, scene, role, stream)
+            if made is None:  # the caption lacks the role; the others take its share
+                del shares[role]
+            yield made
+
+    @abc.abstractmethod
+    def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
+        """The caption with the word of that role changed, None where that is not possible."""
+
+
+class Replace(_OneWord):
+    """Hard negatives: one word replaced by another of its class.
+
+    `roles` maps shape, colour, size, texture, relation, place or number to its share; a role that
+    the caption does not offer leaves its share to the others. `draw` is one of `contrast.DRAWS`;
+    with the first of them a "negative" is now and then true, as those of rule-based methods are.
+    """
+
+    name = "scenes_replace"
+
+    def __init__(
+        self,
+        roles: Mapping[str, float] | None = None,
+        draw: str = "uniform_word_list",
+        world: str = "scenes-mini",
+        world_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(roles, world, world_options)
+        lookup.check_known("draw", [draw], contrast.DRAWS)
+        self.draw = draw
+
+    def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
+        return contrast.replace(caption, scene, role, stream, self.draw)
+
+
+class Synonym(_OneWord):
+    """Hard positives: one word replaced by its synonym from set "a", "b" or either ("ab").
+
+    `roles` maps roles to shares, as for `Replace`; colour, size, texture and relation have
+    synonyms.
+    """
+
+    name = "scenes_synonym"
+
+    def __init__(
+        self,
+        roles: Mapping[str, float] | None = None,
+        sets: str = "ab",
+        world: str = "scenes-mini",
+        world_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(roles, world, world_options)
+        lookup.check_known("role with synonyms", self.roles, (*contrast.ATTRIBUTES, "relation"))
+        lookup.check_known("synonym set", [sets], contrast.SYNONYM_SETS)
+        self.sets = sets
+
+    def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
+        return contrast.synonym(caption, role, stream, self.sets)
+
+
+SCENES_NEGATIVES: dict[str, Callable[..., Generator]] = {
+    generator.name: generator for generator in (Swap, Reverse, Replace, Negate)
+}
+SCENES_POSITIVES: dict[str, Callable[..., Generator]] = {
+    generator.name: generator for generator in (Synonym, Reorder, Describe)
+}

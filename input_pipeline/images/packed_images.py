@@ -1,0 +1,71 @@
+"""Images inside Parquet files, as Hugging Face packs data sets."""
+
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.input_pipeline.record import DataError, PackedImage
+
+# A ParquetFile is not for several threads at a time, and images are decoded by several.
+_reading = threading.Lock()
+
+
+def read_packed(image: PackedImage) -> bytes:
+    """Encoded bytes of an image. Raises DataError if they are not there."""
+    with _reading:
+        group, place = _place(image.file, image.row)
+        column = _group(image.file, image.column, group)
+    value = column[place].as_py()
+    if image.item is not None:
+        value = value[image.item] if value is not None and image.item < len(value) else None
+    data = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(data, bytes):
+        raise DataError(
+            f"row {image.row} of {image.file} has no image bytes in column {image.column!r}; "
+            f"got {value!r:.80}"
+        )
+    return data
+
+
+def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[str, Any]]:
+    """Rows of a Parquet file, of those columns alone. Raises DataError for another file."""
+    parquet = _open(file)
+    names = parquet.schema_arrow.names
+    for column in columns or ():
+        if column not in names:
+            raise DataError(f"{file} has no column {column!r}; it has {names}")
+    return parquet.read(columns=list(columns or names)).to_pylist()
+
+
+@functools.lru_cache(maxsize=8)
+def _open(file: Path) -> Any:
+    import pyarrow  # here, because its import is slow
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(file)
+    except FileNotFoundError:
+        raise DataError(f"{file} does not exist") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{file} is no Parquet file: {error}") from error
+
+
+def _place(file: Path, row: int) -> tuple[int, int]:
+    """Row group of a row, and its place there."""
+    metadata, left = _open(file).metadata, row
+    for group in range(metadata.num_row_groups):
+        if left < (rows := metadata.row_group(group).num_rows):
+            return group, left
+        left -= rows
+    raise DataError(f"{file} has {metadata.num_rows:,} rows; there is no row {row:,}")
+
+
+@functools.lru_cache(maxsize=4)  # neighbours are of one group: read once, and not all of them kept
+def _group(file: Path, column: str, group: int) -> Any:
+    import pyarrow
+
+    try:
+        return _open(file).read_row_group(group, columns=[column]).column(0)
+    except (pyarrow.ArrowException, OSError, IndexError) as error:
+        raise DataError(f"{file} has no images in column {column!r}: {error}") from error

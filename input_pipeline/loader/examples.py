@@ -1,0 +1,239 @@
+"""Training examples: the record, caption, pixels and hard texts at each position of the sequence.
+
+Main rows are the records in shuffled epochs. With h hard images each is followed by h further
+rows, whose records it names (`Record.hard_images`): position p belongs to main row p // (1 + h).
+An example depends on the seed, its position and the source alone.
+
+A record that cannot be used is replaced by the next usable one of the source. So is a hard image
+that is missing, because there are fewer or they cannot be used; such rows are marked.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.loader import questions
+from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source, has_text_only
+from vlc_jax.input_pipeline.sources import order
+
+_LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
+# Random streams of a position; the index enters the key, so new ones go to the end.
+_STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
+
+
+class Cancelled(Exception):  # noqa: N818
+    """Raised in a loader's thread when the loader was closed while it made a batch."""
+
+
+class Example(NamedTuple):
+    """One row of a batch."""
+
+    record: Record
+    caption: str
+    pixels: np.ndarray  # uint8 (height, width, 3), black where the record has no image
+    negatives: list[str]
+    positives: list[str]
+    question: str  # of the image, "" where nothing is asked
+    is_stand_in: bool = False  # for a hard image that is missing
+
+
+class Examples:
+    """Maker of examples: `group(number)` is a main row with its hard images.
+
+    See `loader.make_train` for the fields.
+
+    limit: number of unusable records above which DataError is raised. Pickles to workers.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        image_transform: ImageTransform,
+        *,
+        seed: int,
+        hard_images: int,
+        negatives: HardTexts,
+        positives: HardTexts,
+        noun_phrases: NounPhrases | None,
+        question: str,
+        text_only_question: str,
+        limit: float,
+        known_bad: Mapping[str, str],
+    ) -> None:
+        self.source = source
+        self.image_transform = image_transform
+        self.seed = seed
+        self.hard_images = hard_images
+        self.negatives = negatives
+        self._negatives_of_positive = dataclasses.replace(negatives, count=negatives.of_positives)
+        self.positives = positives
+        self.noun_phrases = noun_phrases
+        self.question = question
+        self.text_only_question = text_only_question
+        self.has_text_only = has_text_only(source)
+        self.limit = limit
+        self.known_bad = known_bad
+        self.cancelled = False
+        self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason), to decode them once
+
+    def group(self, number: int, bad: dict[str, str]) -> list[Example]:
+        """Main row `number` of the sequence and its hard images.
+
+        Bad records passed over are added to `bad`. Raises DataError when they are too many.
+        """
+        position = number * (1 + self.hard_images)
+        index, main = self._next_usable(int(self._order[number]), position, bad)
+        if not self.hard_images:
+            return [main]
+        group = [main, *self._hard_images(main.record, position)]
+        while len(group) <= self.hard_images:
+            taken = {example.record.id for example in group}
+            index, other = self._next_usable(index, position + len(group), bad, taken)
+            group.append(other._replace(is_stand_in=True))
+        return group
+
+    def _hard_images(self, main: Record, position: int) -> Iterator[Example]:
+        """Usable hard images of the record in random order, at most `hard_images` of them."""
+        assert isinstance(self.source, Findable)
+        names = [name for name in dict.fromkeys(main.hard_images) if name != main.id]
+        rng = self._generator(position, "hard_images")
+        count = 0
+        for choice in rng.permutation(len(names)):
+            try:
+                self._refuse_known(names[choice])
+                record = self.source.find(names[choice])
+                yield self._example(record, position + count + 1)
+            except DataError:  # whoever counts rows without their hard image is told; see `group`
+                continue
+            count += 1
+            if count == self.hard_images:
+                return
+
+    def _next_usable(
+        self, index: int, position: int, bad: dict[str, str], taken: Collection[str] = ()
+    ) -> tuple[int, Example]:
+        """The first record from `index` on that can be used and is not `taken`, and its index."""
+        for _ in range(len(self.source)):
+            if self.cancelled:
+                raise Cancelled
+            name = f"record {index}"
+            try:
+                if index in self._bad:  # not decoded again, but counted in every batch it is in
+                    name, reason = self._bad[index]
+                    raise DataError(reason)
+                self._refuse_known(name)
+                record = self.source[index]
+                name = record.id
+                self._refuse_known(name)
+                if name not in taken:
+                    return index, self._example(record, position)
+            except DataError as error:
+                self._bad[index] = (name, str(error))
+                bad[name] = str(error)
+                record_validation.check_share(bad, self.limit, len(self.source))
+            index = (index + 1) % len(self.source)
+        raise DataError(f"none of the {len(self.source):,} records can be used here")
+
+    def _example(self, record: Record, position: int) -> Example:
+        """Raises DataError for a record that cannot be used."""
+        rng = self._generator(position, "image")
+        captions = record_validation.captions(record)
+        caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
+        pixels = self._pixels(record, rng)
+        text, scene = record.captions[caption], record.meta.get("scene")
+        sides = {
+            "negatives": (self.negatives, record.negatives, record.negative_kinds),
+            "positives": (self.positives, record.positives, record.positive_kinds),
+        }
+        if self.noun_phrases is not None:
+            phrase = self.noun_phrases(text, self._generator(position, "noun_phrases"))
+            if phrase != text:  # what the record holds belongs to the whole caption
+                text, sides = (
+                    phrase,
+                    {side: (texts, (), ()) for side, (texts, _, _) in sides.items()},
+                )
+        rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
+        negatives, positives = (
+            sampling.draw(
+                texts,
+                text,
+                given[caption] if given else (),
+                kinds[caption] if kinds else (),
+                rng[side],
+                scene,
+            )
+            for side, (texts, given, kinds) in sides.items()
+        )
+        if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
+            negatives += [""] * (self.negatives.count - len(negatives))
+            for positive in positives:
+                more = sampling.draw(
+                    self._negatives_of_positive, positive, (), (), rng["negatives"], scene
+                )
+                negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
+        template = self.question if record.image is not None else self.text_only_question
+        asked = questions.fill(template, record.questions[caption] if record.questions else None)
+        return Example(record, text, pixels, negatives, positives, asked)
+
+    def _pixels(self, record: Record, rng: np.random.Generator) -> np.ndarray:
+        if record.image is not None:
+            return self.image_transform(record.image, rng)
+        if not self.has_text_only:
+            raise DataError("the record has no image, and its source says that all have one")
+        size = self.image_transform.size
+        return np.zeros((size, size, 3), np.uint8)
+
+    @functools.cached_property
+    def _order(self) -> order.Order:
+        return order.make(self.source, self.seed)
+
+    def _generator(self, position: int, stream: str) -> np.random.Generator:
+        """Random numbers of one position and purpose, the same whoever draws them and when.
+
+        Philox is counter-based: a stream for every position without state to carry from step to
+        step, so a resumed run, another host and a record that takes another's place draw what an
+        unbroken run draws.
+        """
+        # Draws count up in the first word of the counter; the position in the third leaves 2**128
+        # numbers to each, so streams never overlap.
+        counter = np.array([0, 0, position, 0], np.uint64)
+        key = np.array([self.seed, _STREAMS.index(stream)], np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+    def _refuse_known(self, name: str) -> None:
+        if name in self.known_bad:
+            raise DataError(self.known_bad[name])
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key != "_order"}
+
+
+def check_hard_images(source: Source) -> None:
+    """Raises ValueError for a source whose records cannot be found by their id, or name no hard
+    images: none of 1,000 of them, spread over the source.
+    """
+    if not isinstance(source, Findable):
+        raise ValueError(
+            f"hard_images: records of {type(source).__name__} cannot be found by their id; train "
+            "from shards that vlc-jax prepare wrote of it"
+        )
+    looked_at = range(0, len(source), max(1, len(source) // _LOOKED_AT))
+    for index in looked_at:
+        try:
+            named = source[index].hard_images
+        except DataError:
+            continue
+        if named:
+            return
+    raise ValueError(
+        f"hard_images: none of {len(looked_at):,} records looked at names any; the source needs "
+        "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
+    )

@@ -1,0 +1,261 @@
+"""Inspection of a source: counts, caption lengths, image sizes, samples, bad records."""
+
+import collections
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent import futures
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+
+_BAR_WIDTH = 40  # characters of the longest bar of the histogram
+_UNKNOWN_WARNING = 0.05  # share of tokens that stand for unknown words that is worth a line
+_UNKNOWN_LIMIT = 0.5  # ... and that is refused: the tokenizer is of another language or data set
+_CUT_WARNING = 0.01  # share of captions longer than the context that is worth a line
+
+
+class Sample(NamedTuple):
+    """A usable record to be looked at. captions: the positions of its usable ones."""
+
+    record: Record
+    pixels: np.ndarray
+    captions: list[int]
+
+
+@dataclass
+class Report:
+    """Result of an inspection; `str(report)` is the text for a person."""
+
+    total: int  # records of the source
+    looked_at: int = 0
+    bad: dict[str, str] = field(default_factory=dict)  # record id -> reason
+    captions: int = 0
+    words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
+    sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
+    without_image: int = 0  # records
+    with_negatives: int = 0
+    with_positives: int = 0
+    tokens: int = 0  # the rest only with a tokenizer
+    unknown_tokens: int = 0
+    full_captions: int = 0  # reach the context length: cut, or just as long
+    context_length: int = 0
+    samples: list[Sample] = field(default_factory=list)
+    text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
+
+    def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
+        """Raises DataError if all texts shall come from records and no record looked at has any,
+        ValueError if texts are stored of another version of their generator.
+        """
+        sampling.check_stored(
+            {side: texts.generators for side, texts in sides.items()}, self.text_versions
+        )
+        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
+        for side, texts in sides.items():
+            if texts.count and not texts.generators and self.looked_at and not stored[side]:
+                raise DataError(
+                    f"{side}: {texts.count} texts 'from_record' are asked for, but none of the "
+                    f"{self.looked_at:,} records looked at holds any; name a generator in "
+                    "`generators`, or a column that holds them"
+                )
+
+    def check_tokenizer(self) -> None:
+        """Raises ValueError if the tokenizer does not know most of the words."""
+        if self.unknown_tokens > _UNKNOWN_LIMIT * self.tokens:
+            raise ValueError(
+                f"{self.unknown_tokens / self.tokens:.0%} of the tokens of the first captions "
+                'stand for words that the tokenizer does not know: choose another one ("bytes" '
+                'knows all; vlc-jax check --words writes a list for "words")'
+            )
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.looked_at:,} of {self.total:,} records looked at: "
+            f"{self.looked_at - len(self.bad):,} usable, {len(self.bad):,} bad",
+        ]
+        usable_records = self.looked_at - len(self.bad)
+        if usable_records:
+            lines.append(
+                f"{self.captions:,} captions ({self.captions / usable_records:.2f} per record), "
+                f"negatives in {self.with_negatives:,} records, positives in "
+                f"{self.with_positives:,}"
+            )
+            common = ", ".join(f"{size} ({n:,})" for size, n in self.sizes.most_common(3))
+            lines.append(f"image sizes: {len(self.sizes):,} different, most often {common}")
+            if self.without_image:
+                lines.append(f"{self.without_image:,} records without an image")
+            lines += ["words per caption:", *histogram(self.words)]
+        lines += [f"warning: {warning}" for warning in self.warnings()]
+        if self.bad:
+            name, reason = next(iter(self.bad.items()))
+            lines.append(f"first bad record: {name}: {reason}")
+        return "\n".join(lines)
+
+    def warnings(self) -> list[str]:
+        """Warnings about data that can be used but are probably not as intended."""
+        lines = []
+        if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
+            share = self.unknown_tokens / self.tokens
+            lines.append(
+                f"{share:.0%} of the tokens stand for words unknown to the tokenizer: all "
+                "of them look the same to the model"
+            )
+        if self.captions and self.full_captions > _CUT_WARNING * self.captions:
+            lines.append(
+                f"{self.full_captions / self.captions:.0%} of the captions reach the "
+                f"context length of {self.context_length} tokens and may be cut"
+            )
+        return lines
+
+
+def histogram(counts: collections.Counter[int], lines: int = 10) -> list[str]:
+    """Histogram of lengths as text bars; neighbouring lengths share a bar."""
+    low, high = min(counts), max(counts)
+    width = max(1, math.ceil((high - low + 1) / lines))
+    bars: collections.Counter[int] = collections.Counter()
+    for length, count in counts.items():
+        bars[(length - low) // width] += count
+    most = max(bars.values())
+    text = []
+    for bar in range((high - low) // width + 1):
+        start = low + bar * width
+        label = f"{start}" if width == 1 else f"{start}-{start + width - 1}"
+        blocks = "#" * math.ceil(_BAR_WIDTH * bars[bar] / most)
+        text.append(f"{label:>9} {blocks:<{_BAR_WIDTH}} {bars[bar]:,}")
+    return text
+
+
+def inspect(
+    source: Source,
+    tokenizer: Tokenizer | TextVectors | None = None,
+    image_transform: ImageTransform | None = None,
+    *,
+    count: int | None = None,
+    threads: int = 2,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Reads the first `count` records (default: all), images decoded, in their order.
+
+    `progress` is called with the number of records done so far.
+    """
+    report = Report(total=len(source), text_versions=sampling.stored_versions(source))
+    number = len(source) if count is None else min(count, len(source))
+    # Four samples, spread evenly; spare ones replace those of them that turn out bad.
+    sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
+    spare: list[Sample] = []
+
+    def pixels_of(record: Record) -> np.ndarray:
+        if record.image is None and has_text_only(source):
+            return np.zeros((1, 1, 3), np.uint8)
+        if image_transform is None:
+            return image_ops.decode(record.image)
+        # random crops need random numbers; any will do here
+        return image_transform(record.image, np.random.default_rng(0))
+
+    def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
+        name = f"record {index}"
+        try:
+            record = source[index]
+            name = record.id
+            captions = record_validation.captions(record)
+            return name, record, pixels_of(record), captions, ""
+        except DataError as error:
+            return name, None, None, [], str(error)
+
+    # Threads read ahead, but the report is filled in order: the same data give the same report.
+    for index, (name, record, pixels, captions, reason) in enumerate(
+        _ahead(look, range(number), threads)
+    ):
+        report.looked_at += 1
+        if progress is not None:
+            progress(index + 1)
+        if record is None or pixels is None:
+            report.bad[name] = reason
+            continue
+        texts = [record.captions[position] for position in captions]
+        _count(report, record, pixels, texts, tokenizer)
+        if index in sampled:
+            report.samples.append(Sample(record, pixels, captions))
+        elif len(spare) < 4:
+            spare.append(Sample(record, pixels, captions))
+    report.samples = (report.samples + spare)[:4]
+    return report
+
+
+def preview(
+    source: Source,
+    tokenizer: Tokenizer | TextVectors | None,
+    image_transform: ImageTransform | None,
+    count: int = 256,
+    max_bad_share: float = 0.01,
+) -> Report:
+    """Inspects the first `count` records, which training does before it compiles anything.
+
+    Raises DataError if more records are bad than `max_bad_share` of the source; or, where only a
+    part was read, more than three standard deviations above that share of the part, so that an
+    acceptable source is not refused for an unlucky beginning.
+    """
+    report = inspect(source, tokenizer, image_transform, count=count)
+    check_report(report, max_bad_share)
+    return report
+
+
+def check_report(report: Report, max_bad_share: float) -> None:
+    """Raises DataError if too many records are bad; see `preview`."""
+    limit = max_bad_share * report.total
+    if report.looked_at < report.total:
+        expected = max_bad_share * report.looked_at  # mean and, nearly, variance of a binomial
+        limit = min(limit, expected + 3 * math.sqrt(expected))
+    record_validation.check_share(report.bad, limit, report.looked_at)
+
+
+def _count(
+    report: Report,
+    record: Record,
+    pixels: np.ndarray,
+    texts: list[str],
+    tokenizer: Tokenizer | TextVectors | None,
+) -> None:
+    report.captions += len(texts)
+    report.words.update(len(text.split()) for text in texts)
+    size = "x".join(map(str, pixels.shape[1::-1]))  # one number of pooled features
+    if record.image is None:
+        report.without_image += 1
+    else:
+        report.sizes[size] += 1
+    report.with_negatives += any(record.negatives)
+    report.with_positives += any(record.positives)
+    if tokenizer is None:
+        return
+    tokens = tokenizer(texts)  # of vectors: whether they are there
+    if isinstance(tokenizer, TextVectors):
+        return
+    report.context_length = tokenizer.context_length
+    report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
+    if getattr(tokenizer, "unk_id", None) is not None:
+        special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
+        report.tokens += int((~special).sum())
+        report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())
+
+
+def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`map` in threads, in order, holding only a few results at a time."""
+    items = iter(items)
+    with futures.ThreadPoolExecutor(threads) as pool:
+        pending = collections.deque(
+            pool.submit(function, item) for item in itertools.islice(items, 4 * threads)
+        )
+        while pending:
+            result = pending.popleft().result()
+            pending.extend(pool.submit(function, item) for item in itertools.islice(items, 1))
+            yield result

@@ -1,0 +1,59 @@
+"""The images of a folder or of a table, by name: nothing is opened."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources.records import RecordsSource
+
+
+class ImageList(NamedTuple):
+    """Images by name, each once. folder: where the names start."""
+
+    names: list[str]
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """The path of an image's file."""
+        return self.folder / name
+
+
+def read(path: Path, column: str = "image", folder: Path | None = None) -> ImageList:
+    """All images below a folder, in the order of their names, or those that a column of a table
+    names, in its order. folder: where the names of a table start; default: its own folder.
+
+    Raises ValueError for what is not there, DataError where there are no images.
+    """
+    if path.is_dir():
+        names, folder = _below(path), path
+    else:
+        source = RecordsSource(
+            *("all",),
+            path=path,
+            image_folder=folder,
+            image_column=column,
+            caption_column=(),
+            meta_columns=column,
+        )
+        names = [source[index].meta[column] for index in range(len(source))]
+        folder = path.parent if folder is None else folder
+    if not names:
+        raise DataError(f"no image files below {path}: none ends in .jpg, .png or the like")
+    return ImageList(list(dict.fromkeys(names)), folder)
+
+
+def _below(folder: Path) -> list[str]:
+    """Names of the files whose suffix is that of an image, relative to the folder, sorted."""
+    formats = Image.registered_extensions().items()
+    suffixes = tuple(suffix for suffix, name in formats if name in image_ops.FORMATS)
+    found = [
+        os.path.relpath(os.path.join(where, name), folder)
+        for where, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith(suffixes)
+    ]
+    return sorted(found)

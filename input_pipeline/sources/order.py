@@ -1,0 +1,96 @@
+"""Order of training: position of an endless sequence -> index of a record, in shuffled epochs.
+
+A pure function of (seed, position): nothing is stored from step to step, so that resuming, hosts
+and workers cannot change it.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.record import Sharded, Source
+
+SHUFFLES = ("global", "blocks")
+BLOCK = 256  # records: some MB of images, which storage reads in one go rather than in 256
+# Blocks: 4,096 records far from one another in the data, hence little alike, and still few enough
+# to lie on a local disk or in the page cache while they are read.
+WINDOW = 16
+_STREAM = 1_000  # of random numbers; those of examples.py count from 0
+
+
+class Order(Protocol):
+    """An endless sequence of indices of records."""
+
+    def __getitem__(self, position: int) -> int: ...
+
+
+def check(shuffle: str) -> str:
+    """Returns the name of a shuffle. Raises ValueError for an unknown one."""
+    if shuffle not in SHUFFLES:
+        near = lookup.nearest(shuffle, SHUFFLES)
+        raise ValueError(f"no shuffle {shuffle!r}{near}; known: {', '.join(SHUFFLES)}")
+    return shuffle
+
+
+def make(source: Source, seed: int) -> Order:
+    """The order that the source asks for: "blocks" of a sharded one, else "global"."""
+    import grain  # imports jax where it can; readers and checks do without both
+
+    if isinstance(source, Sharded) and source.shuffle == "blocks":
+        return BlockOrder(len(source), seed, source.read_ahead)
+    # An index shuffle without a table: order[i] costs nothing to store, and `repeat` shuffles
+    # every epoch anew. No order is promised across Grain's versions; test_loader.py pins it.
+    return grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
+
+
+class BlockOrder:
+    """Shuffled epochs whose reading is local: `order[position]` is the index of a record.
+
+    Blocks of 256 neighbours are shuffled; then the records within each window of 16 blocks. Within
+    an epoch, 4,096 positions in a row touch two windows at most. What is left over after whole
+    blocks is a shorter block, always in the epoch's last window: all other windows are of one
+    size, and a position tells its window.
+
+    read_ahead: is told the records of a window that is begun and of the one after it.
+    """
+
+    def __init__(
+        self, count: int, seed: int, read_ahead: Callable[[np.ndarray], None] = lambda _: None
+    ) -> None:
+        import grain
+
+        self._count, self._seed, self._read_ahead = count, seed, read_ahead
+        self._whole = count // BLOCK
+        self._blocks = -(-count // BLOCK)
+        self._windows = -(-self._blocks // WINDOW)
+        self._order = grain.MapDataset.range(max(self._whole, 1)).seed(seed).shuffle().repeat()
+        # A window is drawn once: each of the threads is in one of them, and none goes back.
+        self._window = functools.lru_cache(maxsize=32)(self._make_window)
+
+    def __getitem__(self, position: int) -> int:
+        epoch, place = divmod(position, self._count)
+        window, offset = divmod(place, WINDOW * BLOCK)
+        return int(self._window(epoch, window)[offset])
+
+    def _make_window(self, epoch: int, window: int) -> np.ndarray:
+        records = self._records(epoch, window)
+        later, following = divmod(window + 1, self._windows)
+        self._read_ahead(np.concatenate([records, self._records(epoch + later, following)]))
+        # A stream for every window, without state, as in examples.py.
+        counter = np.array([0, 0, window, epoch], np.uint64)
+        key = np.array([self._seed, _STREAM], np.uint64)
+        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        return generator.permutation(records)
+
+    def _records(self, epoch: int, window: int) -> np.ndarray:
+        """Records of a window, its blocks in shuffled order; int64 (records,)."""
+        places = range(window * WINDOW, min((window + 1) * WINDOW, self._blocks))
+        starts = [
+            BLOCK * (self._order[epoch * self._whole + place] if place < self._whole else place)
+            for place in places
+        ]
+        ends = [min(start + BLOCK, self._count) for start in starts]
+        return np.concatenate(list(map(np.arange, starts, ends)))

@@ -1,0 +1,64 @@
+"""The command `vlc-jax`, also `python -m vlc_jax`: a run, or one of the commands below.
+
+vlc-jax --config scenes/clip --workdir runs/clip
+vlc-jax report runs/clip
+"""
+
+import difflib
+import runpy
+import sys
+
+from vlc_jax.run import startup
+
+COMMANDS = {  # name -> module, what it does
+    "report": ("vlc_jax.report", "page and plots of a run, or a comparison of several"),
+    "score": ("vlc_jax.tools.score", "scores of images and texts by a model"),
+    "generate": ("vlc_jax.tools.generate", "captions and answers of a generative model"),
+    "embed": ("vlc_jax.tools.embed", "embeddings of images or texts, into a file"),
+    "embed_text": ("vlc_jax.tools.embed_text", "text vectors to train on"),
+    "cache_features": ("vlc_jax.tools.cache_features", "features of frozen towers to train on"),
+    "export": ("vlc_jax.tools.export", "weights in a format of another library"),
+    "verify_export": ("vlc_jax.tools.verify_export", "exported weights against the run"),
+    "scores": ("vlc_jax.tools.scores", "scores of every benchmark case, as Parquet"),
+    "write_texts": ("vlc_jax.tools.write_texts", "hard texts of a generative model"),
+    "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
+    "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),
+    "leaks": ("vlc_jax.input_pipeline.commands.leaks", "training images that benchmarks hold"),
+    "benchmarks": (
+        "vlc_jax.input_pipeline.commands.benchmarks",
+        "files that published benchmarks need",
+    ),
+    "hard_texts": (
+        "vlc_jax.input_pipeline.commands.hard_texts",
+        "hard negatives and positives of captions",
+    ),
+    "taggers": ("vlc_jax.input_pipeline.hard_texts.taggers", "word classes of captions"),
+    "write_hard_texts": (
+        "vlc_jax.input_pipeline.commands.write_hard_texts",
+        "hard texts of a language model behind an API",
+    ),
+}
+
+
+def cli() -> None:
+    """Runs the command that the first word names, or training and evaluation."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word in COMMANDS:
+        sys.argv = [f"vlc-jax {word}", *sys.argv[2:]]
+        runpy.run_module(COMMANDS[word][0], run_name="__main__", alter_sys=True)
+        return
+    if word and not word.startswith("-"):
+        near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]
+        known = ", ".join(COMMANDS)
+        print(f"no command {word!r}; did you mean {near!r}? known: {known}", file=sys.stderr)
+        sys.exit(2)
+    # before the imports of a run, which take seconds
+    startup.install()
+    from vlc_jax import main
+
+    lines = [f"  vlc-jax {name}: {text}" for name, (_, text) in COMMANDS.items()]
+    main.cli("\n".join(["Commands, each with a --help of its own:", *lines]))
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,164 @@
+"""Answers of a model that writes text: an image and a question in, a string out."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Bool, Int
+
+from vlc_jax.encode.encoder import compiled
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators.scorer import Decoding, take
+from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids
+from vlc_jax.models import decode
+from vlc_jax.models.continuation import Prompt
+from vlc_jax.setup.model import abilities
+from vlc_jax.types import ImageFeatures
+from vlc_jax.types.setup import Setup
+
+COLUMNS = 16  # questions are padded to multiples of so many tokens, each compiled on its own
+
+
+def can_answer(setup: Setup) -> bool:
+    """True if a model's head writes text and its tokenizer turns ids into text."""
+    return abilities(setup.model, setup.tokenizer).writes
+
+
+def prompt(setup: Setup) -> dict[str, str] | None:
+    """The text around a question, and the question that the tokenizer asks about a caption, as
+    `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
+    head, tokenizer = setup.model.head, setup.tokenizer
+    if not abilities(setup.model, tokenizer).scores_answers:
+        return None
+    before = tokenizer.decode(head.prefix, special=True)
+    template = f"{before}<image>{tokenizer.template}"
+    return {"template": template, "question": tokenizer.question, "answer": tokenizer.answer}
+
+
+class Answers:
+    """Decoding by the head of a model, compiled; every image is encoded elsewhere, once.
+
+    Raises UsageError for a model that writes no text.
+    """
+
+    def __init__(self, setup: Setup):
+        if not can_answer(setup):
+            model, text = setup.config["model"]["name"], setup.config["text"]["tokenizer"]
+            raise UsageError(
+                f"the model {model!r} with the tokenizer {text!r} writes no text: take a captioner "
+                "(config.model.name='captioner') whose tokenizer turns ids into text, such as "
+                "words, conversation, hf or sentencepiece"
+            )
+        self._setup, self.tokenizer = setup, setup.tokenizer
+        ends = getattr(self.tokenizer, "terminators", (self.tokenizer.eos_id,))
+        self._ends = np.array(ends, np.int32)
+        self._compiled = lru_cache(self._compile)
+        self._prompts = lru_cache(lambda kind: compiled(setup, partial(_prompts, kind)))
+
+    def __call__(
+        self,
+        variables: Any,
+        images: ImageFeatures,
+        questions: Sequence[str],
+        decoding: Decoding,
+        rows: int,
+    ) -> list[str]:
+        """The answer to question i about image i, decoded `rows` at a time; the last ones are
+        filled up with copies. An answer does not depend on the others."""
+        ids = [prompt_ids(self.tokenizer, question) for question in questions]
+        self._check(decoding, ids, images)
+        groups: dict[int, list[int]] = {}
+        for place, row in enumerate(ids):
+            groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(place)
+        answers = [""] * len(ids)
+        for columns, places in groups.items():
+            for start in range(0, len(places), rows):
+                own = places[start : start + rows]
+                filled = own + own[-1:] * (rows - len(own))
+                text = _padded([ids[place] for place in filled], columns)
+                image = take(images, np.array(filled))
+                decode_all = self._compiled(decoding.kind, decoding.max_tokens)
+                decoded = decode_all(variables, image, *text, _numbers(decoding))
+                for place, row in zip(own, np.asarray(decoded), strict=False):
+                    answers[place] = self._text(row)
+        return answers
+
+    def stream(
+        self, variables: Any, image: ImageFeatures, question: str, decoding: Decoding
+    ) -> Iterator[int]:
+        """The ids of the answer about one image as they come, without the end token."""
+        ids = [prompt_ids(self.tokenizer, question)]
+        self._check(decoding, ids, image)
+        text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
+        prompts = self._prompts(decoding.kind)(variables, image, *text)
+        of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
+        given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
+        tokens = decode.stream(*given, steps=decoding.max_tokens)
+        while True:
+            with jax.set_mesh(self._setup.mesh):  # not of the caller, between two tokens
+                token = next(tokens, None)
+            if token is None:
+                return
+            yield token
+
+    def _compile(self, kind: str, steps: int) -> Any:
+        def answer(
+            model: nn.Module,
+            image: ImageFeatures,
+            ids: Int[Array, "images length"],
+            valid: Bool[Array, "images length"],
+            numbers: decode.M3ID | None,
+        ) -> Int[Array, "images steps"]:
+            prompts = _prompts(kind, model, image, ids, valid)
+            given = (*model.head.decoder_and_params(), *prompts, jnp.asarray(self._ends))
+            if numbers is None:
+                return decode.greedy(*given, steps=steps)
+            return decode.m3id(*given, numbers, steps=steps)
+
+        return compiled(self._setup, answer)
+
+    def _check(
+        self, decoding: Decoding, ids: Sequence[Sequence[int]], images: ImageFeatures
+    ) -> None:
+        decoding.check()
+        is_asked = self._setup.model.head.prefix or images.question is not None or all(ids)
+        if decoding.kind == "m3id" and not is_asked:
+            raise UsageError(
+                "M3ID compares with the answer to the question without the image, and without a "
+                "question nothing is left to read: ask one, or decode greedily"
+            )
+
+    def _text(self, ids: np.ndarray) -> str:
+        """The text of an answer, up to the first end token."""
+        ends = np.flatnonzero(np.isin(ids, self._ends))
+        return self.tokenizer.decode(ids[: ends[0]] if len(ends) else ids).strip()
+
+
+def _prompts(
+    kind: str,
+    model: nn.Module,
+    image: ImageFeatures,
+    ids: Int[Array, "images length"],
+    valid: Bool[Array, "images length"],
+) -> tuple[Prompt, ...]:
+    """The prompts with the image, and for M3ID those without it."""
+    sides = (True,) if kind == "greedy" else (True, False)
+    return tuple(model.head.prompt(image, ids, valid, has_image=side) for side in sides)
+
+
+def _numbers(decoding: Decoding) -> decode.M3ID | None:
+    if decoding.kind == "greedy":
+        return None
+    return decode.M3ID(decoding.alpha, decoding.decay, decoding.first_step)
+
+
+def _padded(rows: Sequence[Sequence[int]], columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (rows, columns), and which of them are tokens."""
+    ids, valid = np.zeros((len(rows), columns), np.int32), np.zeros((len(rows), columns), bool)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)], valid[number, : len(row)] = row, True
+    return ids, valid

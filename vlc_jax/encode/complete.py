@@ -1,0 +1,132 @@
+"""A language model in this process that answers the questions of a run of texts, greedily.
+
+The endpoint of `vlc_jax.input_pipeline.hard_texts.llm` does the same for a model elsewhere.
+"""
+
+import collections
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.hard_texts.llm.answers import (
+    TOO_LONG,
+    Answer,
+    Complete,
+    Question,
+    Store,
+)
+from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax.models import continuation, decode, lm
+
+_LENGTHS = 32  # prompts are padded to a multiple of it: a program is compiled for each
+
+
+class LanguageModel(NamedTuple):
+    """A decoder with parameters and tokenizer.
+
+    ends: ids that end an answer.   positions: tokens of the longest text that it was made for.
+    """
+
+    name: str
+    decoder: lm.Decoder
+    params: Any
+    tokenizer: DecoderTokenizer
+    ends: Sequence[int]
+    positions: int
+
+
+def completing(model: LanguageModel, batch_size: int) -> Complete:
+    """The model as what answers questions, `batch_size` prompts of about one length at a time.
+
+    Fields of a question: max_tokens; stop: strings before which an answer ends. An answer does not
+    depend on the other prompts of its batch. A prompt that leaves no room for an answer has none.
+    Raises UsageError where the tokenizer is not the model's.
+    """
+    if model.tokenizer.vocab_size > model.decoder.vocab:
+        raise UsageError(
+            f"{model.tokenizer.path} has {model.tokenizer.vocab_size} tokens and the model only "
+            f"{model.decoder.vocab}: it is another model's tokenizer"
+        )
+
+    def complete(questions: Iterator[Question], store: Store) -> None:
+        line_ends = _with_line_break(model.tokenizer)
+        waiting: dict[int, list[tuple[Question, list[int]]]] = collections.defaultdict(list)
+
+        def answer(length: int) -> None:
+            rows = waiting.pop(length)
+            is_line = "\n" in rows[0][0].fields.get("stop", ())
+            ends = [*model.ends, *(line_ends if is_line else ())]
+            for index, said in _answers(model, rows, length, batch_size, ends):
+                store(index, said)
+
+        for question in questions:
+            ids = model.tokenizer.encode(question.prompt, has_start=True)
+            length = -(-len(ids) // _LENGTHS) * _LENGTHS
+            if length + question.fields["max_tokens"] > model.positions:
+                store(question.index, Answer(None, TOO_LONG, len(ids), 0, model.name))
+                continue
+            waiting[length].append((question, ids))
+            if len(waiting[length]) == batch_size:
+                answer(length)
+        for length in sorted(waiting):
+            answer(length)
+
+    return complete
+
+
+def _with_line_break(tokenizer: DecoderTokenizer) -> list[int]:
+    """Ids of all tokens that hold the end of a line; in BPE there are many, such as ".\\n"."""
+    return [i for i in range(tokenizer.vocab_size) if "\n" in tokenizer.decode([i])]
+
+
+def _answers(
+    model: LanguageModel,
+    rows: Sequence[tuple[Question, list[int]]],
+    length: int,
+    batch_size: int,
+    ends: Sequence[int],
+) -> Iterator[tuple[int, Answer]]:
+    """Index and answer of each question; missing rows of the batch are copies of the first."""
+    fields = rows[0][0].fields
+    filled = [*rows, *[rows[0]] * (batch_size - len(rows))]
+    tokens, valid = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
+    for row, (_, ids) in enumerate(filled):
+        tokens[row, length - len(ids) :], valid[row, length - len(ids) :] = ids, True
+    found = np.asarray(
+        _greedy(
+            *(model.decoder, model.params, jnp.asarray(tokens), jnp.asarray(valid)),
+            jnp.asarray(ends, jnp.int32),
+            steps=fields["max_tokens"],
+        )
+    )
+    for (question, prompt), ids in zip(rows, found, strict=False):
+        is_end = np.isin(ids, ends)
+        count = int(is_end.argmax()) + 1 if is_end.any() else len(ids)
+        # the tokenizer may know fewer ids than the model has rows
+        known = [i for i in ids[:count].tolist() if i < model.tokenizer.vocab_size]
+        text, finish = model.tokenizer.decode(known), "stop" if is_end.any() else "length"
+        for stop in fields.get("stop", ()):
+            if stop in text:
+                text, finish = text.partition(stop)[0], "stop"
+        yield question.index, Answer(text, finish, len(prompt), count, model.name)
+
+
+@partial(jax.jit, static_argnames=("decoder", "steps"))
+def _greedy(
+    decoder: lm.Decoder,
+    params: Any,
+    ids: Int[Array, "batch length"],
+    valid: Bool[Array, "batch length"],
+    ends: Int[Array, "ends"],
+    *,
+    steps: int,
+) -> Int[Array, "batch steps"]:
+    embeds = continuation.apply(decoder, params, ids, method="embed")
+    prompt = continuation.Prompt(embeds, valid)
+    return decode.greedy(decoder, params, prompt, ends, steps=steps)

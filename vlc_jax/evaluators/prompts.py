@@ -1,0 +1,212 @@
+"""Prompts of generative models: templates of checkpoints and the questions of spatial benchmarks.
+
+Templates are those of the checkpoints' own code. Questions are table 8 of "On Erroneous Agreements
+of CLIP Image Embeddings" (2024) and, in style "vlm2vec", those of the evaluation of VLM2Vec in the
+code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
+(ACL 2025). For LLaMA-3-V and Phi-3-V the authors took the best of several wordings that they do not
+print: results of these models with our questions are not comparable to theirs digit by digit.
+"""
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from vlc_jax.errors import UsageError, known
+from vlc_jax.input_pipeline.case import Case
+from vlc_jax.input_pipeline.record import DataError
+
+IMAGE = "<image>"  # the image's place in a prompt
+# Question about a caption, whose answer "Yes" VQAScore scores (Lin et al. 2024, arXiv:2404.01291),
+# in the wording of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
+# Encoder" (ACL 2025).
+VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'
+SYSTEM = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
+    "helpful, detailed, and polite answers to the user's questions."
+)
+
+
+class Template(NamedTuple):
+    """Prompt format of a checkpoint: `text` holds {question} once and <image> once.
+
+    terminators: tokens that end an answer, the first of which scoring appends to it.
+    """
+
+    text: str
+    terminators: tuple[str, ...]
+    notes: str = ""
+
+
+_VICUNA_TURN = f"USER: {IMAGE}\n{{question}} ASSISTANT:"
+_LLAMA_3 = "<|start_header_id|>{}<|end_header_id|>\n\n"
+TEMPLATES: dict[str, Template] = {
+    "llava_hf": Template(
+        _VICUNA_TURN, ("</s>",), "llava-hf checkpoints; no system text, as in the 2024 paper"
+    ),
+    "llava_v1": Template(
+        f"{SYSTEM} {_VICUNA_TURN} ",
+        ("</s>",),
+        "LLaVA-1.5 under VQAScore; the trailing space is part of the released prompt and a token "
+        "of its own only while no answer follows",
+    ),
+    "llama_3_v": Template(
+        f"<|begin_of_text|>{_LLAMA_3.format('system')}{SYSTEM}<|eot_id|>"
+        f"{_LLAMA_3.format('user')}{IMAGE}\n{{question}}<|eot_id|>{_LLAMA_3.format('assistant')}",
+        ("<|eot_id|>", "<|end_of_text|>"),
+        "the text starts with BOS and the tokenizer adds another: two, as in the released code",
+    ),
+    "phi_3_v": Template(
+        "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n"
+        f"{IMAGE}\n{{question}}<|end|>\n<|assistant|>\n",
+        ("<|end|>",),
+    ),
+    "paligemma": Template(
+        f"{IMAGE}<bos>{{question}}\n", ("<eos>",), "one question; the image comes before BOS"
+    ),
+    "gemma_3": Template(
+        f"<bos><start_of_turn>user\n\n\n<start_of_image>{IMAGE}<end_of_image>\n\n{{question}}"
+        "<end_of_turn>\n<start_of_turn>model\n",
+        ("<end_of_turn>", "<eos>"),
+    ),
+}
+
+# Subset of a benchmark -> its two prepositions, in the order in which a question has them.
+PAIRS = {
+    "left_right": ("left", "right"),
+    "on_under": ("on", "under"),
+    "front_behind": ("front", "behind"),
+    "top_bottom": ("top", "bottom"),
+    "above_below": ("above", "below"),
+}
+_PHRASES = {
+    "left": "to the left of",
+    "right": "to the right of",
+    "front": "in front of",
+    "behind": "behind",
+    "above": "above",
+    "below": "below",
+}
+_WHATSUP = {
+    "left_right": (
+        "Is the {first} to the left of or to the right of the {second}?",
+        " Answer left or right.",
+    ),
+    "on_under": (
+        "Is the {first} on or under the {second}?",
+        " Choose from the two options.",
+    ),
+    "front_behind": (
+        "Is the {first} in front of or behind the {second}?",
+        " Answer front or behind.",
+    ),
+    # Of four captions the paper has none: VLM2Vec's with a suffix like those above; b is of set B.
+    "four_way": (
+        "Is the {first} to the left of, to the right of, on, or under the {second}?",
+        " Answer left, right, on or under.",
+    ),
+    "four_way_b": (
+        "Is the {first} to the left of, to the right of, in front of, or behind the {second}?",
+        " Answer left, right, front or behind.",
+    ),
+}
+_WHATSUP_VLM2VEC = {
+    "left_right": _WHATSUP["left_right"][0],
+    "on_under": "Is the {first} at the bottom of the {second} or at the top of the {second}?",
+    "front_behind": "Is the {first} in the back of the {second} or in the front of the {second}?",
+    **{name: _WHATSUP[name][0] for name in ("four_way", "four_way_b")},
+}
+_SHORT = " Give a short answer."
+STYLES = ("generate", "vlm2vec")
+
+
+def multiple_choice_question(question: str, options: str) -> str:
+    """Question of MMVP with its options, such as "(a) Open (b) Closed", answered by a letter."""
+    letter = "Answer with the option's letter from the given choices directly."
+    return f"{question} {options}\n{letter}"
+
+
+def is_swapped(example_id: str, seed: int) -> bool:
+    """True for half of the examples, decided by the example's id and the seed alone."""
+    return bool(hashlib.sha256(f"{seed}/{example_id}".encode()).digest()[0] & 1)
+
+
+def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
+    """Question about a case of What'sUp, COCO-spatial or GQA-spatial.
+
+    The form follows from the case's correct caption: two objects and "A photo of", COCO or GQA; two
+    objects without it, What'sUp; one object, COCO or GQA. The prepositions of COCO and GQA
+    change places in half of the cases (`is_swapped`); those of What'sUp never do. Raises DataError
+    for a caption of another form.
+    """
+    first, second = objects(case.captions[0])
+    subset = case.group["subset"]
+    if case.captions[0].lower().startswith("a photo of "):
+        swap = is_swapped(case.id, seed)
+        return photo_question(subset, first, second, swap=swap, style=style)
+    if len(case.captions) == 4:  # set A has on and under, set B front and behind
+        words = {word for caption in case.captions for word in caption.split()}
+        subset = "four_way" if "under" in words else "four_way_b"
+    return whatsup_question(subset, first, second, style)
+
+
+def has_question(case: Case) -> bool:
+    """True if `question_of_case` has a question: the papers have none about two objects on top of
+    one another. Raises DataError for a caption of another form."""
+    _, second = objects(case.captions[0])
+    return second is None or case.group["subset"] != "top_bottom"
+
+
+def whatsup_question(subset: str, first: str, second: str | None, style: str = "generate") -> str:
+    """Question of What'sUp; subset four_way is of set A, four_way_b of set B."""
+    known("style of questions", style, STYLES)
+    table = _WHATSUP_VLM2VEC if style == "vlm2vec" else {k: "".join(v) for k, v in _WHATSUP.items()}
+    if subset not in table or second is None:
+        raise UsageError(
+            f"What'sUp in style {style!r} asks about two objects of {sorted(table)}; got "
+            f"{subset!r}, {first!r} and {second!r}"
+        )
+    return table[subset].format(first=first, second=second)
+
+
+def photo_question(
+    subset: str, first: str, second: str | None, *, swap: bool = False, style: str = "generate"
+) -> str:
+    """Question of COCO-spatial and GQA-spatial, of one object (`second` None) or two.
+
+    The article before the second object is always "a", as in the paper.
+    """
+    known("style of questions", style, STYLES)
+    a, b = PAIRS[known("subset", subset, PAIRS)][:: -1 if swap else 1]
+    suffix = "" if style == "vlm2vec" else _SHORT
+    if second is None:
+        return f"Is the {first} on the {a} or on the {b}?{suffix}"
+    if not {a, b} <= _PHRASES.keys():
+        raise UsageError(f"two objects are {sorted(_PHRASES)} of one another; got {a!r} and {b!r}")
+    return f"Is the {first} {_PHRASES[a]} a {second} or {_PHRASES[b]} a {second}?{suffix}"
+
+
+_ARTICLE = "(?:an? |the )?"
+_TWO = re.compile(
+    rf"^(?:a photo of )?{_ARTICLE}(.+?) "
+    r"(?:(?:to|on) the (?:left|right) of|in front of|in-front of|behind|on|under|above|below) "
+    rf"{_ARTICLE}(.+?)\.?$",
+    re.IGNORECASE,
+)
+_ONE = re.compile(
+    rf"^a photo of {_ARTICLE}(.+?) (?:on|to|at) the (?:left|right|top|bottom)\.?$", re.IGNORECASE
+)
+
+
+def objects(caption: str) -> tuple[str, str | None]:
+    """The objects of a spatial caption; the second is None where it has one only.
+
+    Raises DataError for a caption of another form.
+    """
+    if match := _ONE.match(caption):
+        return match[1], None
+    if match := _TWO.match(caption):
+        return match[1], match[2]
+    raise DataError(
+        f"no objects in {caption!r}: expected 'A mug to the left of a plate', 'A photo of a dog "
+        "on the left' or alike"
+    )

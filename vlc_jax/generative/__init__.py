@@ -1,1 +1,0 @@
-"""Generative models: prompts, token ids, decoding, and the reading of answers."""

@@ -1,0 +1,193 @@
+"""The parameters of a model, split into trained and frozen ones."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from vlc_jax import models
+from vlc_jax.devices import sharding
+from vlc_jax.errors import UsageError
+from vlc_jax.models import lora
+
+TOWERS = ("image", "text")
+
+
+class Parameters(NamedTuple):
+    """The parameters of a model, split into trained and frozen ones.
+
+    seed: of their initialisation.   shapes: of all of them, as jax.eval_shape gives them.
+    frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
+      as "image", stands for everything below it. Frozen parameters have no gradient and no
+      optimizer state, and are not in the checkpoints.
+    lora: options of an adapter (`models.lora.init`, alpha and dropout), which is then all that is
+      trained, every parameter of the model being frozen; None without one.
+    """
+
+    model: nn.Module
+    seed: int
+    shapes: Mapping[str, Any]
+    frozen: tuple[str, ...] = ()
+    lora: Mapping[str, Any] | None = None
+
+    @property
+    def has_frozen(self) -> bool:
+        """True if some parameters are frozen, and hence not in the state."""
+        return bool(self.frozen or self.lora)
+
+    def init(self) -> dict[str, Any]:
+        """All parameters of the model, drawn from the seed."""
+        return models.init(self.model, jax.random.key(self.seed))
+
+    def init_batch_stats(self) -> dict[str, Any]:
+        """Running statistics of the model before the first step."""
+        return models.init_batch_stats(self.model)
+
+    def split(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(trained, frozen) parts of a tree of all parameters, or of their shapes."""
+        if self.lora:
+            return {}, dict(params)
+        leaves = traverse_util.flatten_dict(params, sep="/")
+        frozen = {path: leaf for path, leaf in leaves.items() if self._is_frozen(path)}
+        trained = {path: leaf for path, leaf in leaves.items() if path not in frozen}
+        return tuple(traverse_util.unflatten_dict(part, sep="/") for part in (trained, frozen))
+
+    def check_frozen(self) -> None:
+        """Raises UsageError for a rule that matches nothing, since a misspelt regex would train
+        what should stay, if nothing is left to train, and for trained parameters in bfloat16.
+        """
+        paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
+        for rule in self.frozen:
+            # a text tower of precomputed vectors may have no parameter at all
+            if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
+                raise UsageError(
+                    f"config.frozen: {rule!r} matches no parameter; parts are "
+                    f"{', '.join(self.shapes)}, paths begin with them: {paths[0]}"
+                )
+        trained = self.trained_shapes()
+        if not jax.tree.leaves(trained):
+            raise UsageError("config.frozen freezes every parameter; nothing to train")
+        for path, leaf in traverse_util.flatten_dict(trained, sep="/").items():
+            if leaf.dtype != jnp.float32:  # in which an update of a thousandth would be lost
+                raise UsageError(
+                    f"{path} is held in {leaf.dtype}, as only frozen parameters may be: train an "
+                    "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"
+                )
+
+    def frozen_towers(self) -> tuple[str, ...]:
+        """The towers ("image", "text") of which nothing is trained, adapters included."""
+        trained = self.trained_shapes()
+        parts = trained.keys() | trained.get(lora.LORA, {}).keys()
+        return tuple(name for name in TOWERS if name not in parts)
+
+    def trained_share(self, part: str) -> float:
+        """Share of the parameters of a part of the model that are trained; those of an adapter
+        count three times (models.heads.FlopInputs)."""
+        whole, trained = self.shapes.get(part, {}), self.trained_shapes()
+        full, adapters = trained.get(part, {}), trained.get(lora.LORA, {}).get(part, {})
+        total, full, adapters = (_size(tree) for tree in (whole, full, adapters))
+        return (full + 3 * adapters) / max(total, 1)
+
+    def init_trained(self, frozen: Any) -> dict[str, Any]:
+        """The trained parameters before the first step; an adapter is made for `frozen`."""
+        if self.lora:
+            options = {k: value for k, value in self.lora.items() if k not in ("alpha", "dropout")}
+            return lora.init(jax.random.key(self.seed), frozen, **options)
+        return self.split(self.init())[0]
+
+    def trained_shapes(self) -> Any:
+        """Shapes of the trained parameters."""
+        if self.lora:
+            return jax.eval_shape(self.init_trained, self.shapes)
+        return self.split(self.shapes)[0]
+
+    def merge(self, frozen: Any, trained: Any) -> dict[str, Any]:
+        """All parameters of the model, from frozen and trained ones."""
+        if self.lora:
+            return lora.merge(frozen, trained, self.lora["alpha"])
+        return merge_trees(frozen, trained)
+
+    def for_step(self, frozen: Any, trained: Any) -> dict[str, Any]:
+        """The parameters as `merge` gives them, for a training step: adapters with dropout, or of
+        matrices that a sum would be rounded to, stay beside them (`models.lora.attach`)."""
+        if self.lora and (self.dropout or lora.needs_factors(frozen, trained)):
+            return lora.attach(frozen, trained, self.lora["alpha"])
+        return self.merge(frozen, trained)
+
+    def with_dropout(self, params: Any, key: jax.Array) -> Any:
+        """`params` of `for_step` with the dropout that config.lora has, drawn from `key`."""
+        return lora.with_dropout(params, self.dropout, key) if self.dropout else params
+
+    @property
+    def dropout(self) -> float:
+        """Dropout rate of the inputs of adapters in training."""
+        return self.lora["dropout"] if self.lora else 0.0
+
+    def count(self, frozen: Any, trained: Any) -> dict[str, int]:
+        """Numbers of parameters of the towers, of the head, in total, and of trained ones."""
+        full = jax.eval_shape(self.merge, frozen, trained)
+        return {**models.parameter_counts(full), "trained": _size(trained)}
+
+    def _is_frozen(self, path: str) -> bool:
+        return any(_matches(rule, path) for rule in self.frozen)
+
+
+def _size(tree: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def merge_trees(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """The nested dict with the leaves of both; those of `b` win."""
+    leaves = traverse_util.flatten_dict(a, sep="/") | traverse_util.flatten_dict(b, sep="/")
+    return traverse_util.unflatten_dict(leaves, sep="/")
+
+
+def fingerprint(params: Any) -> str:
+    """16 hexadecimal digits of all values of a tree of arrays, wherever they lie.
+
+    Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
+    """
+    leaves = jax.tree.leaves(params)
+    if all(isinstance(x, np.ndarray) or sharding.is_on_cpu_here(x) for x in leaves):
+        # nothing to copy, and nothing to compile, which takes seconds
+        sums = [_sum_on_host(np.asarray(x)) for x in leaves]
+    else:
+        sums = _sums_of_hashes(leaves)
+    return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
+
+
+def _sum_on_host(x: np.ndarray) -> np.uint32:
+    bits = np.ascontiguousarray(x, np.float32).ravel().view(np.uint32)
+    return _sum_of_hashes(bits, np.arange(x.size, dtype=np.uint32))
+
+
+@jax.jit
+def _sums_of_hashes(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    sums = []
+    for x in leaves:
+        position = jnp.zeros(x.shape, jnp.uint32)  # in the flat array
+        for axis, size in enumerate(x.shape):
+            position = position * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+        bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
+        sums.append(_sum_of_hashes(bits, position))
+    return sums
+
+
+def _sum_of_hashes(bits: Any, position: Any) -> Any:
+    """Sum of the hashes of bits and positions: uint32 arrays of numpy or of JAX."""
+    # the last steps of MurmurHash3 (Appleby, public domain): every bit changes half of the others
+    mixed = bits ^ (position * np.uint32(0x9E3779B1))
+    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
+        mixed = mixed * np.uint32(factor)
+        mixed = mixed ^ (mixed >> np.uint32(shift))
+    return mixed.sum(dtype=np.uint32)
+
+
+def _matches(rule: str, path: str) -> bool:
+    return path.startswith(f"{rule}/") or re.fullmatch(rule, path) is not None

@@ -1,0 +1,326 @@
+"""--mode plan: compiles a step of a config for devices that need not be there, and prints what it
+takes: memory by part, FLOPs, collectives, the time of a step at best, that of the whole run.
+
+The time is a roofline: the largest of what the matrix products take at the peak, the memory traffic
+at the peak bandwidth and the collectives at the peak of the interconnect. The first is a bound; the
+traffic is XLA's estimate, which counts loops once and also what never leaves the chip.
+"""
+
+import math
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import jax
+
+from vlc_jax.devices import runtime, sharding
+from vlc_jax.errors import UsageError
+from vlc_jax.plan import hlo, step_jaxpr
+from vlc_jax.setup import plan_search
+from vlc_jax.setup.plan_search import Planned
+from vlc_jax.train import step as train_step
+
+GIB = 2**30
+SECONDS_PER_DAY = 86_400
+UNKNOWN_EXAMPLES = 10**9  # of a run whose length its number of records decides
+ADVICE = (
+    "lower config.batch_size; set config.microbatch, which keeps the loss; "
+    "config.model.remat=dots or block; config.mesh.fsdp, which splits parameters and moments; let "
+    "a loss run as a ring or in chunks (implementation=ring|chunked). "
+    "--config.plan.search=remat,microbatch tries them"
+)
+
+
+class Memory(NamedTuple):
+    """Bytes of a device, by part.
+
+    temporaries: activations, gradients and scores; of a refused program None.
+    """
+
+    parameters: int
+    moments: int
+    frozen: int
+    batch: int
+    temporaries: int | None
+    total: int
+    limit: float
+
+
+class Plan(NamedTuple):
+    """Memory of a device and time at best that a step takes.
+
+    refusal: why the compiler gave up; None for a program.
+    flops: that a device executes, rematerialised ones included.
+    collectives: None where the compiler's text could not be read.
+    compute, traffic, interconnect: seconds; None where the chip's figures are not known.
+    """
+
+    planned: Planned
+    memory: Memory
+    compile_seconds: float
+    refusal: str | None = None
+    flops: float = 0.0
+    program_bytes: float = 0.0
+    collectives: Sequence[hlo.Collective] | None = ()
+    compute: float | None = None
+    traffic: float | None = None
+    interconnect: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.refusal is None and self.memory.total <= self.memory.limit
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that a step takes at best."""
+        times = [t for t in (self.compute, self.traffic, self.interconnect) if t is not None]
+        return max(times, default=None)
+
+
+def make(planned: Planned) -> Plan:
+    """Compiles a step and reads what the compiler says of it."""
+    mesh, step = planned.setup.mesh, step_jaxpr.program(planned)
+    device, count = sharding.one_device(mesh), mesh.size
+    parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
+    limit, start = runtime.memory_limit(device), time.monotonic()
+    try:
+        program = _compile(planned, step)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        total = max(_used(str(error)), math.ceil(limit) + 1)  # at least, where it does not say
+        memory = Memory(**parts, temporaries=None, total=total, limit=limit)
+        return Plan(planned, memory, time.monotonic() - start, refusal=str(error))
+    seconds, sizes = time.monotonic() - start, program.memory_analysis()
+    total = (
+        sizes.argument_size_in_bytes
+        + sizes.output_size_in_bytes
+        - sizes.alias_size_in_bytes  # of donated arguments
+        + sizes.temp_size_in_bytes
+        + sizes.generated_code_size_in_bytes
+    )
+    cost = program.cost_analysis() or {}
+    try:
+        collectives = hlo.collectives(program.as_text(), count)
+    except jax.errors.JaxRuntimeError:  # a libtpu that is newer than jax writes what it cannot read
+        collectives = None
+    executed = step_jaxpr.executed_flops(planned)
+    if planned.is_scored:  # nothing is computed twice
+        planned = planned._replace(flops=round(executed))
+    plan = Plan(
+        planned,
+        Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
+        seconds,
+        flops=executed / count,
+        program_bytes=cost.get("bytes accessed", 0.0),
+        collectives=collectives,
+    )
+    chip = runtime.chip(device)
+    if chip is None:
+        return plan
+    return plan._replace(
+        compute=plan.flops / chip.flops,
+        traffic=plan.program_bytes / chip.bandwidth,
+        interconnect=None
+        if collectives is None
+        else sum(each.wire_bytes for each in collectives) / chip.interconnect,
+    )
+
+
+def _compile(planned: Planned, step: step_jaxpr.Program) -> jax.stages.Compiled:
+    setup = planned.setup
+    if not planned.is_scored:
+        return train_step.compile_step(setup, *step.arguments)
+    with jax.set_mesh(setup.mesh):
+        where = sharding.replicated(setup.mesh)
+        return jax.jit(step.function, out_shardings=where).lower(*step.arguments).compile()
+
+
+def run(steps: plan_search.Steps) -> bool:
+    """Prints the plan of the first setting, and of further ones what fits; False if none does."""
+    first = make(next(steps))
+    print(describe(first), flush=True)
+    plans, fits = [first], first.fits
+    while True:
+        try:
+            each = steps.send(fits)
+        except StopIteration:
+            break
+        if len(plans) == 1:
+            print(line(first))
+        try:
+            plans.append(make(each))
+        except UsageError as error:  # a loss without that implementation, for example
+            print(f"{_flags(each)}: {error}")
+            fits = False
+            continue
+        fits = plans[-1].fits
+        print(line(plans[-1]), flush=True)
+    if len(plans) > 1:
+        print(front(plans))
+    return any(plan.fits for plan in plans)
+
+
+def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
+    """Prints a row for each slice, with the batch that the config has; False if none fits."""
+    heads = ("slice", "chips", "batch", "GiB of", "step, ms", "examples/s", "MFU", "device-hours")
+    print("".join(f"{head:>13}" for head in heads))
+    any_fits = False
+    for name, planned in steps:
+        if isinstance(planned, UsageError):
+            print(f"{name:>13}  {planned}", flush=True)
+            continue
+        plan = make(planned)
+        any_fits |= plan.fits
+        memory = f"{plan.memory.total / GIB:.1f} {plan.memory.limit / GIB:.1f}"
+        cells = [name, f"{planned.setup.mesh.size:,}", f"{planned.batch_size:,}", memory]
+        if not plan.fits:
+            cells.append("does not fit")
+        elif found := rate(plan):
+            cells += [f"{1e3 * plan.seconds:.1f}", f"{found.per_second:,.0f}"]
+            cells += [f"{found.mfu:.2f}", f"{found.device_hours:,.0f}"]
+        print("".join(f"{cell:>13}" for cell in cells), flush=True)
+    print(f"device-hours of the run; {UNKNOWN_EXAMPLES:,} examples where epochs say its length")
+    return any_fits
+
+
+def describe(plan: Plan) -> str:
+    """A plan in lines: memory, work, collectives, time."""
+    planned, mesh, memory = plan.planned, plan.planned.setup.mesh, plan.memory
+    count, device = mesh.size, sharding.one_device(mesh)
+    axes = " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
+    lines = [
+        f"{count:,} x {runtime.kind(device)} ({axes}), batch {planned.batch_size:,}, "
+        f"compiled in {plan.compile_seconds:.0f} s",
+        "memory of a device, GiB:",
+    ]
+    for name in Memory._fields[:5]:
+        if (size := getattr(memory, name)) is not None:
+            lines.append(f"  {name:12}{size / GIB:9.3f}")
+    if memory.temporaries is not None:
+        lines += _temporaries(plan)
+    share = memory.total / memory.limit
+    verdict = "" if plan.fits else ": does not fit"
+    lines.append(
+        f"  {'in all':12}{memory.total / GIB:9.3f} of {memory.limit / GIB:.3f} "
+        f"({share:.0%}){verdict}"
+    )
+    if runtime.shares_host_memory(device):
+        lines.append(f"the limit is the host's memory, shared among its {count:,} CPU devices")
+    if not plan.fits:
+        if plan.refusal is not None:
+            lines.append(f"the compiler: {plan.refusal.strip().splitlines()[0]}")
+        lines.append(f"largest arrays of the step, GiB, their share of one of {count:,} devices:")
+        return "\n".join([*lines, *step_jaxpr.largest_arrays(planned), ADVICE])
+    lines.append(
+        f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
+        f"{plan.flops:.3e} with what is computed twice and the scores"
+    )
+    lines += [
+        f"  {each.kind} x {each.times}: {each.wire_bytes / 1e6:,.1f} MB sent, {each.cause}"
+        for each in (plan.collectives or ())[:8]
+    ]
+    if plan.collectives is None:
+        lines.append("collectives are not known: jax cannot read the programs of this libtpu")
+    return "\n".join([*lines, *_times(plan)])
+
+
+def _temporaries(plan: Plan) -> list[str]:
+    parts = step_jaxpr.temporaries(plan.planned)
+    other = plan.memory.temporaries - sum(parts.values())
+    lines = [f"    {name:27}{size / GIB:9.3f} estimated" for name, size in parts.items()]
+    if other >= 0:
+        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} what remains of them"]
+    return [*lines, "    these are more than there is: not all of them are kept, or at once"]
+
+
+class Rate(NamedTuple):
+    """Time of a step and of a run, at best. days, device_hours: of the `examples` of the run."""
+
+    per_second: float
+    mfu: float
+    examples: int
+    days: float
+    device_hours: float
+
+
+def rate(plan: Plan) -> Rate | None:
+    """None where the chip's figures are not known."""
+    if plan.seconds is None:
+        return None
+    planned, mesh = plan.planned, plan.planned.setup.mesh
+    per_second = planned.batch_size / plan.seconds
+    peak = runtime.chip(sharding.one_device(mesh)).flops
+    mfu = planned.flops / mesh.size / plan.seconds / peak
+    steps = planned.steps
+    examples = UNKNOWN_EXAMPLES if steps is None else steps * planned.batch_size
+    days = examples / per_second / SECONDS_PER_DAY
+    return Rate(per_second, mfu, examples, days, 24 * days * mesh.size)
+
+
+def _times(plan: Plan) -> list[str]:
+    """Lines of the time of a step and of the run, where the chip's figures are known."""
+    found = rate(plan)
+    if found is None:
+        return ["no time: the peak of these devices is not known"]
+    parts = {"compute": plan.compute, "memory": plan.traffic, "interconnect": plan.interconnect}
+    listed = ", ".join(f"{k} {1e3 * v:.1f}" for k, v in parts.items() if v is not None)
+    return [
+        f"a step at best, ms: {1e3 * plan.seconds:.1f} ({listed}); "
+        f"{found.per_second:,.0f} examples/s, MFU {found.mfu:.2f}",
+        f"{found.examples:,} examples at best: {found.days:.2f} days, "
+        f"{found.device_hours:,.0f} device-hours",
+    ]
+
+
+def line(plan: Plan) -> str:
+    """A plan of a search in one line."""
+    seconds = "" if plan.seconds is None else f"{1e3 * plan.seconds:9.1f} ms"
+    fits = "" if plan.fits else "  does not fit"
+    return f"{plan.memory.total / GIB:9.3f} GiB {seconds}  {_flags(plan.planned)}{fits}"
+
+
+def front(plans: Sequence[Plan]) -> str:
+    """The plans that fit and that no other one beats in both memory and time, and the flags of the
+    fastest."""
+    fitting = [plan for plan in plans if plan.fits]
+    if not fitting:
+        return f"nothing fits; {ADVICE}"
+    best = [plan for plan in fitting if not any(_beats(other, plan) for other in fitting)]
+    best.sort(key=lambda plan: (_time(plan), plan.memory.total))
+    lines = ["fits, and nothing else needs less of both time and memory:", *map(line, best)]
+    if len({plan.planned.batch_size for plan in plans}) > 1:
+        lines.append(_largest(fitting, plans[0].planned.batch_size))
+    return "\n".join([*lines, f"fastest: {_flags(best[0].planned)}"])
+
+
+def _largest(fitting: Sequence[Plan], size: int) -> str:
+    """A line for the largest batch of a search that began with `size`."""
+    largest = max((plan.planned for plan in fitting), key=lambda each: each.batch_size)
+    batch = largest.batch_size
+    end = f", {plan_search.END} times the config's, where the search ends"
+    is_end = 2 * batch > plan_search.END * size
+    return f"largest batch that fits: {batch:,}{end if is_end else ''}: {_flags(largest)}"
+
+
+def _time(plan: Plan) -> float:
+    """Seconds per example, by which plans are compared; without a chip's figures its FLOPs."""
+    time_ = plan.seconds if plan.seconds is not None else plan.flops
+    return time_ / plan.planned.batch_size
+
+
+def _beats(one: Plan, other: Plan) -> bool:
+    ours, theirs = ((_time(plan), plan.memory.total) for plan in (one, other))
+    return ours != theirs and all(a <= b for a, b in zip(ours, theirs, strict=True))
+
+
+def _flags(planned: Planned) -> str:
+    flags = (f"--config.{name}={value}" for name, value in planned.flags.items())
+    return " ".join(flags) or "the config as it is"
+
+
+def _used(refusal: str) -> int:
+    """Bytes that a refused program would need, as the compiler says: "... (75.10G) exceeds"."""
+    found = re.search(r"\(([\d.]+)([KMGT])\) exceeds", refusal)
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2])) if found else 0

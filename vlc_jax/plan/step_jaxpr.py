@@ -1,0 +1,174 @@
+"""FLOPs, large arrays and residuals of a step, read from its jaxpr and from shapes."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core, source_info_util
+from jax.interpreters import partial_eval
+
+from vlc_jax import losses
+from vlc_jax.devices import sharding
+from vlc_jax.encode import encoder
+from vlc_jax.setup.plan_search import Planned
+from vlc_jax.setup.state import state_shapes
+from vlc_jax.train import step as train_step
+from vlc_jax.types import State
+from vlc_jax.types.setup import Setup
+
+GIB = 2**30
+
+
+def shapes(setup: Setup) -> tuple[State, Any]:
+    """Shapes and shardings of the state and of the frozen parameters."""
+    parameters = setup.parameters
+    frozen = sharding.place_shapes(setup.mesh, parameters.split(parameters.shapes)[1])
+    return state_shapes(setup, frozen), frozen
+
+
+class Program(NamedTuple):
+    """A step, and the shapes of what it is called with.
+
+    parts: of these, "parameters", "moments", "frozen" and "batch".
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    parts: dict[str, Any]
+
+
+def program(planned: Planned) -> Program:
+    """Program of a plan: a training step, or the scores of pairs."""
+    setup, batch = planned.setup, planned.batch
+    if planned.is_scored:
+        params = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
+        parts = {"parameters": params, "moments": {}, "frozen": {}, "batch": batch}
+        return Program(encoder.pair_scores(setup), (params, batch), parts)
+    state, frozen = shapes(setup)
+    parts = {"parameters": state.params, "moments": state.opt_state, "frozen": frozen}
+    return Program(train_step.make_step(setup), (state, frozen, batch), parts | {"batch": batch})
+
+
+def largest_arrays(planned: Planned) -> list[str]:
+    """Lines for the five largest arrays of the step, with where; fused ones never exist."""
+    setup = planned.setup
+    found: dict[str, float] = {}
+    for equation, _ in _equations(_jaxpr(planned)):
+        for result in equation.outvars:
+            if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
+                continue  # keys of random numbers
+            size = result.aval.size * result.aval.dtype.itemsize / setup.mesh.size
+            where = source_info_util.summarize(equation.source_info)
+            where = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", where)
+            text = f"{result.aval.str_short()} {equation.primitive} at {where}"
+            found[text] = max(found.get(text, 0), size)
+    largest = sorted(found.items(), key=lambda item: -item[1])[:5]
+    return [f"  {size / GIB:9.3f}  {text}" for text, size in largest]
+
+
+def temporaries(planned: Planned) -> dict[str, int]:
+    """Bytes of a device of the arrays that a step has besides its arguments, estimated by shape.
+
+    They are not all alive at once, and the compiler fuses and recomputes: no part of what it plans.
+    Of scores nothing is estimated.
+    """
+    if planned.is_scored:
+        return {}
+    return {
+        "kept for the backward pass": kept_bytes(planned),
+        "gradients": sharding.shard_bytes(shapes(planned.setup)[0].params),
+        "scores of the loss": score_bytes(planned),
+    }
+
+
+def kept_bytes(planned: Planned) -> int:
+    """Bytes of a device of what the towers keep for the backward pass, of the rows that are encoded
+    at a time; what is in the host's memory does not count, nor do the arguments of the step."""
+    setup, count = planned.setup, sharding.row_groups(planned.setup.mesh)
+    optimization = setup.optimization
+    rows = optimization.microbatch or planned.batch_size // optimization.sub_batches
+    batch = {
+        key: jax.ShapeDtypeStruct((rows // count, *x.shape[1:]), x.dtype)
+        for key, x in planned.batch.items()
+    }
+
+    def pull_back(trained: Any, frozen: Any, batch: Any) -> Any:
+        def features(trained: Any) -> Any:
+            variables = {"params": setup.parameters.for_step(frozen, trained)}
+            inputs = train_step.normalised(setup, batch)
+            return setup.model.apply(variables, inputs, method="micro_features")
+
+        return jax.vjp(features, trained)[1]
+
+    state, frozen = shapes(setup)
+    jaxpr = jax.make_jaxpr(pull_back)(state.params, frozen, batch).jaxpr
+    kept = {each for each in jaxpr.outvars if isinstance(each, core.Var)} - {*jaxpr.invars}
+    here = (each.aval for each in kept if _is_on_device(each.aval))
+    return sum(aval.size * aval.dtype.itemsize for aval in here)
+
+
+def score_bytes(planned: Planned) -> int:
+    """Bytes of a device of one float32 array of the scores that are computed at a time."""
+    optimization, count = planned.setup.optimization, sharding.row_groups(planned.setup.mesh)
+    rows = planned.batch_size // optimization.sub_batches
+    own, sizes = rows // count, [0]
+    for name, options in optimization.losses.items():
+        hard = (f"{kind}_mask" for kind in losses.LOSSES[name].contrasts_all)
+        texts = 1 + sum(planned.batch[key].shape[1] for key in hard if key in planned.batch)
+        shape = {
+            "dense": (own, rows),
+            "chunked": (min(own, options.get("chunk") or own), rows),
+            "ring": (own, own),
+        }[options.get("implementation", "dense")]
+        sizes.append(4 * math.prod(shape) * texts)
+    return max(sizes)
+
+
+def _is_on_device(aval: Any) -> bool:
+    return hasattr(aval.dtype, "itemsize") and "host" not in str(aval.memory_space).lower()
+
+
+def executed_flops(planned: Planned) -> float:
+    """FLOPs of the matrix products and convolutions of a step on all devices, those of loops at
+    each turn and those that rematerialisation computes again included."""
+    total = 0.0
+    for equation, times in _equations(_jaxpr(planned)):
+        if equation.primitive.name == "dot_general":
+            ((contracted, _), _) = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            depth = math.prod(left[axis] for axis in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            features = equation.params["dimension_numbers"].rhs_spec[0]
+            depth = math.prod(kernel) // kernel[features]
+        else:
+            continue
+        total += 2 * times * depth * equation.outvars[0].aval.size
+    return total
+
+
+def _jaxpr(planned: Planned) -> Any:
+    """The step without what none of its results needs, as the compiler drops it: a captioner's
+    scores of all pairs, which its loss does not read, are most of what is traced."""
+    step = program(planned)
+    with jax.set_mesh(planned.setup.mesh):
+        jaxpr = jax.make_jaxpr(step.function)(*step.arguments).jaxpr
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)[0]
+
+
+def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
+    """The equations of a jaxpr, of those that hold jaxprs theirs, and how often all devices compute
+    them."""
+    for equation in jaxpr.eqns:
+        values = jax.tree.leaves(list(equation.params.values()))
+        inner = [getattr(value, "jaxpr", value) for value in values]
+        inner = [each for each in inner if hasattr(each, "eqns")]
+        turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if equation.primitive.name == "shard_map":  # what one device computes
+            turns = equation.params["mesh"].size
+        for each in inner:
+            yield from _equations(each, times * turns)
+        if not inner:
+            yield equation, times

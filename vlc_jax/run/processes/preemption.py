@@ -1,0 +1,80 @@
+"""Handler of SIGTERM and SIGINT: the first saves and stops the run, the second ends it at once."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import jax
+
+from vlc_jax.errors import PreemptedError
+
+T = TypeVar("T")
+# Signal -> what the parent of a guarded process sends in its place (guard.py).
+FORWARDED = {signal.SIGTERM: signal.SIGUSR1, signal.SIGINT: signal.SIGUSR2}
+
+
+class StopSignal:
+    """Flag that SIGTERM or SIGINT sets. Install it once, from the main thread."""
+
+    def __init__(self) -> None:
+        self.name = ""  # of the first signal that arrived
+
+    def install(self, is_guarded: bool = False) -> "StopSignal":
+        """is_guarded: listen to what the parent of this process sends in place of a signal."""
+        for number, forwarded in FORWARDED.items():
+            signal.signal(forwarded if is_guarded else number, partial(self._receive, number))
+        return self
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self.name)
+
+    def _receive(self, number: int, received: int, frame: object) -> None:
+        if self.is_set:
+            # Not sys.exit: its exception could be caught, and exit handlers wait for threads.
+            os._exit(128 + number)  # as a shell reports a process that died of a signal
+        self.name = signal.Signals(number).name
+        # os.write: a handler may interrupt a print, and buffered files are not reentrant.
+        os.write(
+            sys.stderr.fileno(),
+            f"\n{self.name}: saving and stopping; once more to stop at once\n".encode(),
+        )
+
+    def check(self) -> None:
+        """Raises PreemptedError if a signal has arrived."""
+        if self.is_set:
+            raise PreemptedError(self.name)
+
+    def interrupt(self, work: Callable[[], T], has_begun: bool = True) -> T:
+        """The result of `work()`, run on another thread, unless a signal arrives first.
+
+        For long calls that do not return to Python, such as a compilation or a read from hanging
+        storage: Python handles signals on the main thread only, between bytecodes. Raises
+        PreemptedError on a signal; `work` then goes on until the process ends. Several processes
+        must save the same step: there `work` runs on this thread and is not interrupted, unless
+        the run has not begun; the others then notice that this one left.
+        """
+        if jax.process_count() > 1 and has_begun:
+            return work()
+        result: list[T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                result.append(work())
+            except BaseException as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)  # daemon: does not hold up the exit
+        thread.start()
+        while thread.is_alive():
+            # A join without timeout resumes after the handler has run, and the flag is not read.
+            thread.join(timeout=0.1)
+            self.check()
+        if failure:
+            raise failure[0]
+        return result[0]

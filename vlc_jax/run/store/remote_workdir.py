@@ -1,0 +1,72 @@
+"""RemoteWorkdir: the workdir of a run in an object store, and the local folder it is written to."""
+
+import os
+import shutil
+import sys
+
+from vlc_jax.errors import ExitCode, UsageError
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import StoreError, fetch
+from vlc_jax.input_pipeline.stores.mirror import Mirror
+from vlc_jax.run.store.store_lock import StoreLock
+
+
+class RemoteWorkdir:
+    """The run at `url`, locked by process 0 until `close`; `path` is the local folder.
+
+    Raises UsageError if the store cannot be used or a living job has the lock.
+    """
+
+    def __init__(self, url: str, index: int):
+        self.url, self.path = url, fetch.cache_folder(url, f"workdirs/process_{index:03d}")
+        logs = f"logs/host_{index:03d}.log", f"logs/stacks_{index:03d}.txt"
+        self._lock: StoreLock | None = None
+        try:
+            remote = stores.folder(url)
+            if index == 0:
+                self._lock = StoreLock(remote, _end)
+            # the store has what counts: what a killed job left here may be of another run
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path.mkdir(parents=True)
+            self._mirror = Mirror(
+                *(self.path, remote),
+                includes=_is_of_the_run if index == 0 else (lambda name: name in logs),
+            )
+            self._mirror.download(_is_of_the_run)
+            (self.path / fetch.STORE).write_text(url)
+        except StoreError:  # which may be back when the run is started again
+            self._release()
+            raise
+        except (ValueError, OSError) as error:
+            self._release()
+            raise UsageError(f"cannot use --workdir {url}: {error}") from error
+        self._mirror.start()
+
+    def flush(self) -> None:
+        """Brings what was written to the store. Raises OSError if it fails."""
+        self._mirror.flush()
+
+    def close(self) -> None:
+        """Brings the last files to the store and releases the lock; what could not be brought is a
+        line."""
+        try:
+            self._mirror.close()
+        except OSError as error:
+            print(
+                f"the last files of {self.url} are in {self.path} alone: {error}", file=sys.stderr
+            )
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _is_of_the_run(name: str) -> bool:
+    return not name.startswith(fetch.APART) and name != fetch.STORE
+
+
+def _end(message: str) -> None:
+    """Ends a process that must not write any more."""
+    print(f"Peer: {message}", file=sys.stderr, flush=True)
+    os._exit(ExitCode.INFRASTRUCTURE)

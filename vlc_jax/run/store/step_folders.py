@@ -1,0 +1,207 @@
+"""The folders of saved steps, on a file system or in an object store: begun, committed, damaged.
+
+A step is complete once it has a manifest.json with the sha256 of every file. On a file system it is
+written under another name and renamed. A store has no rename: there the manifest, which is written
+last and removed first, is the mark of a complete step.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folder
+from vlc_jax.input_pipeline.stores.fetch import STORE
+
+MANIFEST = "manifest.json"
+THREADS_DISK = 4  # that hash; training goes on meanwhile and needs the other cores
+THREADS_STORE = 16  # that wait for the store more than they compute
+Share = tuple[int, int]  # (index, count): every count-th file of a step, from the index-th on
+WHOLE: Share = (0, 1)
+
+
+def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
+    """The steps of the run in `workdir`, those of a run in a store from the copy of its files."""
+    if (workdir / STORE).is_file():
+        return StoreSteps(folder(f"{(workdir / STORE).read_text()}/checkpoints"))
+    return LocalSteps(workdir / "checkpoints")
+
+
+class LocalSteps:
+    """Steps in a folder of a file system."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path).absolute()
+        self.name = str(self.path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def make(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def steps(self) -> list[int]:
+        """Steps with a complete folder, oldest first."""
+        # isdecimal: "\u00b2" is a digit, and no number
+        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def where(self, step: int) -> str:
+        """The path at which Orbax finds a complete step."""
+        return f"{self.path / str(step)}/state"
+
+    def where_written(self, step: int) -> str:
+        """The path to which Orbax writes a step."""
+        return f"{self._writing(step)}/state"
+
+    def begin(self, step: int) -> None:
+        """Removes what a killed run or a failed try left of a step, and makes its folder."""
+        shutil.rmtree(self._writing(step), ignore_errors=True)
+        self._writing(step).mkdir()
+
+    def commit(self, step: int) -> None:
+        """Makes a written step a complete one."""
+        # In this order: a folder with a bare number always has its manifest.
+        write_manifest(self._writing(step))
+        self._writing(step).rename(self.path / str(step))
+
+    def remove(self, step: int) -> None:
+        # Renamed first: a half-deleted folder must not carry a bare number.
+        deleting = self.path / f".{step}.deleting"
+        (self.path / str(step)).rename(deleting)
+        shutil.rmtree(deleting)
+
+    def clean(self) -> None:
+        """Removes what interrupted saves and deletions left behind."""
+        for pattern in (".*.writing", ".*.deleting"):
+            for left_over in self.path.glob(pattern):
+                shutil.rmtree(left_over, ignore_errors=True)
+
+    def set_aside(self, step: int) -> None:
+        """Renames a damaged step to <step>.damaged, so that it can be saved again."""
+        aside = self.path / f"{step}.damaged"
+        shutil.rmtree(aside, ignore_errors=True)  # one damaged copy of a step is enough
+        (self.path / str(step)).rename(aside)
+
+    def damage(self, step: int, share: Share = WHOLE) -> str | None:
+        """Description of the damage of a step, None if every file of the share matches its
+        manifest."""
+        return _damage(LocalFolder(self.path / str(step)), share, THREADS_DISK)
+
+    def _writing(self, step: int) -> Path:
+        # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
+        return self.path / f".{step}.writing"
+
+
+class StoreSteps:
+    """Steps in a folder of an object store."""
+
+    def __init__(self, objects: Folder):
+        self._objects, self.name = objects, objects.name
+
+    def exists(self) -> bool:
+        return bool(self.steps())
+
+    def make(self) -> None:
+        """Stores have no folders."""
+
+    def steps(self) -> list[int]:
+        """Steps with a mark, oldest first; costs two calls of the store for a step, however many
+        objects it has."""
+        begun = self._begun()
+        marks = _each(lambda step: self._objects.stat(f"{step}/{MANIFEST}"), begun, THREADS_STORE)
+        return sorted(step for step, mark in zip(begun, marks, strict=True) if mark)
+
+    def _begun(self) -> list[int]:
+        return [int(name) for name in self._objects.folders() if name.isdecimal()]
+
+    def where(self, step: int) -> str:
+        return f"{self.name}/{step}/state"
+
+    where_written = where
+
+    def begin(self, step: int) -> None:
+        self._remove_all(f"{step}/")
+
+    def commit(self, step: int) -> None:
+        saved = self._objects.below(str(step))
+        names = list(saved.list())
+        if not any(name.startswith("state/") for name in names):
+            raise StoreError(f"{saved.name} has no state after it was written")
+        self._objects.write(f"{step}/{MANIFEST}", _manifest(saved, names, THREADS_STORE))
+
+    def remove(self, step: int) -> None:
+        self._objects.remove(f"{step}/{MANIFEST}")
+        self._remove_all(f"{step}/")
+
+    def clean(self) -> None:
+        for step in {*self._begun()} - {*self.steps()}:
+            self._remove_all(f"{step}/")
+
+    def set_aside(self, step: int) -> None:
+        """Copies a damaged step to <step>.damaged, so that it can be saved again."""
+        self._remove_all(f"{step}.damaged/")
+        for name in self._objects.list(f"{step}/"):
+            aside = f"{step}.damaged/{name.removeprefix(f'{step}/')}"
+            self._objects.copy(name, aside)
+        self.remove(step)
+
+    def damage(self, step: int, share: Share = WHOLE) -> str | None:
+        return _damage(self._objects.below(str(step)), share, THREADS_STORE)
+
+    def _remove_all(self, prefix: str) -> None:
+        self._objects.remove(*self._objects.list(prefix))
+
+
+def write_manifest(path: Path) -> None:
+    """Writes the sha256 of every file below `path` into its manifest.json, synced to disk."""
+    saved = LocalFolder(path)
+    content = _manifest(saved, saved.list(), THREADS_DISK)
+    with (path / MANIFEST).open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # on disk before the rename that follows, also in a power cut
+
+
+def _damage(saved: Folder, share: Share, threads: int) -> str | None:
+    try:
+        sums = json.loads(saved.read(MANIFEST))["sha256"]
+    except StoreError:  # the store fails, which says nothing of the step
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return f"no readable {MANIFEST} ({type(error).__name__})"
+    if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):
+        return f"{MANIFEST} lists no state"
+
+    def check(name: str) -> str | None:
+        try:
+            is_same = _sha256(saved, name) == sums[name]
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return f"file {name} is missing"
+        return None if is_same else f"file {name} does not match its sha256"
+
+    index, count = share
+    return next(filter(None, _each(check, sorted(sums)[index::count], threads)), None)
+
+
+def _manifest(saved: Folder, names: Iterable[str], threads: int) -> bytes:
+    names = sorted(names)
+    sums = _each(lambda name: _sha256(saved, name), names, threads)
+    return json.dumps({"sha256": dict(zip(names, sums, strict=True))}, indent=1).encode()
+
+
+def _sha256(saved: Folder, name: str) -> str:
+    digest = hashlib.sha256()
+    for piece in saved.pieces(name):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """The results for `items`, in their order; what is not begun when nobody asks on is left."""
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(work, items)

@@ -1,0 +1,138 @@
+"""StoreLock: one owner of a folder in an object store, which has no locks.
+
+Owners are numbered: lock/000001.json, lock/000002.json, ... each is created only where nothing is,
+and renewed by its owner. The owner is the one with the highest number, until it says that it is
+over. Who finds one that is not over watches it first: a living owner renews it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.run import workdir_files
+
+BEAT_SECONDS = 10.0
+SILENT_BEATS = 3  # an owner that renews nothing for so long is dead
+
+
+class StoreLock:
+    """The lock of `folder`, held from construction until `release`.
+
+    on_lost: called with a line from a thread once another job took the lock, which it can only if
+    this one could not renew it for SILENT_BEATS.
+
+    Raises UsageError if a living job has it.
+    """
+
+    def __init__(self, folder: Folder, on_lost: Callable[[str], None]):
+        self._folder, self._on_lost = folder, on_lost
+        self._mine: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "pid_space": _pid_space(),
+            "start": uuid.uuid4().hex,
+            "beat": 0,
+            "is_over": False,
+        }
+        self._number, self._is_over = self._take(), threading.Event()
+        threading.Thread(target=self._renew, daemon=True, name="lock").start()
+
+    def release(self) -> None:
+        """Lets the next job have it."""
+        self._is_over.set()
+        with contextlib.suppress(OSError):  # else the next job waits until it is silent
+            self._write(is_over=True)
+
+    def _take(self) -> int:
+        number = max(self._numbers(), default=0)
+        holder = self._read(number) if number else None
+        if holder is not None and not holder.get("is_over"):
+            self._refuse_a_living_one(number, holder)
+            logging.warning("recovered the lock of a job that died: %s", _name(holder))
+        created = self._folder.create(_object(number + 1), json.dumps(self._mine).encode())
+        # A store that was asked twice, since its first answer got lost, refuses the second time.
+        is_mine = created or (self._read(number + 1) or {}).get("start") == self._mine["start"]
+        newest = max(self._numbers(), default=0)
+        if not is_mine or newest != number + 1:  # another job was quicker
+            if is_mine:
+                self._folder.remove(_object(number + 1))
+            self._refuse(self._read(newest) or {})
+        self._folder.remove(*(_object(old) for old in self._numbers() if old <= number))
+        return number + 1
+
+    def _refuse_a_living_one(self, number: int, holder: dict[str, Any]) -> None:
+        if holder.get("pid_space") == _pid_space() and not Path(f"/proc/{holder['pid']}").exists():
+            return  # on this very host, where processes can be asked for
+        seconds = BEAT_SECONDS * SILENT_BEATS
+        logging.warning(
+            "%s is locked by %s; waiting %.0f s to see whether it lives",
+            *(self._folder.name, _name(holder), seconds),
+        )
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(BEAT_SECONDS / 10)
+            now = self._read(number)
+            if now is None or now.get("is_over"):
+                return
+            if now != holder:
+                self._refuse(now)
+
+    def _refuse(self, holder: dict[str, Any]) -> None:
+        raise UsageError(
+            f"workdir {self._folder.name} is in use by {_name(holder)}; wait for it, stop it, or "
+            "choose another --workdir"
+        )
+
+    def _renew(self) -> None:
+        while not self._is_over.wait(BEAT_SECONDS):
+            with contextlib.suppress(OSError):  # a store that is away for a while
+                newest = max(self._numbers(), default=0)
+                if newest > self._number:
+                    holder = _name(self._read(newest) or {})
+                    self._on_lost(f"{holder} took {self._folder.name}, which this job lost")
+                    return
+                self._write(beat=self._mine["beat"] + 1)
+
+    def _write(self, **fields: Any) -> None:
+        self._mine |= fields
+        self._folder.write(_object(self._number), json.dumps(self._mine).encode())
+
+    def _numbers(self) -> list[int]:
+        names = [name.removeprefix("lock/") for name in self._folder.list("lock/")]
+        stems = [name.removesuffix(".json") for name in names]
+        return [int(stem) for stem in stems if stem.isdecimal()]
+
+    def _read(self, number: int) -> dict[str, Any] | None:
+        try:
+            found = workdir_files.parse_json(self._folder.read(_object(number)))
+        except (FileNotFoundError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _object(number: int) -> str:
+    return f"lock/{number:06d}.json"
+
+
+def _name(holder: dict[str, Any]) -> str:
+    return f"host {holder.get('host')} pid {holder.get('pid')}"
+
+
+def _pid_space() -> str:
+    """The id of the boot and the container within which pids are comparable; random if it is
+    unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return uuid.uuid4().hex

@@ -1,0 +1,64 @@
+"""Names for the command line: configs by short name, losses, heads, benchmarks, variants."""
+
+import ast
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+from vlc_jax import errors, evaluators, losses, models
+from vlc_jax.models import variants
+
+
+def config_folder() -> Path:
+    """The folder of the configs, in a checkout or in the installed package."""
+    return Path(importlib.util.find_spec("vlc_jax.configs").submodule_search_locations[0])
+
+
+def config_names() -> list[str]:
+    """Short names of all configs, such as "scenes/clip"."""
+    root = config_folder()
+    paths = (path.relative_to(root).with_suffix("") for path in root.rglob("*.py"))
+    return sorted(str(p) for p in paths if p.name != "__init__" and p.parts[0] != "common")
+
+
+def find_config(text: str) -> str:
+    """`text`, a path or short name with arguments after a colon, with the path of its file.
+
+    A file that is there as written comes first, then "scenes/clip" or "configs/scenes/clip.py" in
+    the installed package. Raises UsageError, with the nearest name, if there is none.
+    """
+    name, colon, argument = text.partition(":")
+    short = name.removeprefix("configs/").removesuffix(".py")
+    for path in (Path(name), Path(f"{name}.py"), config_folder() / f"{short}.py"):
+        if path.is_file():
+            return f"{path}{colon}{argument}"
+    if name.endswith(".py") and not name.startswith("configs/"):
+        raise errors.UsageError(f"there is no config file {name}")
+    return errors.known("config", short, config_names())
+
+
+def listing() -> str:
+    """Everything that can be named, for --list."""
+    lines = ["Configs (--config NAME:argument=value,...; --config FILE works, too):", ""]
+    for name in config_names():
+        text = ast.get_docstring(ast.parse((config_folder() / f"{name}.py").read_text())) or ""
+        lines.append(f"  {name}: {_sentence(text)}")
+        arguments = re.search(r"^Arguments?: (.*?)(\n\n|\Z)", text, re.S | re.M)
+        if arguments:
+            lines.append(f"      arguments: {' '.join(arguments[1].split())}")
+    lines += ["", "Losses (config.losses), with the hard texts that they need:"]
+    for name, loss in losses.LOSSES.items():
+        lines.append(f"  {name}" + "".join(f", {text}s" for text in loss.needs))
+    lines += ["", "Heads (config.model.name):"]
+    lines += [f"  {name}: {_sentence(inspect.getdoc(h))}" for name, h in models.HEADS.items()]
+    lines += ["", f"Variants (config.model.variant): {', '.join(variants.VARIANTS)}"]
+    lines += ["", f"Benchmarks (config.evals): {', '.join(evaluators.EVALUATIONS)}"]
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a docstring, on one line."""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    # not after "et al. 2024"
+    return re.split(r"(?<=[.:]) (?=[^\d])", paragraph)[0].rstrip(":")

@@ -1,0 +1,54 @@
+"""The answer of a model that writes text, about an image:
+
+  vlc-jax generate --model llava-1.5-7b-hf --image a.jpg --prompt "What is it doing?"
+  vlc-jax generate --model runs/captioner --image a.jpg
+
+MODEL: LLaVA's weights, or the workdir of a captioner. Without --prompt it describes the image;
+--m3id lets the image count more, the later and the less sure a word is (docs/mllm.md). The answer
+is printed as it is written. Exit codes as those of vlc_jax.main.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.tools import command
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax generate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--image", required=True, metavar="FILE")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="a question about the image")
+    parser.add_argument("--max_tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--m3id", action="store_true", help="decode by M3ID")
+    parser.add_argument("--first_step", type=int, default=1, help="of M3ID: t of the first token")
+    command.add_model(parser)
+    args = parser.parse_args(arguments)
+
+    def generate() -> str:
+        if args.max_tokens < 1:
+            raise UsageError(f"--max_tokens is at least 1; got {args.max_tokens}")
+        pieces = command.model(args).stream(
+            args.image,
+            args.prompt,
+            kind="m3id" if args.m3id else "greedy",
+            max_tokens=args.max_tokens,
+            first_step=args.first_step,
+        )
+        for number, piece in enumerate(pieces):
+            print(piece if number else piece.lstrip(), end="", flush=True)
+        return ""  # the line's end
+
+    command.run([parser.prog], generate)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Scores of images and texts by a trained model:
+
+  vlc-jax score --model runs/clip --images a.jpg b.jpg --texts "red circle" "red square"
+
+MODEL: the workdir of a run, an exported folder, or published weights (docs/weights.md). Prints a
+table, images by texts, with the best text of each image marked; --json prints the numbers instead.
+Exit codes as those of vlc_jax.main.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.tools import command
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax score",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
+    parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
+    parser.add_argument("--json", action="store_true", help="numbers instead of a table")
+    command.add_model(parser)
+    args = parser.parse_args(arguments)
+
+    def score() -> str:
+        scores = command.model(args).score(args.images, args.texts)
+        if args.json:
+            found = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
+            return json.dumps(found, ensure_ascii=False)
+        return table(args.images, args.texts, scores)
+
+    command.run([parser.prog], score)
+
+
+def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> str:
+    """Lines of text: the texts by number, then a row of scores for each image."""
+    width = max(len(image) for image in images)
+    lines = [f"text {k + 1}: {text}" for k, text in enumerate(texts)]
+    lines.append(" " * width + "".join(f"{f'text {k + 1}':>10}" for k in range(len(texts))))
+    for image, row in zip(images, scores, strict=True):
+        # one of several equal scores is no best one
+        is_best = (row == row.max()) & (np.sum(row == row.max()) == 1)
+        cells = (
+            f"{value:.4f}{'*' if best else ' '}" for value, best in zip(row, is_best, strict=True)
+        )
+        lines.append(f"{image:<{width}}" + "".join(f"{cell:>10}" for cell in cells))
+    return "\n".join([*lines, "* the best text of an image, if it has more than one"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

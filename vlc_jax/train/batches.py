@@ -1,0 +1,93 @@
+"""Training batches: the loader's rows as global arrays on the devices."""
+
+import jax
+import numpy as np
+
+from vlc_jax.devices import sharding
+from vlc_jax.input_pipeline import batch as batch_contract
+from vlc_jax.run.metrics import StepClock, read_rows
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.train.step import Batch
+from vlc_jax.types.setup import Setup
+
+POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked at
+
+
+class BatchIterator:
+    """The next global batch, sharded over the devices.
+
+    Records that cannot be used, found by this start or an earlier one, are events of the workdir.
+    """
+
+    def __init__(self, setup: Setup, workdir: Workdir, start_step: int):
+        data = setup.training.data
+        if data.has_duplicates:
+            workdir.event(
+                "batch_beyond_source",
+                batch_size=data.batch_size,
+                records=len(data.source),
+                effect=_effect_of_duplicates(setup),
+            )
+        events = read_rows(workdir.path / "events.jsonl")
+        known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
+        self._loader = data.make_loader(start_step, known_bad)
+        self._mesh, self._workdir, self._data = setup.mesh, workdir, data
+        self._bad = set(self._loader.bad)
+
+    def next(self, stop: StopSignal, clock: StepClock) -> Batch:
+        """The next batch, with `stop` saying on each row whether its process should stop; `clock`
+        counts the wait for the loader, and what it read.
+
+        Raises PreemptedError when a signal arrives during the wait, in a run of one process.
+        Several must stop at the same step, so they exchange it with the batch.
+        """
+        with clock.waiting():
+            while (batch := self._loader.next(timeout=POLL_SECONDS)) is None:
+                if jax.process_count() == 1:
+                    stop.check()
+        clock.count_reads(self._loader.take_reads())
+        batch = self._shortened(batch)
+        for record_id in self._loader.bad.keys() - self._bad:
+            self._bad.add(record_id)
+            self._workdir.event("bad_record", id=record_id, reason=self._loader.bad[record_id])
+        rows = {**batch, "id": batch_contract.split_ids(batch["id"])}  # jax has no uint64 here
+        rows["stop"] = np.full(len(batch["id"]), stop.is_set)
+        return sharding.put_batch(self._mesh, rows)
+
+    def _shortened(self, batch: batch_contract.Batch) -> batch_contract.Batch:
+        """The batch with texts of the first of the lengths that holds those of all processes."""
+        lengths, tokenizer = self._data.text_lengths, self._data.tokenizer
+        if len(lengths) == 1:
+            return batch
+        needed = batch_contract.longest_text(batch, tokenizer.pad_id, tokenizer.eos_id)
+        needed = sharding.largest(needed)
+        length = next(length for length in lengths if length >= needed)
+        return batch_contract.with_text_length(batch, length)
+
+    def record_ids(self, step: int) -> list[str]:
+        """The ids of the records of the batch of `step`, counted from 0."""
+        return self._loader.record_ids(step)
+
+    def close(self) -> None:
+        if self._loader.stand_ins:  # of this process
+            self._workdir.event(
+                "hard_images_missing", step=self._loader.step, rows=self._loader.stand_ins
+            )
+        self._loader.close()
+
+
+def _effect_of_duplicates(setup: Setup) -> str:
+    """Warning: records that are in a batch more than once, and their effect on the losses."""
+    keeping = [
+        f"config.losses.{name}.duplicates=mask"
+        for name, options in setup.optimization.losses.items()
+        if options.get("duplicates", "keep") == "keep"
+    ]
+    if not keeping:
+        return "records are in a batch more than once; the losses mask the repeats"
+    most = len(setup.training.data.source) * setup.optimization.rows_per_example
+    return (
+        "records are in a batch more than once, and each counts as a negative of its repeats: the "
+        f"loss cannot reach 0; set {', '.join(keeping)}, or config.batch_size to {most} at most"
+    )

@@ -1,0 +1,66 @@
+"""Frozen parameters and the state that a run begins with: restored, loaded or initialised."""
+
+from functools import partial
+from typing import Any
+
+import jax
+
+from vlc_jax.models.parameters import TOWERS, merge_trees
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.store.step_folders import steps_of
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import init_from
+from vlc_jax.setup.data import check_features
+from vlc_jax.setup.state import init_state, state_shapes
+from vlc_jax.types import State
+from vlc_jax.types.setup import Setup
+
+
+def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
+    """The frozen parameters that a step needs, and fingerprints of them and of the data.
+
+    Raises UsageError where stored features are of other towers.
+    """
+    frozen, fingerprint = init_from.load_frozen(setup)
+    data = setup.training.data
+    if data.has_features:
+        check_features(
+            data.source, {**data.feature_cache_key, "weights": fingerprint.get("weights")}
+        )
+        # their features are stored; evaluation loads the towers when it needs them
+        frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
+    return frozen, {**data.fingerprints(), **fingerprint}
+
+
+def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State, Checkpoints]:
+    """The latest valid checkpoint of the workdir; if nothing was ever saved, the first state.
+
+    That is an adapter of the frozen parameters, or the trained ones, those of config.init_from if
+    it is set.
+    """
+    training, shapes = setup.training, state_shapes(setup, frozen)
+    checkpoints = Checkpoints(
+        steps_of(workdir.path),
+        training.checkpoint["keep_last"],
+        training.checkpoint["keep_every"] or 0,
+        workdir.event,
+        workdir.flush,
+    )
+    state = checkpoints.restore(shapes)
+    if state is not None:
+        return state, checkpoints
+    loaded, batch_stats = {}, {}
+    if setup.origin.path and not setup.parameters.lora:  # read before anything is allocated
+        loaded = init_from.load_trained(setup, shapes.params)
+    if setup.origin.path:
+        batch_stats = init_from.load_batch_stats(setup)
+    where = jax.tree.map(lambda x: x.sharding, shapes)
+    state = jax.jit(partial(init_state, setup), out_shardings=where)(frozen)
+    state = state._replace(
+        params=merge_trees(state.params, loaded),
+        batch_stats=merge_trees(state.batch_stats, batch_stats),
+    )
+    if setup.origin.path:
+        parts = sorted(frozen.keys() | loaded.keys())
+        workdir.event("weights", path=str(setup.origin.path), parts=parts)
+    return state, checkpoints

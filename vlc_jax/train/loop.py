@@ -1,0 +1,206 @@
+"""The train loop: one batch after another, metrics read one step late, saves and evaluations."""
+
+import contextlib
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from vlc_jax.devices import runtime, sharding
+from vlc_jax.errors import ExitCode, PreemptedError, UsageError
+from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.processes.watchdog import Watchdog
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import init_from
+from vlc_jax.train import step as train_step
+from vlc_jax.train.batches import BatchIterator
+from vlc_jax.train.first_state import load_frozen_for_step, restore_or_init
+from vlc_jax.train.metrics_log import MetricsLog
+from vlc_jax.train.step import Batch
+from vlc_jax.types import State
+from vlc_jax.types.setup import Setup
+
+
+def train(
+    setup: Setup,
+    workdir: Workdir,
+    stop: StopSignal,
+    allow_change: bool,
+    pretraining: Setup | None = None,
+) -> None:
+    """Trains from the latest checkpoint of `workdir`, or from the start, to the end.
+
+    pretraining: a run to train or resume first, in WORKDIR/pretrain, and to start from. Raises
+    UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM or
+    SIGINT once the state is saved.
+    """
+    # before the first run, which may take hours: weights that this one needs may be missing
+    init_from.check_exists(setup, workdir.path)
+    if pretraining is not None:
+        # before another run takes its time
+        stop.interrupt(setup.training.data.check_preview, has_begun=False)
+        setup = after(pretraining, setup, workdir, stop, allow_change)
+    training = setup.training
+    # behind it, since the config of a pretrained run says where it starts from
+    workdir.check_config(setup.config, allow_change)
+    frozen, fingerprints = load_frozen_for_step(setup)
+    workdir.check_data(fingerprints, allow_change)
+    workdir.check_images(training.data.image_sizes, allow_change)
+    # before compiling, and before the workdir is claimed
+    stop.interrupt(training.data.check_preview, has_begun=False)
+    evaluation = Evaluation(setup, workdir, stop)
+    stop.interrupt(evaluation.read, has_begun=False)
+
+    state, checkpoints = restore_or_init(setup, workdir, frozen)
+    start = int(state.step)
+    if start > training.steps:
+        raise UsageError(
+            f"the state in {workdir.name} is at step {start}, beyond the {training.steps} the "
+            "config asks for; ask for more steps or use another --workdir"
+        )
+    evaluation.forget_after(start)  # of steps that are trained anew
+    # from here on the folder is this run's: whatever is refused above leaves it as it was
+    workdir.claim(setup.config)
+    counts = setup.parameters.count(frozen, state.params)
+    facts = {"hardware": runtime.hardware(), "parameters": counts, "input": fingerprints}
+    workdir.write_env(**facts, image_sizes=training.data.image_sizes)
+    workdir.event("resume" if start else "start", step=start, steps=training.steps)
+
+    batches = BatchIterator(setup, workdir, start)
+    log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
+    run = Run(setup, frozen, batches, log, checkpoints, evaluation)
+    watchdog = Watchdog(
+        *(log.clock, *training.watchdog),
+        stacks=workdir.stacks,
+        on_hang=partial(workdir.fail, ExitCode.HANG),
+        lost=workdir.lost,
+        announce=partial(workdir.announce, ExitCode.HANG),
+    )
+    # each is called, whatever the others raise, the last one first: the watchdog closes behind the
+    # wait for a save, which may never end
+    with contextlib.ExitStack() as last:
+        last.callback(watchdog.close)
+        last.callback(checkpoints.wait)
+        last.callback(batches.close)
+        last.callback(log.close)
+        run.loop(state, stop)
+    finish(workdir, evaluation, training.steps)
+
+
+def finish(workdir: Workdir, evaluation: Evaluation, steps: int) -> None:
+    """Marks the run as done, then prints and writes what it found."""
+    workdir.finish(step=steps)
+    with workdir.after_done():
+        workdir.event("done", step=steps)
+    with workdir.after_done():
+        evaluation.publish(steps)
+
+
+class Run(NamedTuple):
+    """The train loop, with everything of a run but its state."""
+
+    setup: Setup
+    frozen: Any
+    batches: BatchIterator
+    log: MetricsLog
+    checkpoints: Checkpoints
+    evaluation: Evaluation
+
+    def loop(self, state: State, stop: StopSignal) -> None:
+        """Trains `state` to the last step, saving and evaluating it when due.
+
+        Raises PreemptedError once the state is saved, DivergedError after a step whose update was
+        not applied.
+        """
+        setup, log, batches = self.setup, self.log, self.batches
+        steps, start = setup.training.steps, int(state.step)
+        one_step = train_step.CompiledSteps(setup, self.frozen)
+        step = start
+        try:
+            if step < steps:
+                batch = batches.next(stop, log.clock)
+                self.compile(one_step, state, batch, stop)
+            while True:
+                # saved before it is evaluated: a long evaluation must not cost steps
+                if is_due(step, setup.training.checkpoint["every"], steps):
+                    self.save(step, state)
+                if is_due(step, setup.evaluation.every, steps):
+                    self.evaluate(step, state)
+                if step == steps:
+                    return
+                if not one_step.has(batch):  # of another length of texts
+                    self.compile(one_step, state, batch, stop)
+                # the step must cause no implicit transfer; log and batches, outside, move data
+                with jax.transfer_guard("disallow"):
+                    state, metrics = one_step(state, batch)
+                if len(setup.training.data.text_lengths) > 1:
+                    metrics["text_length"] = np.float32(batch["text"].shape[1])
+                step += 1
+                # metrics of step n-1 are read after step n is dispatched: the device never waits
+                # for the host
+                log.append(step, metrics)
+                log.raise_if_stopped(stop)
+                if step < steps:  # fetched while the step runs
+                    batch = batches.next(stop, log.clock)
+        except PreemptedError:
+            if step > start:  # else it is on disk, or as the seed makes it
+                self.save(step, state)
+            raise
+
+    def compile(
+        self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
+    ) -> None:
+        """Compiles the step for a batch, unless a signal arrives."""
+        self.log.flush()  # what a step before it found
+        with self.log.clock.paused():
+            stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
+
+    def save(self, step: int, state: State) -> None:
+        """Saves the state, once the step that made it is known to be finite."""
+        self.log.flush()
+        with self.log.clock.paused():
+            self.checkpoints.save(step, state)
+
+    def evaluate(self, step: int, state: State) -> None:
+        """Runs every benchmark on the state, unless all results are there; before the last step
+        within config.eval.seconds."""
+        if self.evaluation.is_complete(step):
+            return
+        self.log.flush()
+        with self.log.clock.paused():
+            params, parameters = state.params, self.setup.parameters
+            if parameters.has_frozen:
+                frozen = self.frozen
+                if self.setup.training.data.has_features:  # a step needs no towers, evaluation does
+                    frozen = init_from.load_frozen(self.setup)[0]
+                params = jax.jit(parameters.merge)(frozen, params)
+            variables = {"params": params, "batch_stats": state.batch_stats}
+            is_last = step == self.setup.training.steps
+            seconds = None if is_last else self.setup.evaluation.seconds
+            self.log.evaluated(step, self.evaluation.run(variables, step, seconds))
+
+
+def is_due(step: int, every: int | None, steps: int) -> bool:
+    """True if something done every so many steps, and always after the last, is due now."""
+    return step == steps or bool(every and step and step % every == 0)
+
+
+def after(
+    first: Setup, setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool
+) -> Setup:
+    """Trains or resumes the run `first` in WORKDIR/pretrain; returns `setup` with
+    config.init_from pointing at it.
+    """
+    folder = workdir.below("pretrain")
+    try:
+        folder.check_config(first.config, allow_change)
+        if not (folder.path / "DONE").exists():
+            train(first, folder, stop, allow_change)
+    finally:
+        folder.close()
+    sharding.any_process(False)  # process 0 has put the last state in place
+    origin = setup.origin._replace(path=str(folder.path))
+    return setup._replace(config={**setup.config, "init_from": folder.name}, origin=origin)

@@ -1,0 +1,104 @@
+"""Metrics of training, read one step late: to metrics.jsonl, TensorBoard and the progress line."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from vlc_jax.devices import runtime, sharding
+from vlc_jax.errors import DivergedError, PreemptedError
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.metrics import MetricsWriter, ProgressLine, StepClock
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.types.setup import Setup
+
+
+class MetricsLog:
+    """Metrics of each step, read while the next one runs.
+
+    record_ids: step, counted from 0 -> ids of the records of its batch, for the report of a
+    divergence.   checkpoints: likewise, to name the last good one.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        workdir: Workdir,
+        start: int,
+        record_ids: Callable[[int], list[str]],
+        checkpoints: Checkpoints,
+    ):
+        training = setup.training
+        self.workdir, self.steps, self.log_every = workdir, training.steps, training.log_every
+        peak, _ = runtime.peak_flops()
+        self.clock = StepClock(
+            training.batch_size, runtime.count(), float(training.flops_per_example), peak
+        )
+        self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
+        self.progress = ProgressLine(self.steps, is_shown=workdir.is_writer)
+        self._flops_of_length = training.flops_of_length
+        self._rows_contrasted = training.batch_size // setup.optimization.sub_batches
+        self._record_ids, self._checkpoints = record_ids, checkpoints
+        self._pending: tuple[int, dict] | None = None
+        self._is_stopped = False
+
+    def append(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Takes the metrics of `step`, which may still be running, and reads those before."""
+        self.flush()
+        self._pending = (step, metrics)
+
+    def flush(self) -> None:
+        """Reads what is pending. Raises DivergedError if that step was not finite."""
+        if self._pending is None:
+            return
+        (step, metrics), self._pending = self._pending, None
+        values = {name: float(value) for name, value in sharding.to_host(metrics).items()}
+        self._is_stopped = bool(values.pop("stop"))
+        if not values.pop("is_finite"):
+            # before a row is written: the step changed nothing, and a resumed run makes it again
+            self._raise_diverged(step, values)
+        length = int(values.get("text_length", 0))
+        flops = self._flops_of_length.get(length)
+        self.clock.tick(None if flops is None else float(flops))
+        row = {f"train/{name}": value for name, value in values.items()}
+        # 1 is the loss of guessing, whatever the batch size: ln B for InfoNCE
+        row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self._rows_contrasted, 2))
+        if step % self.log_every == 0 or step == self.steps:
+            row |= self.clock.read() | {"perf/memory_gb": runtime.memory_gb()}
+            if self.writer is not None:
+                self.writer.write(step, row)
+            self.progress.show(step, row, self.clock.eta(self.steps - step))
+
+    def evaluated(self, step: int, results: list[dict[str, Any]]) -> None:
+        """Headline numbers of an evaluation, to TensorBoard."""
+        if self.writer is not None:
+            for row in results:
+                name = row["summary"][0]
+                value = row["metrics"][name]["value"]
+                self.writer.mirror(step, {f"eval/{row['benchmark']}/{name}": value})
+
+    def raise_if_stopped(self, stop: StopSignal) -> None:
+        """Raises PreemptedError at the same step on every process once any of them was asked to."""
+        if jax.process_count() == 1:
+            stop.check()
+        elif self._is_stopped:  # of the step before, which all processes have read by now
+            raise PreemptedError(stop.name or "a signal to another process")
+
+    def _raise_diverged(self, step: int, values: dict[str, float]) -> None:
+        ids = self._record_ids(step - 1)
+        self.workdir.event("nonfinite", step=step, values=values, ids=ids)
+        self._checkpoints.wait()
+        good = f"step {max(saved)}" if (saved := self._checkpoints.steps()) else "none"
+        raise DivergedError(
+            f"step {step} is not finite (loss {values['loss']}, gradient norm "
+            f"{values['grad_norm']}); its update was not applied. Batch: {', '.join(ids[:8])}"
+            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl). "
+            f"Last good checkpoint: {good}"
+        )
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.progress.close()

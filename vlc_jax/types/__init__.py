@@ -1,0 +1,211 @@
+"""Axis names of arrays, and the named tuples of arrays that models, losses and evaluation share.
+
+Axis words (jaxtyping signatures use them, einsum letters are their initials):
+  batch                    examples of the global training batch
+  images, texts            rows and columns of a score matrix
+  height, width, channels  pixels; a width without a height is that of a decoder or of text vectors
+  patches                  image tokens, the class token included if there is one
+  length                   text tokens
+  embed                    width of an embedding or of a tower
+  heads, head              attention heads, and the width of one
+  groups                   heads of keys and values of a decoder
+  layers, slots            blocks of a decoder, and places of its cache or of a padded text
+  vocab                    token ids of a decoder, one per logit
+  steps, ends              tokens of an answer, and ids that end it
+  maps                     similarity maps of image-text pairs, in DCSM's network
+  options                  captions to choose from
+  negatives, positives     hard negatives, hard positives of one example
+  cases, examples          cases of a benchmark, and decisions over which a metric is the mean
+  queries                  rows whose options are ranked; in attention, tokens that attend
+
+`scores[i, j]` is always image i against text j.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
+
+
+class FeatureRequest(NamedTuple):
+    """The features a head needs from a tower, besides `pooled`.
+
+    tokens: none | raw (output of the last block) | normed (after the last layer norm) | projected
+      (into the shared embedding) | ids (of texts: their token ids, for which no tower is run).
+    is_unit: whether `pooled` and projected tokens are scaled to unit length.
+    """
+
+    tokens: Literal["none", "raw", "normed", "projected", "ids"] = "none"
+    is_unit: bool = True
+
+    @property
+    def has_tokens(self) -> bool:
+        """True if a tower computes the features of every token."""
+        return self.tokens not in ("none", "ids")
+
+
+POOLED_ONLY = FeatureRequest()
+
+
+NOT_ASKED = -1  # in place of a token id behind the end of a question
+
+
+class ImageFeatures(NamedTuple):
+    """Features of images; `pooled` has unit length for CLIP and SigLIP.
+
+    question: token ids of what is asked of each image, NOT_ASKED behind the last one; only for
+      heads that read it.
+    has_image: False where there is none, of a text alone; None: all have one.
+    """
+
+    pooled: Float[Array, "images embed"]
+    tokens: Float[Array, "images patches embed"] | None = None
+    question: Int[Array, "images length"] | None = None
+    has_image: Bool[Array, "images"] | None = None
+
+
+class TextFeatures(NamedTuple):
+    """Features of texts; `mask` is True on real tokens, the end-of-text token included.
+
+    marks: 1 + the index of the functional word that stands there, 0 for none
+      (input_pipeline/tokenizers/functional_words.py); of conversations, 1 on the tokens of answers;
+      only for heads that read it.
+    ids: only for heads that request them.
+    shared: ids that stand before all texts of an image, NOT_ASKED before the first one; only for
+      heads that read them once (`Head.reads_shared`), a row per image.
+    """
+
+    pooled: Float[Array, "*texts embed"]
+    tokens: Float[Array, "*texts length embed"] | None = None
+    mask: Bool[Array, "*texts length"] | None = None
+    marks: Int[Array, "*texts length"] | None = None
+    ids: Int[Array, "*texts length"] | None = None
+    shared: Int[Array, "images _"] | None = None
+
+
+class Outputs(NamedTuple):
+    """Everything a loss may want from one forward pass; None where the model or the batch lacks it.
+
+    `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`:
+    logits = logit_scale * scores + logit_bias. `logit_scale` here is linear, 1 / temperature; the
+    parameter of that name is its logarithm, as in OpenAI's checkpoints.
+
+    Hard negatives and positives are texts with an axis more, `pooled` (texts, negatives, embed):
+    `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
+    k]` image i against its own, `own_scores[i]` against its caption. XLA drops the computation of
+    those that no loss reads.
+
+    token_groups: SPARC's language-grouped patch embedding of each token of the own caption, of unit
+      length.
+    """
+
+    image: ImageFeatures
+    text: TextFeatures
+    scores: Float[Array, "images texts"] | None
+    logit_scale: Float[Array, ""]
+    logit_bias: Float[Array, ""] | None = None
+    own_scores: Float[Array, "images"] | None = None
+    negative_text: TextFeatures | None = None
+    negative_scores: Float[Array, "images texts negatives"] | None = None
+    own_negative_scores: Float[Array, "images negatives"] | None = None
+    positive_text: TextFeatures | None = None
+    positive_scores: Float[Array, "images texts positives"] | None = None
+    own_positive_scores: Float[Array, "images positives"] | None = None
+    token_groups: Float[Array, "texts length embed"] | None = None
+
+
+class State(NamedTuple):
+    """Training state between two steps: all that a checkpoint holds. `step` counts updates.
+
+    `params` are the trained parameters: all of them, those that are not frozen, or an adapter
+    (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's
+    mutable collection of that name), which the optimizer never sees; {} for a model without any.
+    """
+
+    step: Array
+    params: Any
+    opt_state: Any
+    batch_stats: Any
+
+
+BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over
+
+
+def batch_axes(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> tuple[str, ...]:
+    """Axes of a mesh that batches are split over: all but "tensor", which splits matrices."""
+    return tuple(name for name in mesh.axis_names if name != "tensor")
+
+
+def _batch_axes() -> tuple[str, ...]:
+    return batch_axes(jax.sharding.get_abstract_mesh())
+
+
+def _splits(rows: int) -> bool:
+    """True if there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: one device's own rows
+        return False
+    size = math.prod(mesh.shape[name] for name in _batch_axes())
+    return not mesh.empty and size > 1 and rows % size == 0
+
+
+def _has_explicit_axes() -> bool:
+    return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+
+
+def shard_batch(x: jax.Array) -> jax.Array:
+    """The same array with axis 0 sharded over the mesh, if there is one that divides it.
+
+    Models say this of the activations of each block: with sharded parameters the compiler may
+    otherwise replicate activations on every device.
+    """
+    if not _splits(len(x)):
+        return x
+    spec = jax.P(_batch_axes())
+    # on Explicit axes a constraint would only assert the sharding that the array has already
+    return (
+        jax.sharding.reshard(x, spec)
+        if _has_explicit_axes()
+        else jax.lax.with_sharding_constraint(x, spec)
+    )
+
+
+def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., Any]:
+    """f with shardings chosen by the compiler, also on a mesh with Explicit axes.
+
+    splits_rows: there, axis 0 of the result is sharded as that of f's first argument; otherwise the
+      result is replicated.
+    """
+    if not _has_explicit_axes():
+        return f
+
+    def call(*args: Any) -> Any:
+        rows = splits_rows and _splits(len(args[0]))
+        spec = jax.P(_batch_axes()) if rows else jax.P()
+        return jax.sharding.auto_axes(f, out_sharding=spec)(*args)
+
+    return call
+
+
+def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) -> jax.Array:
+    """f(rows, replicated) by shard_map: each device computes f of its own rows.
+
+    f is row-wise, axis 0 of its result is that of `rows` (a tree of arrays); `replicated` holds all
+    other arrays that f reads. Without a mesh, or where its devices do not divide the rows, plain f.
+    The compiler may otherwise send the rows around.
+    """
+    if not _splits(len(jax.tree.leaves(rows)[0])):
+        return f(rows, replicated)
+    split = jax.P(_batch_axes())
+    if _has_explicit_axes():  # where shard_map does not move what lies otherwise
+        rows, replicated = (
+            jax.sharding.reshard(rows, split),
+            jax.sharding.reshard(replicated, jax.P()),
+        )
+    # check_vma=False: f's custom derivatives do not say over which axes their results vary
+    mapped = jax.shard_map(f, in_specs=(split, jax.P()), out_specs=split, check_vma=False)
+    return mapped(rows, replicated)
