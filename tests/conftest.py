@@ -37,12 +37,12 @@ LONGEST = (  # files and folders whose tests start first, lest one of them is le
     *(
         "end_to_end",
         "studies",
-        "test_train.py",
-        "test_config_training.py",
-        "test_configs.py",
-        "test_microbatch.py",
+        "train/test_train.py",
+        "configs/test_config_training.py",
+        "configs/test_configs.py",
+        "train/test_microbatch.py",
         "models",
-        "run/test_peers.py",  # which waits more than it computes
+        "run/processes/test_peers.py",  # which waits more than it computes
     ),
 )
 

@@ -23,9 +23,9 @@ SIBLINGS = {
         "test_another_model_size_.*",
     ],
     "end_to_end/test_text_encoders.py": ["test_the_command_goes_on_with_vectors_.*"],
-    "generative/test_decode.py": [r".*\[left\]"],
+    "models/test_decode.py": [r".*\[left\]"],
     "input_pipeline/hard_texts/llm/test_command.py": [r"test_a_stopped_run_.*\[9-.*\]"],
-    "input_pipeline/test_prepare_datasets.py": [r"test_a_run_that_is_stopped_.*\[9\]"],
+    "input_pipeline/commands/test_prepare_datasets.py": [r"test_a_run_that_is_stopped_.*\[9\]"],
     "models/test_captioner.py": [
         r"test_score_is_the_mean_log_probability_.*\[(cls|pooled)\]",
         "test_a_decoder_held_in_the_type_of_its_products_.*",
@@ -49,7 +49,7 @@ SIBLINGS = {
         r"test_parts_on_many_devices_.*\[(?!pacl).*\]",
         r"test_a_mesh_of_explicit_axes_.*\[(?!pacl).*\]",
     ],
-    "run/test_peers.py": [
+    "run/processes/test_peers.py": [
         r"test_a_host_that_is_gone_.*\[1\]",
         r"test_a_killed_process_.*\[1\]",
         r"test_an_end_that_would_come_again_.*\[(2|31)\]",
@@ -59,16 +59,16 @@ SIBLINGS = {
         "test_absent_.*",
         "test_the_stacks_.*",
     ],
-    "test_configs.py": [
+    "configs/test_configs.py": [
         r"test_state_of_the_full_config_.*\[configs/(pretrain|llava|eval)/.*\]",
         r"test_state_of_the_full_config_.*\[configs/coco/(?!hp_hn\.py|clip_ft).*\]",
     ],
-    "test_llava_configs.py": [r"test_sizes_and_what_is_trained\[(?!vicuna_7b).*\]"],
-    "test_microbatch.py": [
+    "configs/test_llava_configs.py": [r"test_sizes_and_what_is_trained\[(?!vicuna_7b).*\]"],
+    "train/test_microbatch.py": [
         r"test_microbatches_give_.*\[(?!clip-8|pacl-8).*\]",
         r"test_memory_is_that_.*\[(?!clip).*\]",
     ],
-    "test_plan.py": [
+    "plan/test_plan.py": [
         "test_flops_that_are_executed_.*",
         "test_a_plan_compiles_.*",
         "test_nothing_that_fits_.*",

@@ -27,7 +27,7 @@ from vlc_jax.setup.init_from import architecture
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make test-all")
 
-PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax")}  # as tests/test_catalogue.py has it
+PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax")}  # as tests/setup/test_catalogue.py has it
 
 SHORT = (
     "--config.steps=2",
@@ -169,7 +169,7 @@ def test_every_command_of_a_page_runs(page, folder):
         if command in MADE_BY_CI:
             continue
         words = shrunken(command, sha256)
-        if is_left_alone(command, page):  # tests/test_config_training.py trains its config
+        if is_left_alone(command, page):  # tests/configs/test_config_training.py trains its config
             words[1] = "tests.support.until_compiled"
         done = helpers.python(*words, cwd=folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"

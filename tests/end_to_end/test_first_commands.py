@@ -74,6 +74,43 @@ def test_help_and_list(run):
     assert all(name in listed for name in ("scenes/clip", "infonce", "sugarcrepe"))
 
 
+@pytest.fixture(scope="module")
+def project(run):
+    """A folder with packages of its own, `configs` and `input_pipeline`, as research code has."""
+    folder = run.folder / "project"
+    for name in ("configs", "input_pipeline"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "mine.py").write_text(f"NAME = {name!r}\n")
+    return folder
+
+
+BOTH = """
+import configs.mine, input_pipeline.mine, vlc_jax.configs.default, vlc_jax.input_pipeline.record
+print(configs.mine.NAME, input_pipeline.mine.NAME, vlc_jax.load.__name__)
+"""
+
+
+def test_the_wheel_owns_one_import_name(run, project):
+    files = run("python", "-m", "pip", "show", "--files", "vlc_jax").partition("Files:")[2]
+    tops = {line.split("/")[0].strip() for line in files.splitlines() if line.strip()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"..", "vlc_jax"}
+    (project / "program.py").write_text(BOTH)
+    assert run("python", project / "program.py").split() == ["configs", "input_pipeline", "load"]
+
+
+def test_a_checkout_leaves_the_names_of_a_project_alone(project):
+    """As a path behind the project's own, which is where an editable installation stands."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOTH],
+        cwd=project,
+        env={**helpers.environment(), "PYTHONPATH": str(helpers.ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["configs", "input_pipeline", "load"], done.stderr
+
+
 def demo() -> list[str]:
     """The words of the first command of `make demo`."""
     words = ("make", "-n", "demo")

@@ -10,7 +10,7 @@ from vlc_jax.input_pipeline.commands import prepare
 pytestmark = pytest.mark.slow
 
 CONFIG = """
-from configs import records
+from vlc_jax.configs import records
 
 
 def get_config(argument=None):

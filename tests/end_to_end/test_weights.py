@@ -17,7 +17,7 @@ SIZES = {
 OVERRIDES = {**SIZES, "image_size": 32, "vocab_size": 260, "context_length": 77, "eos_id": 257}
 ARCHITECTURE = weights.Architecture(8, {"image": 2, "text": 2}, may_cut_text=True)
 CONFIG = """
-from configs import records
+from vlc_jax.configs import records
 
 
 def get_config(argument=None):

@@ -12,7 +12,7 @@ HEAVY = ("jax", "grain", "tensorflow_datasets", "tensorflow", "sklearn", "tokeni
 
 
 def test_importing_the_package_imports_no_jax_and_no_heavy_library():
-    script = f"import sys, input_pipeline; print([m for m in {HEAVY} if m in sys.modules])"
+    script = f"import sys, vlc_jax.input_pipeline; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )

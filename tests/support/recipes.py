@@ -23,7 +23,7 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 CAPTIONS = {"colour": 0.9, "size": 0.3, "relation": 0.4, "single": 0.1, "place": 0.3}
 PARTS = {"train": 40, "restval": 8, "val": 4, "test": 12}  # images
 WRAPPER = """
-from configs.{package} import {recipe}
+from vlc_jax.configs.{package} import {recipe}
 
 
 def get_config(argument=None):

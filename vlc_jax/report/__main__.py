@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--published",
         metavar="MODEL",
         default="",
-        help='a model of vlc_jax/published whose values stand beside ours: "CLIP ViT-B/32"',
+        help='a model of vlc_jax/report/published whose values stand beside ours: "CLIP ViT-B/32"',
     )
     parser.add_argument(
         "--cases",

@@ -18,7 +18,7 @@ from vlc_jax.input_pipeline.commands import write_hard_texts as command
 
 def start(arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "vlc_jax.input_pipeline.hard_texts.llm", *arguments],
+        [sys.executable, "-m", "vlc_jax.input_pipeline.commands.write_hard_texts", *arguments],
         cwd=helpers.ROOT,
         env=os.environ | {"PYTHONPATH": str(helpers.ROOT)},
         stdout=subprocess.PIPE,

@@ -19,7 +19,9 @@ def run_script(tmp_path, script):
 
 PROGRAM = """
     import os, sys
-    import input_pipeline
+    from vlc_jax.input_pipeline import batch, record, tokenizers
+    from vlc_jax.input_pipeline.images import image_ops
+    from vlc_jax.input_pipeline.loader import loader
     print("jax without a loader:", "jax" in sys.modules, flush=True)
     import jax                                  # as a training program does
     if __name__ != "__main__":
@@ -34,15 +36,15 @@ PROGRAM = """
             jax_here = sys.modules.get("jax") is not None
             signals = __import__("signal").getsignal(15).name
             told = f"{jax_here} {os.environ.get('JAX_PLATFORMS')} {os.getppid()} {signals}"
-            return input_pipeline.Record(told, np.zeros((8, 8, 3), np.uint8), ["one"])
+            return record.Record(told, np.zeros((8, 8, 3), np.uint8), ["one"])
 
     if __name__ == "__main__":
-        words = vlc_jax.input_pipeline.make_tokenizer("words", 4, words=("one",))
-        batches = vlc_jax.input_pipeline.make_train(
-            Probe(), words, input_pipeline.ImageTransform(8),
+        words = tokenizers.make_tokenizer("words", 4, words=("one",))
+        batches = loader.make_train(
+            Probe(), words, image_ops.ImageTransform(8),
             batch_size=4, seed=0, workers=1, threads=1,
         )
-        expected = vlc_jax.input_pipeline.batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
+        expected = batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
         print("worker as expected:", (next(batches)["id"] == expected).all(), flush=True)
         import multiprocessing
         worker = multiprocessing.active_children()[0].pid
@@ -82,7 +84,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(tmp_path):
 
 
 def test_an_exception_in_a_worker_reaches_the_consumer(tmp_path):
-    fault = 'raise input_pipeline.DataError("torn")'
+    fault = 'raise record.DataError("torn")'
     script = PROGRAM.replace("import numpy as np", fault).replace("END", "")
     _, errors = run_script(tmp_path, script).communicate(timeout=120)
     assert "vlc_jax.input_pipeline.record.DataError: 1 of 64 records cannot be used" in errors
