@@ -18,7 +18,9 @@ def test_every_name_of_a_sibling_is_that_of_a_test():
 
 
 def test_a_sibling_leaves_the_first_of_its_kind():
-    assert tiers.is_sibling("run/processes/test_peers.py", "test_a_killed_process_is_named_by_the_others[1]")
+    assert tiers.is_sibling(
+        "run/processes/test_peers.py", "test_a_killed_process_is_named_by_the_others[1]"
+    )
     assert not tiers.is_sibling(
         "run/processes/test_peers.py", "test_a_killed_process_is_named_by_the_others[0]"
     )

@@ -18,7 +18,6 @@ COMMANDS = {  # name -> module, what it does
     "embed_text": ("vlc_jax.tools.embed_text", "text vectors to train on"),
     "cache_features": ("vlc_jax.tools.cache_features", "features of frozen towers to train on"),
     "export": ("vlc_jax.tools.export", "weights in a format of another library"),
-    "verify_export": ("vlc_jax.tools.verify_export", "exported weights against the run"),
     "scores": ("vlc_jax.tools.scores", "scores of every benchmark case, as Parquet"),
     "write_texts": ("vlc_jax.tools.write_texts", "hard texts of a generative model"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
@@ -32,7 +31,7 @@ COMMANDS = {  # name -> module, what it does
         "vlc_jax.input_pipeline.commands.hard_texts",
         "hard negatives and positives of captions",
     ),
-    "taggers": ("vlc_jax.input_pipeline.hard_texts.taggers", "word classes of captions"),
+    "tag": ("vlc_jax.input_pipeline.commands.tag", "parts of speech of captions, into a file"),
     "write_hard_texts": (
         "vlc_jax.input_pipeline.commands.write_hard_texts",
         "hard texts of a language model behind an API",

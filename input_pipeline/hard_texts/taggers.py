@@ -3,18 +3,13 @@
 `make_tagger("spacy:en_core_web_sm")` builds one from KIND:ARGUMENT. There is no silent fallback:
 a tagger that cannot run says why.
 
-A file for the tagger "precomputed:FILE" is written by
-
-  vlc-jax taggers spacy:en_core_web_sm captions.json tags.jsonl
-
-from a JSON list of captions, or from all captions of a folder that `vlc-jax prepare` wrote.
+`vlc-jax tag` writes the file of the tagger "precomputed:FILE".
 """
 
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +21,6 @@ from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.scenes import grammar
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources import shards
 
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 ADJECTIVE_TAGS = ("JJ", "JJR", "JJS")
@@ -159,7 +153,7 @@ class PrecomputedTagger:
         except OSError as error:
             raise DataError(
                 f"file of tags {path} cannot be read ({error.strerror}); it is written by "
-                "vlc-jax taggers"
+                "vlc-jax tag"
             ) from error
         if not offsets:
             raise DataError(f"file of tags {path} holds no caption")
@@ -181,7 +175,7 @@ class PrecomputedTagger:
                 return self._tagged(row)
         raise DataError(
             f"file of tags {self._path} has no caption {caption!r}; write it again with all "
-            "captions (vlc-jax taggers)"
+            "captions (vlc-jax tag)"
         )
 
     def _parse(self, line: bytes, row: int | None, fields: tuple[str, ...]) -> dict[str, Any]:
@@ -232,16 +226,6 @@ def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _captions(path: Path) -> Iterable[str]:
-    if path.is_dir():
-        source = shards.ShardsSource(path=path)
-        return (caption for index in range(len(source)) for caption in source[index].captions)
-    texts = json.loads(path.read_text("utf-8"))
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{path} holds no JSON list of captions")
-    return texts
-
-
 TAGGERS: dict[str, Callable[[str], Tagger]] = {
     "spacy": SpacyTagger,
     "precomputed": PrecomputedTagger,
@@ -252,24 +236,3 @@ _FORMS = {
     "precomputed": "precomputed:tags.jsonl",
     "scenes": "scenes:scenes-mini",
 }
-
-
-def main() -> int:
-    """Runs the command; the exit code is 0, 2 for wrong arguments or 3 for unusable data."""
-    if len(sys.argv) != 4:
-        print(__doc__, file=sys.stderr)
-        return 2
-    spec, captions, out = sys.argv[1:]
-    try:
-        write_tags(Path(out), make_tagger(spec), _captions(Path(captions)))
-    except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,9 +7,9 @@ from tests.support import helpers
 PROGRAM = """
 import sys
 import jax
-from vlc_jax import devices
-devices.connect(None)
-devices.keep_compiled(sys.argv[1])
+from vlc_jax.devices import runtime
+runtime.connect(None)
+runtime.keep_compiled(sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # as fast as this one compiles
 jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
 """

@@ -17,7 +17,7 @@ from vlc_jax import models, weights
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
-from vlc_jax.setup import init_from, plan, resolve
+from vlc_jax.setup import init_from, plan_search, resolve
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.tools import cache_features, export
 from vlc_jax.weights import llava, lm_config
@@ -180,7 +180,7 @@ def test_a_batch_says_which_rows_have_an_image_and_a_plan_knows_it(root, first):
     words = [WORDS[i] for i in batch["text"][row]]
     assert words[0] == "<s>"
     assert "what is it ASSISTANT: a red dog </s>" in " ".join(words)
-    shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)
+    shapes = plan_search.batch_shapes(config, setup.mesh, setup.parameters)
     assert {*shapes} == {*batch, "stop"}
     assert shapes["has_image"].shape == batch["has_image"].shape
     with pytest.raises(UsageError, match="records without an image have no features"):

@@ -194,7 +194,7 @@ sys.exit(max(pod.wait() for pod in pods))
 # In the place of the interpreter: records its arguments, joins the processes that they name.
 JOIN = """
 from absl import app, flags
-from vlc_jax import devices
+from vlc_jax.devices import runtime
 for define, name in ((flags.DEFINE_string, "coordinator"), (flags.DEFINE_string, "config"),
     (flags.DEFINE_string, "workdir"), (flags.DEFINE_integer, "num_processes"),
     (flags.DEFINE_integer, "process_id")):
@@ -202,7 +202,7 @@ for define, name in ((flags.DEFINE_string, "coordinator"), (flags.DEFINE_string,
 def join(argv):
     asked = flags.FLAGS
     if asked.num_processes:
-        devices.connect(asked.coordinator, asked.num_processes, asked.process_id)
+        runtime.connect(asked.coordinator, asked.num_processes, asked.process_id)
         import jax
         # one write: the pods share a pipe
         print(f"process {jax.process_index()} of {jax.process_count()}\\n", end="")

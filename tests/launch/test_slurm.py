@@ -35,8 +35,8 @@ printf '%s\\n' "$@" >"$RECORDS/python_$SLURM_PROCID"
 [[ $CODE ]] && exit "$CODE"
 exec {sys.executable} -c '
 import os, jax
-from vlc_jax import devices
-devices.connect("auto", None, None)
+from vlc_jax.devices import runtime
+runtime.connect("auto", None, None)
 visible = jax.config.values["jax_cuda_visible_devices"]
 found = f"process {{jax.process_index()}} of {{jax.process_count()}} takes GPUs {{visible}}"
 print(found + "\\n", end="")  # one write: the tasks share a pipe

@@ -12,7 +12,7 @@ from tests.support import tiny
 from vlc_jax import models
 from vlc_jax.configs.scenes import hp_hn
 from vlc_jax.devices import sharding
-from vlc_jax.setup import plan, resolve
+from vlc_jax.setup import plan_search, resolve
 from vlc_jax.setup.state import init_state, state_shapes
 from vlc_jax.train import step as train_step
 
@@ -118,7 +118,7 @@ def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
             out_shardings=jax.tree.map(lambda x: x.sharding, state_shapes(setup, {})),
         )({})
         rng = np.random.default_rng(0)
-        shapes = plan.batch_shapes(config, setup.mesh, setup.parameters)
+        shapes = plan_search.batch_shapes(config, setup.mesh, setup.parameters)
         batch = {
             key: np.ones(shape.shape, bool)
             if shape.dtype == bool

@@ -17,7 +17,7 @@ MILLION = f"""
 import sys; sys.path.insert(0, {str(helpers.ROOT)!r})
 import jax, jax.numpy as jnp
 from speed import loss
-from vlc_jax import devices, sharding
+from vlc_jax.devices import runtime, sharding
 
 mesh = sharding.make_mesh(hardware=devices.of_topology("v5p:8x8x8"))
 rows, where = 2**20, sharding.batch_sharding(mesh)

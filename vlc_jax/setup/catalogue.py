@@ -12,7 +12,8 @@ from vlc_jax.models import variants
 
 def config_folder() -> Path:
     """The folder of the configs, in a checkout or in the installed package."""
-    return Path(importlib.util.find_spec("vlc_jax.configs").submodule_search_locations[0])
+    # in a checkout it is a link to the folder that --config names
+    return Path(importlib.util.find_spec("vlc_jax.configs").submodule_search_locations[0]).resolve()
 
 
 def config_names() -> list[str]:

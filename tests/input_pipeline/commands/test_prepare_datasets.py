@@ -302,5 +302,5 @@ def test_images_are_shrunk_to_256_pixels_unless_told_otherwise(folder):
         words += ["--split", "val", "--out", f"out{size}"]
         assert prepare.main([*words, *(["--size", str(size)] if size else [])]) == 0
         source = ShardsSource("val", path=f"out{size}")
-        sizes[size] = [shard_writer.images.decode(source[i].image).shape[0] for i in range(3)]
+        sizes[size] = [shard_writer.image_ops.decode(source[i].image).shape[0] for i in range(3)]
     assert sizes == {None: [256, 40, 40], 20: [20, 20, 20]}

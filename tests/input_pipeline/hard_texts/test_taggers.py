@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from vlc_jax.input_pipeline.commands import shard_writer
-from vlc_jax.input_pipeline.hard_texts import taggers
+from vlc_jax.input_pipeline.commands import shard_writer, tag
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger, write_tags
 from vlc_jax.input_pipeline.record import DataError
@@ -95,7 +94,7 @@ def test_the_command_writes_the_file(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "vlc_jax.input_pipeline.hard_texts.taggers",
+        "vlc_jax.input_pipeline.commands.tag",
         "scenes:scenes-mini",
     ]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
@@ -103,21 +102,19 @@ def test_the_command_writes_the_file(tmp_path):
     assert len(make_tagger(f"precomputed:{files[1]}")("a red circle").tokens) == 3
 
 
-def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path, monkeypatch):
+def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path):
     source = ScenesSource(count=6, captions=2)
     shard_writer.write(source, tmp_path / "shards", size=40)
-    words = ["taggers", "scenes:scenes-mini", str(tmp_path / "shards"), str(tmp_path / "tags")]
-    monkeypatch.setattr(sys, "argv", words)
-    assert taggers.main() == 0
+    words = ["scenes:scenes-mini", str(tmp_path / "shards"), str(tmp_path / "tags")]
+    assert tag.main(words) == 0
     tags = make_tagger(f"precomputed:{tmp_path / 'tags'}")
     texts = [text for index in range(6) for text in source[index].captions]
-    assert [tags(text) for text in texts] == [make_tagger(words[1])(text) for text in texts]
+    assert [tags(text) for text in texts] == [make_tagger(words[0])(text) for text in texts]
 
 
 @pytest.mark.parametrize(
     ("arguments", "content", "code", "said"),
     [
-        (["scenes:scenes-mini"], "[]", 2, "vlc-jax taggers"),
         (["scene:scenes-mini", "IN", "OUT"], "[]", 2, "did you mean 'scenes'"),
         (["scenes:scenes-mini", "other.json", "OUT"], "[]", 2, "other.json"),
         (["scenes:scenes-mini", "IN", "OUT"], "{}", 3, "no JSON list of captions"),
@@ -130,8 +127,7 @@ def test_the_command_says_what_is_wrong(
 ):
     (tmp_path / "IN").write_text(content)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["taggers", *arguments])
-    assert taggers.main() == code
+    assert tag.main(arguments) == code
     assert said in capsys.readouterr().err
 
 

@@ -56,7 +56,7 @@ def test_tables_that_are_not_pairs_of_image_and_caption_are_refused(folder):
     for text, found in (
         ("image\tlabel\tx\n", r"a table with the columns \['image', 'label', 'x'\]"),
         ("left\tright\n", r"no image file: \['left', 'right'\]"),
-        ("title\tfilepath\tneg_caption\n", r"NegCLIP \(input_pipeline\.prepare negclip\)"),
+        ("title\tfilepath\tneg_caption\n", r"NegCLIP \(vlc-jax prepare negclip\)"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=rf"table\.tsv is .*{found}; annotations is"):

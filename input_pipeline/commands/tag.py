@@ -1,0 +1,53 @@
+"""The file of the tagger "precomputed:FILE": parts of speech and noun phrases of captions.
+
+  vlc-jax tag spacy:en_core_web_sm captions.json tags.jsonl
+
+CAPTIONS is a JSON list, or a folder that `vlc-jax prepare` wrote: all its captions. Exit code 2: a
+wrong request; 3: captions that cannot be read or tagged.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger, write_tags
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import shards
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; the exit code is 0, 2 for wrong arguments or 3 for unusable data."""
+    parser = argparse.ArgumentParser(
+        prog="vlc-jax tag",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tagger", metavar="TAGGER", help="KIND:ARGUMENT")
+    parser.add_argument("captions", metavar="CAPTIONS", type=Path)
+    parser.add_argument("out", metavar="OUT", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        write_tags(options.out, make_tagger(options.tagger), _captions(options.captions))
+    except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _captions(path: Path) -> Iterable[str]:
+    if path.is_dir():
+        source = shards.ShardsSource(path=path)
+        return (caption for index in range(len(source)) for caption in source[index].captions)
+    texts = json.loads(path.read_text("utf-8"))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{path} holds no JSON list of captions")
+    return texts
+
+
+if __name__ == "__main__":
+    sys.exit(main())
