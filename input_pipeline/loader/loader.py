@@ -3,6 +3,11 @@
 Row j of the global batch of step s is position s * batch_size + j of an endless shuffled sequence
 (examples.py), whatever the number of hosts, workers and threads; resuming needs the step number
 only. Host h of H makes the h-th of H equal runs of rows.
+
+  source = make_source("records", "train", path="captions.jsonl", image_folder="images")
+  tokenizer = make_tokenizer("clip", 77, path="bpe_simple_vocab_16e6.txt.gz")
+  with make_train(source, tokenizer, ImageTransform(224), batch_size=256, seed=0) as batches:
+      for batch in batches: ...
 """
 
 import collections

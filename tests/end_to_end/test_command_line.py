@@ -76,7 +76,7 @@ def test_help_and_list_print_and_end_with_exit_0():
 
 def test_a_tool_has_a_help_of_its_own():
     done = helpers.python("-m", "vlc_jax.tools.cache_features", "--help")
-    assert "vlc_jax.tools.cache_features" in done.stdout
+    assert "vlc-jax cache_features" in done.stdout
     assert "--allow_config_change" not in done.stdout
 
 

@@ -162,7 +162,7 @@ def test_shards_are_parts_of_the_whole_and_texts_one_row_per_line(model, photos,
 
 
 def test_wrong_requests_are_refused_in_one_line(model, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed.devices, "connect", lambda *_: None)
+    monkeypatch.setattr(embed.runtime, "connect", lambda *_: None)
     out, empty = ("--out", tmp_path / "x.npy"), tmp_path / "empty"
     empty.mkdir()
     for words, code, message in (

@@ -2,8 +2,8 @@
 
 Data and weights are shared, and each method is one process. Three are run whole
 (tests/support/chain.py): trained from imported weights, stopped by SIGTERM, resumed, evaluated
-again and exported. The others are run up to their step: tests/configs/test_config_training.py trains each
-method on scenes.
+again and exported. The others are run up to their step: tests/configs/test_config_training.py
+trains each method on scenes.
 """
 
 import json
