@@ -43,9 +43,10 @@ test-here: $(VENV)/.built  ## Everything but parity.
 parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.
 	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity -m "not devices"
 
-lint: $(VENV)/.built  ## Style of every file.
+lint: $(VENV)/.built  ## Style of every file, types of the library.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/pyrefly check --summary=none
 
 lock:  ## Renew requirements.lock from pyproject.toml (needs uv).
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \

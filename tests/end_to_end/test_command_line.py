@@ -56,7 +56,6 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
         (helpers.TINY, ["--coordinator=here:1"], ["--coordinator=here:1", "processes must be"]),
         (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
-        (helpers.TINY, ["--config.blocks=2"], ["config.blocks is now config.sub_batches"]),
         (helpers.TINY, ["--config.input.negatives.missing=skip"], ["input.negatives.fallback"]),
         (helpers.TINY, ["--config.frozen=('imgae',)"], ["'imgae' matches no parameter"]),
     ],
@@ -78,22 +77,6 @@ def test_a_tool_has_a_help_of_its_own():
     done = helpers.python("-m", "vlc_jax.tools.cache_features", "--help")
     assert "vlc-jax cache_features" in done.stdout
     assert "--allow_config_change" not in done.stdout
-
-
-@pytest.mark.parametrize("way", ["resume", "evaluate", "init_from"])
-def test_a_workdir_of_the_first_edition_is_refused_with_the_new_name(tmp_path, way):
-    old, new = tmp_path / "old", tmp_path / "new"
-    (old / "checkpoints/4").mkdir(parents=True)
-    saved = Path(__file__).with_name("first_edition_config.json")
-    (old / "config.json").write_text(saved.read_text())
-    workdir, flags = {
-        "resume": (old, ()),
-        "evaluate": (old, ("--mode=eval",)),
-        "init_from": (new, (f"--config.init_from={old}",)),
-    }[way]
-    done = helpers.run(helpers.TINY, workdir, *flags)
-    assert_refused(done, 2, "earlier version", "config.blocks is now config.sub_batches")
-    assert (old / "config.json").read_text() == saved.read_text()
 
 
 def test_an_unwritable_workdir_is_exit_2(tmp_path):

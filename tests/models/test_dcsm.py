@@ -1,7 +1,6 @@
 """DCSM: the map, its standardisation, functional words and the network, against plain numpy."""
 
 import functools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ import pytest
 from tests.support.compilations import apply
 from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
-from vlc_jax.run import renamed_fields
 
 # Compilation is most of the time of these tests.
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -311,12 +309,6 @@ def test_adapters_take_the_place_of_projections(features):
 def test_an_unknown_option_or_value_is_refused(head, message):
     with pytest.raises(errors.UsageError, match=message):
         models.build("dcsm", "mini", head=head)
-
-
-def test_a_former_option_of_the_head_is_refused_with_the_field_that_freezes():
-    saved = {"model": {"head": {"train_functional_words": False}}}
-    with pytest.raises(errors.UsageError, match=r"_words is now config\.frozen"):
-        renamed_fields.refuse_renamed_fields(saved, Path("config.json"))
 
 
 def test_the_grid_sees_neighbours_above_and_below(features):

@@ -8,12 +8,10 @@ import pytest
 import tokenizers
 
 from vlc_jax.configs import default
-from vlc_jax.configs.scenes import clip
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
-from vlc_jax.run.renamed_fields import IMPLIED_FIELDS
-from vlc_jax.run.workdir import Workdir, saved_config
-from vlc_jax.setup import config_of_run, data, duration, init_from, resolve
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import data, duration, init_from, resolve
 
 
 def configured(batch_size=12, hard_images=0, **length):
@@ -139,22 +137,3 @@ def test_a_run_does_not_go_on_in_another_precision(monkeypatch, tmp_path):
     config.model.dtype = "float32"
     run.check_config(resolve(config, "eval").config, allow_change=False)
     run.close()
-
-
-def test_a_config_without_later_fields_has_the_values_of_its_time(tmp_path):
-    content = json.loads(json.dumps(resolve(clip.get_config(), "eval").config))
-    for name in IMPLIED_FIELDS:
-        *groups, field = name.split(".")
-        node = content
-        for group in groups:
-            node = node[group]
-        del node[field]
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    setup = resolve(saved_config(tmp_path), "eval")
-    assert setup.model.image.attention == "xla"
-    assert (setup.optimization.microbatch, setup.evaluation.seconds) == (None, None)
-    assert resolve(saved_config(tmp_path), "weights").model.image.dtype == jnp.float32
-    config = config_of_run.get_config(str(tmp_path))
-    with config.unlocked():
-        config.eval.seconds = 5.0  # a later field, changed on the command line
-    assert resolve(config, "eval").evaluation.seconds == 5.0

@@ -20,7 +20,6 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.run import workdir_files
 from vlc_jax.run.environment import environment
 from vlc_jax.run.processes.peers import Peers
-from vlc_jax.run.renamed_fields import add_implied_fields, refuse_renamed_fields
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
 
@@ -174,8 +173,6 @@ class Workdir:
         path = self.path / "config.json"
         if path.exists() and self._has_state():
             saved = read_object(path)
-            refuse_renamed_fields(saved, path)
-            add_implied_fields(saved)
             differences = config_diff(saved, config)
             refused = [d for d in differences if not _is_below(d.split(":")[0], RESUMABLE)]
             if fields is not None:
@@ -324,14 +321,11 @@ def is_workdir(path: Path) -> bool:
 
 
 def saved_config(workdir: Path) -> ConfigDict:
-    """The config of the run in `workdir`, locked, with the fields that an older one lacks
-    (run/renamed_fields.py). Raises UsageError if there is none."""
+    """The config of the run in `workdir`, locked. Raises UsageError if there is none."""
     path = workdir / "config.json"
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     content = read_object(path)
-    refuse_renamed_fields(content, path)
-    add_implied_fields(content)
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:

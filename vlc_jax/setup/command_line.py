@@ -7,7 +7,6 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from vlc_jax.errors import ExitCode, UsageError
-from vlc_jax.run.renamed_fields import RENAMED_FIELDS
 from vlc_jax.setup import catalogue, config_of_run
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -37,9 +36,6 @@ def parse_flags(argv: list[str]) -> list[str]:
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
-        for old, new in RENAMED_FIELDS.items():
-            if any(flag.split("=")[0] == f"--config.{old}" for flag in argv):
-                message = f"config.{old} is now config.{new}"
         if any(re.match(r"--config\.model\.(image|text|head)\.", flag) for flag in argv):
             message += "; fields of a tower or a head are set together: "
             message += "--config.model.head=\"{'dropout': 0.0}\""

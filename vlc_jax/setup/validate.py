@@ -15,7 +15,6 @@ from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
-from vlc_jax.run.renamed_fields import refuse_renamed_values
 from vlc_jax.setup import addresses
 from vlc_jax.setup.model import abilities, given_losses
 
@@ -27,7 +26,6 @@ def check(config: ConfigDict, mode: str) -> None:
 
     mode: as in `setup.resolve`.
     """
-    refuse_renamed_values(config.to_dict())
     check_forms(config)
     check_ranges(config)
     addresses.check(config)
