@@ -247,14 +247,14 @@ def test_every_answer_is_short_and_links_to_a_heading_of_the_notes():
         assert anchor in anchors
 
 
-def test_the_pages_have_the_sections_and_tables_of_their_templates(tmp_path):
-    study_page.write(tmp_path, tmp_path, 1, "".join(study_plan.PARTS))
+def test_the_pages_have_the_paragraphs_of_their_templates():
     for name in study_page.PAGES:
-        of_template, of_docs = (
-            [line for line in (folder / name).read_text().splitlines() if line.startswith("#")]
-            for folder in (tmp_path, helpers.ROOT / "docs")
-        )
-        assert [line for line in of_docs if line in of_template] == of_template
+        template = (helpers.ROOT / "studies" / f"{name}.jinja").read_text()
+        page = " ".join((helpers.ROOT / "docs" / name).read_text().split())
+        paragraphs = [" ".join(part.split()) for part in re.split(r"\n\n|\n- ", template)]
+        fixed = [text for text in paragraphs if "{" not in text and "not run yet" not in text]
+        assert len(fixed) > 20
+        assert [text for text in fixed if text not in page] == []
 
 
 def test_every_head_has_its_rows_in_the_page():
