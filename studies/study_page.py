@@ -1,4 +1,7 @@
-"""Page of a study: tables and figures of means over seeds with 95 % intervals."""
+"""Pages of a study: tables and figures of means over seeds with 95 % intervals.
+
+results.md answers questions with a few columns each; lab_notes.md has every table and finding.
+"""
 
 import re
 from collections.abc import Sequence
@@ -12,9 +15,11 @@ from studies import study_columns, study_figures
 from studies.study_results import VALUES, Results
 from vlc_jax.report import published
 
+PAGES = ("results.md", "lab_notes.md")  # each from the template NAME.jinja beside this file
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
 REPLACE, SWAP = "scenes_replace", "scenes_swap"
-FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the paper's (tables 1, 3)
+# sentence, run, run it is compared with, benchmark, metric, difference in the paper (tables 1, 3)
+FINDINGS = (
     ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
     ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", REPLACE, BRITTLENESS, -2.2),
     ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", SWAP, BRITTLENESS, 3.4),
@@ -22,12 +27,20 @@ FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the p
     ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", SWAP, BRITTLENESS, -2.2),
     ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", REPLACE, AUGMENTED, 2.3),
     (
-        *("swap only against HP+HN: Augmented of REPLACE falls", "hp_hn_swap_only", "hp_hn"),
-        *(REPLACE, AUGMENTED, -6.4),
+        "swap only against HP+HN: Augmented of REPLACE falls",
+        "hp_hn_swap_only",
+        "hp_hn",
+        REPLACE,
+        AUGMENTED,
+        -6.4,
     ),
     (
-        *("replace only against HP+HN: Augmented of SWAP falls", "hp_hn_replace_only", "hp_hn"),
-        *(SWAP, AUGMENTED, -5.5),
+        "replace only against HP+HN: Augmented of SWAP falls",
+        "hp_hn_replace_only",
+        "hp_hn",
+        SWAP,
+        AUGMENTED,
+        -5.5,
     ),
     ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", REPLACE, ORIGINAL, 10.5),
     (
@@ -42,7 +55,7 @@ FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the p
 
 
 def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns.Column]) -> str:
-    """Markdown table in percent, mean ± half interval; runs that are not done are left out."""
+    """Markdown table in percent, mean ± half interval; runs that are not done have no row."""
     lines = _head("model", columns)
     lines += [
         _row(results, study_columns.label(run), run, columns) for run in runs if results.has(run)
@@ -51,21 +64,28 @@ def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns
 
 
 def protocols(
-    results: Results, tower: str, run: str, columns: Sequence[study_columns.Column]
+    results: Results,
+    tower: str,
+    run: str,
+    columns: Sequence[study_columns.Column],
+    names: Sequence[str] = tuple(study_columns.PROTOCOLS),
 ) -> str:
-    """Markdown table of a model that answers, a row for each protocol, below the cosine of the run
-    `tower`; what a protocol was not asked is left blank."""
-    lines = _head("asked by", columns)
+    """Markdown table of a model that answers: the cosine of the run `tower`, then a row for each
+    protocol of `names`. Sets without a result of the protocol are blank."""
+    lines = _head("protocol", columns)
     if results.has(tower):
         lines.append(_row(results, study_columns.label(tower), tower, columns, is_partial=True))
-    for end, title in study_columns.PROTOCOLS.items() if results.has(run) else ():
-        named = [column._replace(benchmark=f"{column.benchmark}_{end}") for column in columns]
-        lines.append(_row(results, title, run, named, is_partial=True))
+    for name in names if results.has(run) else ():
+        of_protocol = [
+            column._replace(benchmark=f"{column.benchmark}_{name}") for column in columns
+        ]
+        title = study_columns.PROTOCOLS[name]
+        lines.append(_row(results, title, run, of_protocol, is_partial=True))
     return "\n".join(lines)
 
 
 def _head(title: str, columns: Sequence[study_columns.Column]) -> list[str]:
-    """Titles, and the row of chance."""
+    """Header, separator and the row of chance levels."""
     return [
         " | ".join(["", title, *[column.title for column in columns], ""]).strip(),
         "|" + "---|" * (len(columns) + 1),
@@ -80,7 +100,7 @@ def _row(
     columns: Sequence[study_columns.Column],
     is_partial: bool = False,
 ) -> str:
-    """is_partial: a benchmark without results is left blank, and no error."""
+    """is_partial: a benchmark without results is a blank cell instead of an error."""
     cells = []
     for column in columns:
         cell = "–"
@@ -103,12 +123,12 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
 
 
 def findings(results: Results) -> str:
-    """Markdown table of what the paper found and of the same differences in both worlds."""
+    """Markdown table of the paper's differences between runs and of ours in both worlds."""
     lines = [
         "| of Kamath et al. 2024, section 5 | paper | captions hardly ever say synonyms | often |",
         "|---|---|---|---|",
     ]
-    for said, run, other, benchmark, metric, paper in FINDINGS:
+    for sentence, run, other, benchmark, metric, paper in FINDINGS:
         cells = []
         for world in ("", "_synonyms"):
             names = run + world, other + world
@@ -117,7 +137,7 @@ def findings(results: Results) -> str:
                 cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
             else:
                 cells.append("not run")
-        lines.append(f"| {said} | {paper:+.1f} | {' | '.join(cells)} |")
+        lines.append(f"| {sentence} | {paper:+.1f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -135,11 +155,18 @@ def _percent(fraction: float) -> str:
     return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
-def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
-    """Writes DOCS/results.md and its figures from the runs below `out` that are done and from those
-    of DOCS/results.json, which keeps the values of every run, so that a study is made in pieces.
+def pick(columns: Sequence[study_columns.Column], *titles: str) -> tuple[study_columns.Column, ...]:
+    """Columns of these titles, in this order."""
+    by_title = {column.title: column for column in columns}
+    return tuple(by_title[title] for title in titles)
 
-    Only the sections of `parts` are written; an existing page keeps the others.
+
+def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
+    """Writes DOCS/results.md, DOCS/lab_notes.md and their figures; returns the path of the first.
+
+    Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
+    values of every run, so that a study can be made in pieces. Only the sections of `parts` are
+    written; existing pages keep the others.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -152,31 +179,50 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
             figure = paint(results)
             if figure is not None:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
-    source = Path(__file__).with_name("results.md.jinja").read_text()
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    text = environment.from_string(source).render(
-        table=lambda runs, columns: table(results, runs, columns),
-        scores=lambda runs, benchmark: scores(results, runs, benchmark),
-        bag_of_words=study_columns.BAG_OF_WORDS,
-        heads=study_columns.HEADS,
-        heads_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.HEADS_SHOWN],
-        captions_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTIONS_SHOWN],
-        triplet=study_columns.triplet_columns,
-        findings=lambda: findings(results),
-        paper=replace_of_paper,
-        others=study_columns.OTHERS,
-        other_columns=study_columns.OTHER_COLUMNS,
-        probes=study_columns.PROBES,
-        decoders=study_columns.DECODERS_SHOWN,
-        decoder_columns=study_columns.DECODERS,
-        protocols=lambda tower, run: protocols(results, tower, run, study_columns.ANSWERS),
-        superposition=study_columns.SUPERPOSITION,
-        shuffled=study_columns.SHUFFLED,
-        sweep=study_columns.SWEEP,
-        seeds=seeds,
-        has=results.has,
-    )
-    page = docs / "results.md"
+    names = _template_names(results)
+    for name in PAGES:
+        template = environment.from_string(Path(__file__).with_name(f"{name}.jinja").read_text())
+        _replace_sections(docs / name, template.render(names), parts)
+    return docs / PAGES[0]
+
+
+def _template_names(results: Results) -> dict[str, object]:
+    """Functions, columns and rows that the templates use."""
+
+    def answers(tower: str, run: str, titles: Sequence[str] = (), *protocol_names: str) -> str:
+        columns = pick(study_columns.ANSWERS, *titles) if titles else study_columns.ANSWERS
+        return protocols(
+            results, tower, run, columns, protocol_names or (*study_columns.PROTOCOLS,)
+        )
+
+    return {
+        "table": lambda runs, columns: table(results, runs, columns),
+        "pick": pick,
+        "scores": lambda runs, benchmark: scores(results, runs, benchmark),
+        "bag_of_words": study_columns.BAG_OF_WORDS,
+        "heads": study_columns.HEADS,
+        "heads_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.HEADS_SHOWN],
+        "captions_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTIONS_SHOWN],
+        "triplet": study_columns.triplet_columns,
+        "findings": lambda: findings(results),
+        "paper": replace_of_paper,
+        "others": study_columns.OTHERS,
+        "other_columns": study_columns.OTHER_COLUMNS,
+        "probes": study_columns.PROBES,
+        "decoders": study_columns.DECODERS_SHOWN,
+        "decoder_columns": study_columns.DECODERS,
+        "protocols": answers,
+        "superposition": study_columns.SUPERPOSITION,
+        "shuffled": study_columns.SHUFFLED,
+        "sweep": study_columns.SWEEP,
+        "seeds": results.seeds,
+        "has": results.has,
+    }
+
+
+def _replace_sections(page: Path, text: str, parts: str) -> None:
+    """Writes the sections of `parts`, and the text before the first, of a rendered page."""
     sections = _sections(page.read_text()) if page.exists() else {}
     for part, section in _sections(text).items():
         if part in parts or not part:
@@ -184,7 +230,6 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     page.write_text(
         "".join(sections[part].rstrip() + "\n\n" for part in sorted(sections)).rstrip() + "\n"
     )
-    return page
 
 
 def _sections(page: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The study: its plan, its page, and a shrunken part of it from the command line."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -192,7 +193,9 @@ def test_the_page_of_heads_has_those_that_are_done(tmp_path):
             before = json.loads(path.read_text())["metrics"] if path.exists() else {}
             path.write_text(json.dumps({"metrics": before | metrics}))
         (tmp_path / f"{run}-0" / "DONE").touch()
-    page = study_page.write(tmp_path, tmp_path / "docs", 1, "d").read_text()
+    page = (
+        study_page.write(tmp_path, tmp_path / "docs", 1, "d").with_name("lab_notes.md").read_text()
+    )
     section = page[page.index("## Heads on frozen towers") :]
     shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
     cosine = "cosine of the towers"  # of either base, in both pairs of tables
@@ -200,11 +203,58 @@ def test_the_page_of_heads_has_those_that_are_done(tmp_path):
 
 
 def test_sections_of_other_parts_stay_as_they_are(tmp_path):
-    before = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
-    page = tmp_path / "results.md"
-    page.write_text(before.replace("## Bags", "## Old bags").replace("## Heads", "## Old heads"))
-    after = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
-    assert after == before.replace("## Bags", "## Old bags")
+    study_page.write(tmp_path, tmp_path, 1, "abcd")
+    headings = {
+        "results.md": ("## Is CLIP", "## Which heads"),
+        "lab_notes.md": ("## Bags", "## Heads"),
+    }
+    pages = {name: (tmp_path / name).read_text() for name in headings}
+    for name, (of_a, of_d) in headings.items():
+        text = pages[name].replace(of_a, "## Old").replace(of_d, "## Old")
+        assert text.count("## Old") == 2
+        (tmp_path / name).write_text(text)
+    study_page.write(tmp_path, tmp_path, 1, "d")
+    for name, (of_a, _) in headings.items():
+        assert (tmp_path / name).read_text() == pages[name].replace(of_a, "## Old")
+
+
+def _rows(page):
+    """Label -> cells with an interval, of all tables of a page."""
+    rows = {}
+    for line in page.splitlines():
+        if line.startswith("|") and "±" in line:
+            label, *cells = line.strip("| ").split(" | ")
+            rows.setdefault(label, []).extend(cells)
+    return rows
+
+
+def test_every_value_of_an_answer_is_in_the_laboratory_notes_under_the_same_name():
+    docs = helpers.ROOT / "docs"
+    answers, notes = (_rows((docs / name).read_text()) for name in study_page.PAGES)
+    assert len(answers) > 20
+    for label, cells in answers.items():
+        assert {*cells} <= {*notes[label]}, label
+
+
+def test_every_answer_is_short_and_links_to_a_heading_of_the_notes():
+    answers, notes = ((helpers.ROOT / "docs" / name).read_text() for name in study_page.PAGES)
+    assert len(answers.split()) <= 2500
+    headings = re.findall(r"^##+ (.*)$", notes, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in headings}
+    for question in answers.split("\n## ")[1:]:
+        assert question.splitlines()[0].endswith("?")
+        (anchor,) = re.findall(r"\[Notes\]\(lab_notes\.md#([a-z0-9-]+)\)", question)
+        assert anchor in anchors
+
+
+def test_the_pages_have_the_paragraphs_of_their_templates():
+    for name in study_page.PAGES:
+        template = (helpers.ROOT / "studies" / f"{name}.jinja").read_text()
+        page = " ".join((helpers.ROOT / "docs" / name).read_text().split())
+        paragraphs = [" ".join(part.split()) for part in re.split(r"\n\n|\n- ", template)]
+        fixed = [text for text in paragraphs if "{" not in text and "not run yet" not in text]
+        assert len(fixed) > 20
+        assert [text for text in fixed if text not in page] == []
 
 
 def test_every_head_has_its_rows_in_the_page():
@@ -258,7 +308,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "docs" / "results.md").read_text()
+    page = (tmp_path / "docs" / "lab_notes.md").read_text()
     assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
     assert (tmp_path / "hn_hues-0" / "DONE").exists()
     before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
