@@ -3,8 +3,8 @@
   python studies/study.py --out runs/study
 
 trains CLIP on the embedded scenes and finetunes it with every method, three seeds of each. All runs
-are evaluated on the test split. Writes OUT/results.md and its figures to OUT/images, with
-`--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
+are evaluated on the test split. Writes OUT/results.md, OUT/lab_notes.md and figures to OUT/images,
+with `--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
 that is DONE is not trained again, so the same command resumes the study; nor is one whose values
 the file results.json beside results.md has, unless another run starts from it, so that a study is
 made in pieces and on several machines. Delete the file to begin anew. A folder of a run with other
