@@ -55,7 +55,7 @@ def test_a_batch_is_as_long_as_its_longest_text_or_question():
 
 
 def test_records_without_questions_are_bad_where_one_is_asked():
-    with pytest.raises(DataError, match=r"without the question that 'asked \{\}' asks for"):
+    with pytest.raises(DataError, match=r"no question to fill into 'asked \{\}'"):
         take(1, tokenizer=WORDS, question="asked {}")
 
 
