@@ -182,9 +182,9 @@ class StoreFolder:
     def __init__(self, url: str):
         self.name = url.rstrip("/")
         self._files, self._root = _file_system(self.name)
-        # The store's md5 of an upload is compared with ours: gcsfs sends the bytes between multipart
-        # boundaries, which the content may contain, and appends a line break, which may merge with
-        # one of the content.
+        # The store's md5 of an upload is compared with ours: gcsfs sends the bytes between
+        # multipart boundaries, which the content may contain, and appends a line break, which may
+        # merge with one of the content.
         self._checked = {"consistency": "md5"} if self.name.startswith("gs://") else {}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -75,7 +75,7 @@ def test_an_asked_image_shows_the_same_and_is_another_one():
     found = questions.of_images(WORDS, "asked {}", [one, other])["question"]
     np.testing.assert_array_equal(found, WORDS(["asked q1", "asked q2"]))
     assert questions.of_images(WORDS, "", [pixels]) == {}
-    with pytest.raises(DataError, match="without the question"):
+    with pytest.raises(DataError, match="no question to fill into"):
         questions.of_images(WORDS, "{}", [one, pixels])
 
 
