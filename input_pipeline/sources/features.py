@@ -12,8 +12,8 @@ HARD_IMAGE = "is_hard_image"  # in `meta` of records that only `find` returns
 class FeaturesSource(ShardsSource):
     """Records of a folder of features, in the order of the source they were made from.
 
-    After them lie hard images that are no records of that source: `find` returns them. `facts` say
-    which weights made the features of which pixels and tokens. Raises what ShardsSource raises.
+    Hard images from outside that source lie after them, and only `find` returns these. `facts`
+    describes the weights, pixels and tokens behind the features. Raises as ShardsSource does.
     """
 
     holds_features = True
