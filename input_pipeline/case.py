@@ -11,8 +11,8 @@ from vlc_jax.input_pipeline.record import ImageLike
 class Case:
     """One question of a benchmark. The meaning of its fields depends on the protocol:
 
-      choice      one image and captions of which `captions[0]` is correct, the others are wrong;
-                  or one caption and images of which `images[0]` is correct
+      choice      one image and several captions: `captions[0]` is correct, the others are wrong;
+                  or one caption and several images: `images[0]` is correct
       triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
       pairs       two images; `captions[k]` belongs to `images[k]`
       retrieval   one image and its 1..k captions, all correct

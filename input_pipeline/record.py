@@ -1,4 +1,4 @@
-"""THE record contract: what any source yields for one example, before pixels and tokens."""
+"""THE record contract: one example of any source, before pixels and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -132,7 +132,7 @@ class Findable(Protocol):
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A source whose neighbouring records lie together in files.
+    """A source that stores neighbouring records in the same file.
 
     shuffle: the order of training, a name in `order.SHUFFLES`.
     """

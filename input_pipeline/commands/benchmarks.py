@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     names = options.sets.split("+") if options.sets else list(PUBLISHED)
     for name in names:
         if name not in PUBLISHED:
-            raise ValueError(f"{name!r} is no published set; those are {', '.join(PUBLISHED)}")
+            raise ValueError(f"{name!r} is no published set; known: {', '.join(PUBLISHED)}")
     training = None
     if options.train:
         splits = leaks.image_names(Path(options.train))

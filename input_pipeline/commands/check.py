@@ -44,8 +44,9 @@ STORED = "stored"  # in place of an unknown generator's name
 
 
 def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> list[Line]:
-    """Texts below a record's picture: its first captions, then hard texts of the first caption,
-    stored ones and those of the generators, name -> (side, generator).
+    """Texts below a record's picture: its first captions, then hard texts of the first caption.
+
+    The hard texts are the stored ones and one of each generator, name -> (side, generator).
     """
     record, first = sample.record, sample.captions[0]
     result = [Line("caption", record.captions[i]) for i in sample.captions[:MAX_TEXTS]]
@@ -91,7 +92,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
             )
             below += 10 * len(wrapped.splitlines())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that the font lacks: they become boxes
+        warnings.simplefilter("ignore")  # letters that the font lacks become boxes
         sheet.savefig(path, dpi=110, bbox_inches="tight")
 
 
@@ -134,9 +135,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
-    """Number of captions that have each phrase, as whole words in any case, and any of them.
+    """Number of captions with each phrase, and with any phrase, as whole words in any case.
 
-    As appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right.
+    Appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right so.
     """
     patterns = {phrase: edit.whole([phrase]) for phrase in phrases}
     counts, total, with_any = dict.fromkeys(phrases, 0), 0, 0
@@ -148,7 +149,7 @@ def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
     rows = [*counts.items(), ("any of them", with_any)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}} {n:>9,} {n / max(total, 1):8.3%}" for name, n in rows]
-    return "\n".join([f"of {total:,} captions, those with a phrase:", *lines])
+    return "\n".join([f"captions with a phrase, of {total:,}:", *lines])
 
 
 def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:

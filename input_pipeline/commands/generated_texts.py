@@ -92,7 +92,7 @@ class GeneratedSource:
     def _made(
         self, record: Record, caption: int, side: str, name: str, generator: Generator
     ) -> list[str]:
-        # Keyed by the record's id, not its index: adding or removing records keeps other texts.
+        # Keyed by the record's id, not its index: texts stay if other records are added or removed.
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
         text, scene = record.captions[caption], record.meta.get("scene")
@@ -119,7 +119,7 @@ def make(
     """Generators of hard negatives and positives by name. Raises ValueError for unknown ones."""
     for name in options:
         if name not in (*negatives, *positives):
-            raise ValueError(f"options for the generator {name!r}, which is not asked for")
+            raise ValueError(f"options for the generator {name!r}, which is not requested")
     made: dict[str, dict[str, Generator]] = {}
     for side, names in (("negatives", negatives), ("positives", positives)):
         table = sampling.generator_table(side) if names else {}

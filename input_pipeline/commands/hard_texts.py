@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace) -> int:
     options_of = command_line.parse_options(options.option)
     for name in options_of:
         if name not in kinds:
-            raise ValueError(f"--option {name}=...: it is no generator of --kinds {options.kinds}")
+            raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
     modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
     generators = {
         name: sampling.find_generator(name, modes[name] | options_of.get(name, {}))

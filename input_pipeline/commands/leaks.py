@@ -24,12 +24,12 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
+_TRAINING = ("train", "restval")  # Karpathy's splits for training, never for evaluation
 _MAX_PRINTED = 3  # images per set
 
 
 class Overlap(NamedTuple):
-    """Overlap of a set of evaluation images with those of training."""
+    """Overlap of a set of evaluation images with the training images."""
 
     name: str
     identities: frozenset[str]  # its images

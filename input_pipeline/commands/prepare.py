@@ -41,7 +41,7 @@ class Dataset:
     """Command line of a named dataset: the options that name its files, its splits, an example."""
 
     files: tuple[str, ...]
-    splits: str  # what --split does
+    splits: str  # help text of --split
     divided: bool  # True if the file has several splits; otherwise --split is only a name
     example: str
     choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options

@@ -75,7 +75,7 @@ def write(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Locks the folder. Raises ValueError where another process writes to it."""
+    """Locks the folder. Raises ValueError if another process writes to it."""
     # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     path = out / "lock.partial"
     with path.open("a") as file:
@@ -252,7 +252,7 @@ def _write_shard(
     ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
-    os.replace(partial, path)  # atomic: nobody sees half a shard
+    os.replace(partial, path)  # atomic: no reader sees half a shard
     return shard, skipped, np.array(hashes, np.uint64)
 
 

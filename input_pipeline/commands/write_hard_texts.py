@@ -102,7 +102,7 @@ def _endpoint(options: argparse.Namespace) -> client.Endpoint:
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ValueError("OPENAI_API_KEY holds letters that no key has; was it copied whole?")
     if key is None and options.base_url == _OPENAI:
-        raise ValueError(f"{_OPENAI} wants a key in OPENAI_API_KEY; or name another --base-url")
+        raise ValueError(f"{_OPENAI} needs a key in OPENAI_API_KEY; or name another --base-url")
     return client.Endpoint(
         base_url=options.base_url,
         key=key,

@@ -170,7 +170,7 @@ class Examples:
             )
             for side, (texts, stored, kinds) in sides.items()
         )
-        if self.negatives.of_positives:  # "" fills up: the slot tells which text a negative is of
+        if self.negatives.of_positives:  # padded with "": the slot identifies a negative's positive
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
                 more = sampling.draw(
@@ -217,7 +217,7 @@ class Examples:
 def check_hard_images(source: Source) -> None:
     """Raises ValueError unless the source has lookup by id and its records name hard images.
 
-    Checks 1,000 records, spread over the source, of which at least one must name some.
+    Checks 1,000 records, spread over the source; at least one must name some.
     """
     if not isinstance(source, Findable):
         raise ValueError(

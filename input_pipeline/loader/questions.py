@@ -1,7 +1,7 @@
 """The question about an image: a template, filled with the question of the record.
 
-"Represent the given image with the following question: {}" contains the record's question; a
-template without {} is the same question for all images.
+The template "Represent the given image with the following question: {}" takes the record's
+question; a template without {} is the same question for all images.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ import time
 
 
 def prepare() -> None:
-    """Keeps accelerators, jax and the parent's signals away; ends the process with its parent."""
+    """Shuts out accelerators, jax and the parent's signals; ends the process with its parent."""
     os.environ["JAX_PLATFORMS"] = "cpu"  # for code that imports jax in spite of the next line
     # None makes `import jax` raise ImportError; Grain then uses `tree` instead. Each worker would
     # otherwise import jax, for nothing.

@@ -19,11 +19,12 @@ class CocoSource(PublishedSource):
     annotations: `dataset_coco.json` (splits train, restval, val, test; 82,783, 30,504, 5,000 and
       5,000 images) or `captions_{train,val}{2014,2017}.json` (one split each, train or val).
     images: the folder of train2014, val2014, train2017 or val2017, or one that holds the files.
-    train_split: in a config, what training reads; the literature trains on "train+restval".
+    train_split: in a config, the split that training reads; the literature trains on
+      "train+restval".
     negatives, positives: kind -> a file with a line for every annotation of captions_*.json, in
-      their order: a JSON string, "None" where a caption has no such text. For training only:
+      their order: a JSON string, "None" for a caption without such a text. For training only:
       other splits do not have them.
-    Ids are COCO's. `meta` keeps `image` (folder and file name) and `split`.
+    Ids are COCO's. `meta` has `image` (folder and file name) and `split`.
     """
 
     _kind = "coco"

@@ -22,7 +22,7 @@ class FeaturesSource(ShardsSource):
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         super().__init__(split, path=path)
         stored = range(len(self._entries))
-        # Hard images come last, so the first of them is found by bisection.
+        # Hard images come last, so bisection finds the first one.
         self._count = bisect.bisect_left(stored, True, key=lambda i: HARD_IMAGE in self[i].meta)
 
     @property

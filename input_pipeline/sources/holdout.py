@@ -1,4 +1,4 @@
-"""Holdout: the share of the images kept out of training, chosen by a hash of their names."""
+"""Holdout: a share of the images that training does not use, chosen by a hash of their names."""
 
 import math
 

@@ -47,7 +47,7 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
 
 
 def _below(folder: Path) -> list[str]:
-    """Names of the files whose suffix is that of an image, relative to the folder, sorted."""
+    """Names of the files with an image suffix, relative to the folder, sorted."""
     formats = Image.registered_extensions().items()
     suffixes = tuple(suffix for suffix, name in formats if name in image_ops.FORMATS)
     images = [

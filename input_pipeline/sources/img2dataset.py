@@ -15,7 +15,7 @@ from vlc_jax.input_pipeline.record import DataError, Record
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
-_MAX_KEY = 255  # letters; numpy keeps every key as wide as the longest
+_MAX_KEY = 255  # letters; numpy pads every key to the longest
 _END = 1024  # bytes: two empty blocks end a tar
 _TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"

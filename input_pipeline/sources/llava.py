@@ -101,11 +101,11 @@ class LlavaSource(PublishedSource):
         if self._text_only:
             self.has_text_only |= left_out > 0
             for row in rows:
-                row.setdefault("image", None)  # a column, also where no entry has one
+                row.setdefault("image", None)  # the column must exist even if no entry has an image
             return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
         json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
-            raise self._wrong_file(path, "a list of conversations none of which has an image")
+            raise self._wrong_file(path, "a list of conversations without any image")
         used = [rows[number - 1] for number in numbers]
         return tables.MemoryTable(path, used, numbers)
 

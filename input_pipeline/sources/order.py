@@ -18,7 +18,7 @@ BLOCK = 256  # records: some MB of images, one read from storage instead of 256
 # Blocks: 4,096 records from distant parts of the data, hence dissimilar, and few enough for a local
 # disk or the page cache while they are read.
 WINDOW = 16
-_STREAM = 1_000  # of random numbers; the streams of examples.py count from 0
+_STREAM = 1_000  # number of the random stream; the streams of examples.py count from 0
 
 
 class Order(Protocol):

@@ -80,7 +80,7 @@ class RecordsSource:
     _folder_option = "image_folder"
     _only_lists = False  # True if a single text or id must be a list, too
     _split_advice = (
-        "say which rows that is with split_column='...' or holdout=0.05, or name another file "
+        "select its rows with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
     )
 
@@ -269,7 +269,7 @@ class RecordsSource:
                 "takes every row"
             )
         by_split = not everything and (self._split_column is not None or self._has_holdout)
-        # Keys need a pass over all rows, hence only if the choice of rows depends on their content.
+        # Keys need a pass over all rows: only if the choice of rows depends on their content.
         key_names = ["split" if self._split_column is not None else "image"] if by_split else []
         key_names += ["identity"] if excluded else []
         key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []

@@ -64,7 +64,7 @@ class ScenesSource:
                 raise ValueError(
                     f"with hard_images a picture has one caption, the counterpart of its hard "
                     f"image's; got captions={captions}: set captions=1 and raise count instead "
-                    f"(pictures are drawn when asked for)"
+                    f"(pictures are drawn when they are read)"
                 )
             for kind in self._shares:  # raises ValueError if the world has no such pictures
                 hard_image.draw_pair(self.world, split, 0, self.style, {kind: 1.0})

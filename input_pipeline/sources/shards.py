@@ -32,7 +32,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def encode(record: Record, image: bytes) -> bytes:
-    """Encodes a record as a shard entry. Raises TypeError where `group` or `meta` is not JSON."""
+    """Encodes a record as a shard entry. Raises TypeError if `group` or `meta` is not JSON."""
     header = {
         "id": record.id,
         "captions": list(record.captions),
@@ -237,6 +237,6 @@ def _check_size(
 
 
 def _digest(manifest: dict[str, Any]) -> str:
-    # Of the content alone: the same shards have the same fingerprint, however they were requested.
+    # Only the content: the same shards have the same fingerprint, however they were requested.
     contents = [shard["sha256"] for shard in manifest["shards"]]
     return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:32]

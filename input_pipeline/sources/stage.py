@@ -97,7 +97,7 @@ class Stage:
             raise StageError(f"cannot read the shard {origin}: {error.strerror}") from error
         if digest.hexdigest() != shard["sha256"]:
             raise ShardError(
-                f"shard {origin} of {size} bytes is not that of its manifest, which says "
+                f"shard {origin} of {size} bytes contradicts its manifest, which has "
                 f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
                 f"vlc_jax.input_pipeline.commands.check {folder.name}"
             )

@@ -28,8 +28,8 @@ class TableIndex:
 
     The folder is `.NAME.index` beside the table, or one in $XDG_CACHE_HOME (~/.cache) if that is
     not writable. The files contain the sha256 of the table, which is hashed again if its size,
-    modification time or change time (which no program can set back) differs. A change that alters
-    none of them goes unnoticed; it takes a clock that was set back.
+    modification time or change time (which no program can set back) differs. Only a change under a
+    clock that was set back can alter none of these and go unnoticed.
 
     digest: sha256 of the table.   progress: the progress line of reading the table.
     """

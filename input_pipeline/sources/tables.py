@@ -202,7 +202,7 @@ class DelimitedTable(Table):
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)
             except (csv.Error, UnicodeDecodeError):
-                fields = ["damaged"]  # keeps its index; reading it raises
+                fields = ["damaged"]  # it still counts as a row; reading it raises
             if fields:  # a blank line has none
                 spans.append((start, lines.position))
                 if not len(spans) % _BLOCK:

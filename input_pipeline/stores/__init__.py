@@ -278,7 +278,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
     kind = url.partition("://")[0]
     for name in KINDS:
-        # Orbax lists with another file system instance, which must see what other processes write
+        # Orbax lists with another file system instance, which must see other processes' writes
         fsspec.config.conf.setdefault(name, {})["use_listings_cache"] = False
     try:
         files, root = fsspec.core.url_to_fs(url)

@@ -1,7 +1,7 @@
 """Local cache of objects in object stores: weights, tables, images, shards, runs.
 
 Libraries that read files (memory maps, tars, tokenizers, array_record) need them on a disk, and a
-disk is faster than a store. The cache lies below $VLC_STORES (default ~/.cache/vlc_jax); each copy
+disk is faster than a store. The cache is below $VLC_STORES (default ~/.cache/vlc_jax); each copy
 is compared with the store once per process, and changed objects are copied again. Shards that do
 not fit on the disk are read through `input.shards.stage` instead.
 """
