@@ -146,6 +146,7 @@ class Examples:
         """Raises DataError for a record that cannot be used."""
         rng = self._generator(position, "image")
         captions = record_validation.captions(record)
+        # a single caption draws no number: the crop below continues the same random stream
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
         pixels = self._pixels(record, rng)
         text, scene = record.captions[caption], record.meta.get("scene")

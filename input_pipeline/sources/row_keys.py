@@ -62,5 +62,5 @@ def contains(keys: np.ndarray, text: str) -> bool:
 def first_repeated(keys: np.ndarray, rows: np.ndarray) -> int | None:
     """The first of these rows, in increasing order, that has the key of an earlier one."""
     _, first = np.unique(keys[rows], return_index=True)
-    again = np.delete(rows, first)
-    return int(again[0]) if len(again) else None
+    repeated = np.delete(rows, first)
+    return int(repeated[0]) if len(repeated) else None
