@@ -4,21 +4,20 @@
   text           int32   (batch, length)                 token ids, padded; or vectors, see below
   id             uint64  (batch,)                        hash of the record's id
   mask           bool    (batch,)                        False on rows that only fill the batch
-Absent method, absent key:
+Optional keys, present if the config uses hard texts:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
   positive_text  int32   (batch, positives, length)      positive_mask  bool (batch, positives)
-Where config.input.question asks something of every image, token ids:
+With config.input.question (a question about every image), token ids:
   question       int32   (batch, length)
-Where records of the source may be a text alone, whose image is black:
+If the source has text-only records, whose image is black:
   has_image      bool    (batch,)
-Where config.text.functional_words lists words: 1 + the index of the word in that list at its token,
-0 elsewhere (tokenizers/functional_words.py); of the tokenizer `conversation`, 1 on answers:
+With config.text.functional_words, 1 + the index of the token's word in that list, 0 elsewhere
+(tokenizers/functional_words.py); with the tokenizer `conversation`, 1 on answer tokens:
   text_marks     int8    (batch, length)
   negative_text_marks, positive_text_marks       int8 (batch, negatives or positives, length)
-Where the vectors of texts come from a file (tokenizers/text_vectors.py), they are float32 and
-(batch, width), (batch, negatives, width), (batch, positives, width). Where features of frozen
-towers were stored, they take the place of `image` and go beside `text`, in float32, float16 or
-bfloat16:
+Text vectors from a file (tokenizers/text_vectors.py) are float32 of shape (batch, width),
+(batch, negatives, width), (batch, positives, width). Stored features of frozen towers replace
+`image` and accompany `text`, in float32, float16 or bfloat16:
   image_pooled   (batch, embed)   image_tokens  (batch, patches, width)
   text_pooled    (batch, embed)   text_tokens   (batch, length, width)
   negative_text_pooled (batch, negatives, embed), ..., positive_text_tokens likewise
@@ -74,8 +73,8 @@ def split_ids(ids: np.ndarray) -> np.ndarray:
 
 
 def longest_text(batch: Batch, pad_id: int, eos_id: int) -> int:
-    """Columns of the longest text of any kind, up to its end token; padding is `pad_id`."""
-    # a text may hold several end tokens, such as a conversation: all but padding counts
+    """Number of columns that the longest text takes, its end token included."""
+    # not up to the first end token: a conversation has several, so all but padding counts
     ends = [
         np.flatnonzero((batch[key] != pad_id).reshape(-1, batch[key].shape[-1]).any(axis=0))
         for key in TEXTS

@@ -11,16 +11,16 @@ from vlc_jax.input_pipeline.record import ImageLike
 class Case:
     """One question of a benchmark. The meaning of its fields depends on the protocol:
 
-      choice      one image and captions of which `captions[0]` is correct, the others are wrong;
-                  or one caption and images of which `images[0]` is correct
+      choice      one image and several captions: `captions[0]` is correct, the others are wrong;
+                  or one caption and several images: `images[0]` is correct
       triplet     choice with a hard positive in `meta["positive"]` (a second correct caption)
       pairs       two images; `captions[k]` belongs to `images[k]`
       retrieval   one image and its 1..k captions, all correct
       zeroshot, linear_probe
                   one image, no captions, `meta["label"]` indexes `Benchmark.classes`
-    `group` is any JSON value to split results by; an object is several kinds of groups, each with
-    the case's label ({"subset": "A", "relation": "left of"}). `id` is unique within the benchmark
-    and may be part of a file name. `meta["record"]` names the image where several cases share it.
+    `group` is any JSON value to split results by; an object {kind: label} splits by several kinds
+    ({"subset": "A", "relation": "left of"}). `id` is unique within the benchmark and may be part of
+    a file name. `meta["record"]` names the image if several cases share it.
     """
 
     id: str
@@ -34,10 +34,10 @@ class Case:
 class Average:
     """An unweighted mean over groups, as papers print it.
 
-    by: kinds of groups, the outermost first: ("axis", "type") is the mean over axes of the mean
-      over their types.
-    floor: groups of fewer cases are left out.
-    drop: labels of the innermost kind that are left out.
+    by: kinds of groups, outermost first: ("axis", "type") is the mean over axes of the mean over
+      their types.
+    floor: smallest number of cases of a group that enters the mean.
+    drop: labels of the innermost kind that do not enter the mean.
     """
 
     by: tuple[str, ...]
@@ -52,12 +52,12 @@ class Benchmark:
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
     `str.format` replaces by the class name.
     averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
-    together: kinds of groups whose cases count as one that is right if all of them are: kind "set"
-      gives "set_accuracy".
-    summary: metrics of result tables, the headline first; empty: those of the protocol.
-    notes: what a reader of the result must know, such as cases that are missing.
-    training: cases with labels that a linear probe is fitted to.   validation: likewise, to choose
-    its regularisation.
+    together: kinds of groups that are correct if all their cases are: kind "set" gives the metric
+      "set_accuracy".
+    summary: metrics of result tables, the main one first; empty: the protocol's.
+    notes: remarks for readers of the result, such as missing cases.
+    training: labelled cases that a linear probe is fitted to.   validation: labelled cases that
+      choose its regularisation.
     """
 
     name: str
@@ -74,20 +74,20 @@ class Benchmark:
 
     @property
     def prompts(self) -> list[str]:
-        """Zero-shot prompts: every class in every template, those of a class side by side."""
+        """Zero-shot prompts: every class in every template, grouped by class."""
         templates = self.templates or ("{}",)
         return [template.format(name) for name in self.classes for template in templates]
 
     @property
     def texts(self) -> list[str]:
         """All texts of the benchmark, without repetitions."""
-        of_cases = (
+        case_texts = (
             text
             for case in self.cases
             for text in (*case.captions, case.meta.get("positive"))
             if text is not None
         )
-        return list(dict.fromkeys([*self.prompts, *of_cases]))
+        return list(dict.fromkeys([*self.prompts, *case_texts]))
 
 
 def image_file(case_id: str, index: int) -> str:

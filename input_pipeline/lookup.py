@@ -11,8 +11,8 @@ from typing import Any
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **options: Any) -> Any:
     """Calls `table[name]` with the options.
 
-    kind: its name in messages ("source"). Raises ValueError for an unknown name, an unknown
-    option or one that is missing.
+    kind: noun for error messages ("source"). Raises ValueError for an unknown name and for an
+    unknown or missing option.
     """
     if name not in table:
         raise ValueError(f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}")
@@ -36,9 +36,9 @@ def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **optio
 def check_types(
     kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]
 ) -> None:
-    """Raises ValueError for an option whose value has not the type of the factory's annotation.
+    """Raises ValueError if an option's value does not have the type that the factory annotates.
 
-    Only the types of _VALUES, and unions of them, are checked.
+    Checks only the types of _VALUES and unions of them.
     """
     parameters = inspect.signature(factory).parameters
     for option, value in options.items():
@@ -91,7 +91,7 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError naming the known words and the nearest one if a name is not among them."""
+    """Raises ValueError for a name that is not in `known`, with the known names and the nearest."""
     known = list(known)
     for name in names:
         if name not in known:
@@ -100,6 +100,6 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a message, " (did you mean 'x'?)", or "" where no known word is near."""
+    """Hint for an error message, " (did you mean 'x'?)"; "" if no known word is similar."""
     near = difflib.get_close_matches(word, known, 1)
     return f" (did you mean {near[0]!r}?)" if near else ""

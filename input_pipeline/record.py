@@ -1,4 +1,4 @@
-"""THE record contract: what any source yields for one example, before pixels and tokens."""
+"""THE record contract: one example of any source, before pixels and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Crop:
-    """Part of an image: box (left, top, right, bottom) in pixels; what lies outside is black."""
+    """Part of an image: box (left, top, right, bottom) in pixels; black beyond the border."""
 
     image: "bytes | Path | PackedImage"
     box: tuple[int, int, int, int]
@@ -18,8 +18,8 @@ class Crop:
 
 @dataclass(frozen=True)
 class PackedImage:
-    """Encoded bytes inside a Parquet file, as Hugging Face packs images: of a row and a column
-    that is bytes or {bytes, path}; item: of a column of lists, which one."""
+    """An encoded image in a Parquet file, in Hugging Face's layout: a cell holds bytes or
+    {bytes, path}.   item: index into the cell, if it is a list of these."""
 
     file: Path
     row: int
@@ -29,9 +29,9 @@ class PackedImage:
 
 @dataclass(frozen=True)
 class ShuffledImage:
-    """An image whose parts change places after it was resized and cropped (ARO, section 3).
+    """An image whose parts are permuted after resizing and cropping (ARO, section 3).
 
-    shuffle: rows_4 | cols_4 | patches_9.   order: new place -> old place of the parts, row by row.
+    shuffle: rows_4 | cols_4 | patches_9.   order: new -> old position of the parts, row by row.
     """
 
     image: "bytes | Path | np.ndarray | Crop | PackedImage"
@@ -41,53 +41,55 @@ class ShuffledImage:
 
 @dataclass(frozen=True)
 class AskedImage:
-    """An image with the question that is asked of it, which a model may read behind the image
-    (VLM2Vec)."""
+    """An image with a question about it, which some models read after the image (VLM2Vec)."""
 
     image: "bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage"
     question: str
 
 
 ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage | AskedImage
-"""Encoded image bytes, the path of an image file, uint8 pixels (height, width, 3), or how to get
-there from one of these."""
+"""Encoded image bytes, the path of an image file, uint8 pixels (height, width, 3), or a lazy
+transform of one of these."""
 
 
 class DataError(Exception):
-    """Data that cannot be used: the rule, the record or file it was found in, what to do.
+    """Unusable data. The message names the rule, the record or file, and the remedy.
 
-    A run that meets one ends with exit code 3.
+    Ends a run with exit code 3.
     """
 
     exit_code = 3
 
 
 class ShardError(Exception):
-    """A shard that is not what its manifest says. No DataError: by that a record is passed over,
-    and all records of the shard would be. A run that meets one ends with exit code 3."""
+    """A shard that contradicts its manifest. Ends a run with exit code 3.
+
+    Not a DataError: the loader skips records with a DataError, and would skip the whole shard.
+    """
 
     exit_code = 3
 
 
 class StageError(Exception):
-    """A shard that cannot be copied: a full local disk, or failing storage. A run that meets one
-    ends with exit code 30."""
+    """A shard that cannot be copied: full local disk or failing storage.
+
+    Ends a run with exit code 30.
+    """
 
     exit_code = 30
 
 
 @dataclass(frozen=True)
 class Record:
-    """One example of a source. Without an image it is a text alone (LLaVA's conversations about
-    nothing to be seen), of a source that says so: see `has_text_only`.
+    """One example of a source. `image` is None for a text-only record (LLaVA's conversations
+    without an image), which only sources with `has_text_only` yield.
 
-    `negatives` and `positives` hold one list per caption (hard negatives that are wrong for the
-    image, hard positives that are right for it); empty means: made on the fly or not used.
-    `negative_kinds` and `positive_kinds` say, in lists of the same shape, what each of them is
-    ("negclip", "replace", ...: the generator); empty means: not known.
-    `questions` holds for each caption the question that it answers; empty means: there are none.
-    `hard_images` are ids of records whose images are easily confused with this one. `group` is
-    any JSON value to split results by; `meta` anything else a reader of the source may want.
+    `negatives` and `positives` hold one list per caption: hard negatives (false for the image) and
+    hard positives (true for it); empty: generated on the fly or unused. `negative_kinds` and
+    `positive_kinds` name the generator of each text ("negclip", "replace", ...) in lists of the
+    same shape; empty: unknown. `questions` holds the question that each caption answers; empty:
+    none. `hard_images` are ids of records whose images are easily confused with this one. `group`
+    is any JSON value to split results by; `meta` holds further data of the source.
     """
 
     id: str
@@ -121,7 +123,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class Findable(Protocol):
-    """A source whose records can be had by their id, as hard images need it."""
+    """A source with lookup of records by id, which hard images need."""
 
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
@@ -130,7 +132,7 @@ class Findable(Protocol):
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A source whose neighbouring records lie together in files.
+    """A source that stores neighbouring records in the same file.
 
     shuffle: the order of training, a name in `order.SHUFFLES`.
     """
@@ -138,7 +140,7 @@ class Sharded(Protocol):
     shuffle: str
 
     def read_ahead(self, indices: np.ndarray) -> None:
-        """Begins to fetch the files of these records; returns at once."""
+        """Starts to fetch the files of these records; returns at once."""
         ...
 
     def take_counts(self) -> dict[str, int]:
@@ -147,5 +149,5 @@ class Sharded(Protocol):
 
 
 def has_text_only(source: Source) -> bool:
-    """True if a source may have records without an image, as its attribute of this name says."""
+    """True if a source may yield records without an image (its attribute of the same name)."""
     return getattr(source, "has_text_only", False)

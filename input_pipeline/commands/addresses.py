@@ -1,4 +1,4 @@
-"""Command lines whose paths may be in object stores: inputs are copied here, --out goes back there.
+"""Command lines with paths in object stores: inputs are downloaded, --out is uploaded.
 
 @addresses.allowed
 def main(arguments=None): ...
@@ -26,11 +26,11 @@ _OUT = "--out"
 
 
 def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
-    """A `main(arguments)` that gets local paths in place of addresses.
+    """Decorator of `main(arguments)`: replaces URLs among the arguments by local paths.
 
-    What it writes at --out is copied to the store while it grows and at the end, and what an
-    earlier call left there is copied here first, so that it can go on. Its exit code is 30 where
-    the store fails, 2 for an address with nothing there.
+    Files written at --out are copied to the store while they grow and at the end; files that an
+    earlier call left there are downloaded first, so that the command can resume. The exit code is
+    30 if the store fails, 2 for a URL without an object.
     """
 
     @functools.wraps(main)
@@ -50,11 +50,11 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
 
 
 def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
-    """A word with a local path in place of its address."""
-    found = _WORD.fullmatch(words[index])
-    if not found or words[index].startswith(_CONFIG):
+    """An argument with a local path in place of its URL."""
+    match = _WORD.fullmatch(words[index])
+    if not match or words[index].startswith(_CONFIG):
         return words[index]
-    flag, name, address = found.groups(default="")
+    flag, name, address = match.groups(default="")
     if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
         path = outputs.enter_context(_output(address, outputs))
     else:
@@ -64,14 +64,14 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
 
 @contextmanager
 def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
-    """A local path whose file or folder, and files named alike beside it, become that address."""
+    """A local path that is mirrored to a URL, together with files beside it of the same stem."""
     parent, _, name = address.rstrip("/").rpartition("/")
     path = fetch.cache_folder(parent, "outputs")
     path.mkdir(parents=True, exist_ok=True)
 
     def is_ours(other: str) -> bool:
         first = other.partition("/")[0]
-        if other.endswith((".partial", ".lock")):  # of a file that is being written
+        if other.endswith((".partial", ".lock")):  # of an unfinished file
             return False
         # X.npy has X.json and others beside it
         is_beside = bool(Path(name).suffix) and first.partition(".")[0] == Path(name).stem
@@ -82,7 +82,7 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ValueError(f"{address} is written by another command on this machine") from error
-    for old in path.iterdir():  # of an earlier call: the store has what counts
+    for old in path.iterdir():  # left by an earlier call; the store has the valid state
         if is_ours(old.name):
             fetch.remove(old)
     copies = Mirror(path, stores.folder(parent), is_ours)

@@ -1,12 +1,12 @@
-"""Published evaluation sets below a folder: which are there, which are missing, how to get them.
+"""Published evaluation sets below a folder: which are present, which are missing, how to get them.
 
   vlc-jax benchmarks --root DIR
   vlc-jax benchmarks --root DIR --train coco/train_neg_clip.tsv
 
 Reads the annotations of every set, counts cases against the published number, and looks for the
-images. --train: a table that a model is trained on; the images that a set shares with it are
-counted (vlc-jax leaks lists them). The last line is the `sets` argument of
-configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole; 1: none is.
+images. --train: the table of a training set; counts the images that each set shares with it
+(vlc-jax leaks lists them). The last line is the `sets` argument of configs/eval/all.py with all
+sets that are whole. Exit code 0: some set is whole; 1: none is.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 
 
 class State(NamedTuple):
-    """The files of a set that are there.
+    """Availability of a published set.
 
-    problem: why it cannot be read, or "".   cases: read.   notes: such as a wrong count.
-    images: different image files.   missing: those that are not there.   leaked: those that
-    training has, None if it was not asked.
+    problem: why it cannot be read, or "".   cases: number read.   notes: remarks, such as a wrong
+    count.   images: number of different image files.   missing: number of these not on disk.
+    leaked: number of these in the training table; None without --train.
     """
 
     problem: str
@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     names = options.sets.split("+") if options.sets else list(PUBLISHED)
     for name in names:
         if name not in PUBLISHED:
-            raise ValueError(f"{name!r} is no published set; those are {', '.join(PUBLISHED)}")
+            raise ValueError(f"{name!r} is no published set; known: {', '.join(PUBLISHED)}")
     training = None
     if options.train:
         splits = leaks.image_names(Path(options.train))
@@ -130,7 +130,7 @@ def _print(states: Mapping[str, State]) -> None:
 
 
 def _files(benchmark: Benchmark) -> list[Path]:
-    """Different image files of a benchmark, a Parquet file of many images once."""
+    """Different image files of a benchmark; a Parquet file of many images counts once."""
     paths = (_file(image) for case in benchmark.cases for image in case.images)
     return list(dict.fromkeys(path for path in paths if path is not None))
 
@@ -144,7 +144,7 @@ def _file(image: ImageLike) -> Path | None:
 
 
 def _identity(path: Path, is_genome: bool) -> str:
-    """ARO keeps images of Visual Genome in a folder of its own, under their numbers."""
+    """Identity of an image; ARO stores Visual Genome's images by number in a separate folder."""
     if is_genome and re.fullmatch(r"\d+\.jpe?g", path.name):
         return f"vg:{int(path.stem)}"
     return image_identity(str(path))

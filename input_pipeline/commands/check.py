@@ -2,9 +2,9 @@
 
   vlc-jax check captions.jsonl --image-folder images --picture check.png
 
-Below each picture stand its captions and the hard negatives and positives that its record holds;
-with --kinds crepe_swap,replace what these generators (docs/texts.md) make of the first caption.
---phrases counts the captions that say "on the left" and the like, or phrases of your own.
+Below each picture are its captions, the hard negatives and positives of its record and, with
+--kinds crepe_swap,replace, texts that these generators (docs/texts.md) make of the first caption.
+--phrases counts captions with "on the left" and similar phrases, or with phrases of your own.
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
 """
@@ -39,27 +39,28 @@ class Line(NamedTuple):
 
 
 COLOURS = {"caption": "black", "negatives": "firebrick", "positives": "darkgreen"}
-SHOWN = 3  # texts of a side that a record holds
-STORED = "stored"  # in place of a generator's name
+MAX_TEXTS = 3  # stored texts per side below a picture
+STORED = "stored"  # in place of an unknown generator's name
 
 
 def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> list[Line]:
-    """The first captions of a record; then the hard texts that it holds of the first one, and what
-    the generators, name -> (side, generator), make of it.
+    """Texts below a record's picture: its first captions, then hard texts of the first caption.
+
+    The hard texts are the stored ones and one of each generator, name -> (side, generator).
     """
     record, first = sample.record, sample.captions[0]
-    found = [Line("caption", record.captions[position]) for position in sample.captions[:SHOWN]]
+    result = [Line("caption", record.captions[i]) for i in sample.captions[:MAX_TEXTS]]
     for side in ("negatives", "positives"):
         texts = getattr(record, side)
         kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
-        for place, text in enumerate(texts[first][:SHOWN] if texts else ()):
-            found.append(Line(side, f"{kinds[first][place] if kinds else STORED}: {text}"))
+        for number, text in enumerate(texts[first][:MAX_TEXTS] if texts else ()):
+            result.append(Line(side, f"{kinds[first][number] if kinds else STORED}: {text}"))
         for name, (of_side, generator) in generators.items():
             if of_side == side:
                 key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
                 text = sampling.one_text(generator, record.captions[first], key, scene=scene)
-                found.append(Line(side, f"{name}: {'-' if text is None else text}"))
-    return found
+                result.append(Line(side, f"{name}: {'-' if text is None else text}"))
+    return result
 
 
 def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path: Path) -> None:
@@ -81,14 +82,17 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
             wrapped = textwrap.fill(text[:200], 36)
             axes.annotate(
                 wrapped.replace("$", r"\$"),
-                *((0, 0), (0, -below), "axes fraction", "offset points"),
+                xy=(0, 0),
+                xytext=(0, -below),
+                xycoords="axes fraction",
+                textcoords="offset points",
                 fontsize=8,
                 va="top",
                 color=COLOURS[side],
             )
             below += 10 * len(wrapped.splitlines())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that the font lacks: they become boxes
+        warnings.simplefilter("ignore")  # letters that the font lacks become boxes
         sheet.savefig(path, dpi=110, bbox_inches="tight")
 
 
@@ -103,11 +107,11 @@ def _run(options: argparse.Namespace) -> int:
     if path.is_dir():
         source: Source = _open_prepared(path)
     else:
-        given = command_line.parse_options(options.option)
+        source_options = command_line.parse_options(options.option)
         for column in ("image_folder", "image_column", "caption_column"):
             if getattr(options, column) is not None:
-                given[column] = getattr(options, column)
-        source = _open_table(path, given)
+                source_options[column] = getattr(options, column)
+        source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
     with command_line.bar("checking", number) as advance:
         report = inspection.inspect(
@@ -131,40 +135,40 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
-    """Number of captions that have each phrase, as whole words in any case, and any of them.
+    """Number of captions with each phrase, and with any phrase, as whole words in any case.
 
-    As appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right.
+    Appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right so.
     """
     patterns = {phrase: edit.whole([phrase]) for phrase in phrases}
     counts, total, with_any = dict.fromkeys(phrases, 0), 0, 0
     for caption in captions:
-        found = [phrase for phrase, pattern in patterns.items() if pattern.search(caption)]
-        for phrase in found:
+        matches = [phrase for phrase, pattern in patterns.items() if pattern.search(caption)]
+        for phrase in matches:
             counts[phrase] += 1
-        total, with_any = total + 1, with_any + bool(found)
+        total, with_any = total + 1, with_any + bool(matches)
     rows = [*counts.items(), ("any of them", with_any)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}} {n:>9,} {n / max(total, 1):8.3%}" for name, n in rows]
-    return "\n".join([f"of {total:,} captions, those with a phrase:", *lines])
+    return "\n".join([f"captions with a phrase, of {total:,}:", *lines])
 
 
 def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
-    """Name -> (side, generator) of --kinds. Raises ValueError where no picture shows them."""
+    """Name -> (side, generator) of --kinds. Raises ValueError without a picture to show them."""
     if options.kinds and not options.picture:
         raise ValueError(f"--kinds {options.kinds}: their texts are shown by --picture PNG")
     kinds = [name for name in options.kinds.split(",") if name]
-    given = command_line.generator_options(options.generator_options)
-    for name in given:
+    options_of = command_line.generator_options(options.generator_options)
+    for name in options_of:
         if name not in kinds:
             raise ValueError(f"--generator-options of {name!r}, which is not among --kinds")
-    return {name: sampling.find_generator(name, given.get(name, {})) for name in kinds}
+    return {name: sampling.find_generator(name, options_of.get(name, {})) for name in kinds}
 
 
-def _open_table(path: Path, given: dict[str, Any]) -> Source:
+def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
     if not path.exists():
         raise ValueError(f"{path} does not exist; expected a table ({tables.FORMATS}) or a folder")
     defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
-    return make_source("records", **{**defaults, **given})
+    return make_source("records", **{**defaults, **source_options})
 
 
 def _open_prepared(path: Path) -> Source:
@@ -182,7 +186,7 @@ def _open_prepared(path: Path) -> Source:
 
 
 def _write_words(source: Source, number: int, path: Path, min_count: int) -> None:
-    """A word list for the tokenizer "words", from the captions of the usable records."""
+    """Writes a word list for the tokenizer "words", from the captions of the usable records."""
     from vlc_jax.input_pipeline.tokenizers import word_level
 
     words = word_level.words_of(_captions(source, number), min_count)
@@ -222,8 +226,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any other option of the source `records`, e.g. split_column=split; of holdout, the "
-        f"share of the images for validation, the default is {HOLDOUT}",
+        help="any other option of the source `records`, e.g. split_column=split; holdout, the "
+        f"share of the images for validation, defaults to {HOLDOUT}",
     )
     parser.add_argument(
         "--count", type=command_line.positive, help="look at the first COUNT records; default: all"
@@ -234,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         help="write four decoded samples to this file, with their captions and hard texts",
     )
     parser.add_argument(
-        "--kinds", default="", help="generators of hard texts to show in the picture, with commas"
+        "--kinds", default="", help="hard text generators to show in the picture, joined by commas"
     )
     parser.add_argument(
         "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
@@ -250,7 +254,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const=",".join(word_tables.LEFT_RIGHT),
         metavar="PHRASES",
-        help="count captions with these, with commas; without a value those of left and right",
+        help="count captions with these phrases, joined by commas; default: left/right phrases",
     )
     parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
     parser.add_argument("--threads", type=command_line.positive, default=os.cpu_count() or 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
 
-# Of a disk that is full or broken: a supervisor may start the command again, exit code 30.
+# A full or broken disk: exit code 30, a supervisor may start the command again.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
@@ -31,9 +31,10 @@ def exit_code(run: Callable[[Any], int], request: Any) -> int:
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}: JSON where it is, else text.
+    """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}.
 
-    Raises ValueError for a pair without "=".
+    A value is parsed as JSON if possible, else it is text. Raises ValueError for a pair without
+    "=".
     """
     options = {}
     for pair in pairs:
@@ -48,7 +49,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def generator_options(text: str) -> dict[str, dict[str, Any]]:
-    """Generator -> its options, of JSON. Raises ValueError for anything else."""
+    """Parses JSON, generator -> its options. Raises ValueError for anything else."""
     try:
         options = json.loads(text)
     except ValueError as error:
@@ -71,8 +72,8 @@ def bar(
 ) -> Iterator[Callable[[int], None]]:
     """Progress with rate and time left: yields a function of the number done.
 
-    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: how many are at first,
-    which the rate is not of.
+    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: number already done at
+    the start, which does not count for the rate.
     """
     from rich import console, progress
 
@@ -95,9 +96,9 @@ def bar(
         progress.MofNCompleteColumn(),
         progress.TextColumn("{task.fields[pace]}"),
     )
-    with progress.Progress(*columns, console=screen) as shown:
-        task = shown.add_task(title, total=total, completed=done, pace="")
-        yield lambda done: shown.update(task, completed=done, pace=pace(done))
+    with progress.Progress(*columns, console=screen) as display:
+        task = display.add_task(title, total=total, completed=done, pace="")
+        yield lambda done: display.update(task, completed=done, pace=pace(done))
 
 
 class _Pace:

@@ -12,20 +12,20 @@ from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
-_MAX_TRIED = 16  # records, until one can be used
-_TRIES = 4  # calls per text of a generator that makes one at a time: it may repeat itself
+_MAX_TRIED = 16  # records in the search for a usable one
+_TRIES = 4  # calls per text of a generator that makes one text per call: it may repeat itself
 
 
 class GeneratedSource:
     """A source whose records carry hard texts that generators made of each caption.
 
-    generators: "negatives", "positives" -> name -> generator. A caption that has texts of that
-    kind already gets no others. count: texts per caption and generator, at most. The draws depend
-    on the seed, the record's id, the caption's index and the generator's name.
+    generators: "negatives", "positives" -> name -> generator. A caption that already has texts of
+    a generator gets no more of it. count: most texts per caption and generator. The draws depend on
+    the seed, the record's id, the caption's index and the generator's name.
 
-    `request` says all that decides the texts; versions are those of all texts that are stored, also
-    of texts that the source holds. Records raise DataError where generators do. Raises ValueError
-    where the source holds texts of another version of a generator.
+    `request` has everything that determines the texts; its versions include the generators of texts
+    that the source already has. Reading a record raises DataError if a generator does. Raises
+    ValueError if the source has texts of another version of a generator.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class GeneratedSource:
         }
         self.request = {**versions, "count": count, "seed": seed}
         self.has_text_only = has_text_only(source)
-        self.fingerprint = source.fingerprint  # the request tells the texts apart
+        self.fingerprint = source.fingerprint  # without the texts, which `request` identifies
 
     def try_one(self) -> None:
-        """Raises ValueError if a generator cannot work on records such as these at all.
+        """Generates the texts of the first usable record, before anything is written.
 
-        Looks at the first records until one can be used.
+        Raises ValueError if a generator cannot process records of this source.
         """
         for index in range(min(len(self), _MAX_TRIED)):
             try:
@@ -92,7 +92,7 @@ class GeneratedSource:
     def _made(
         self, record: Record, caption: int, side: str, name: str, generator: Generator
     ) -> list[str]:
-        # Keyed by the record's id and not its index: texts stay when records are added or left out.
+        # Keyed by the record's id, not its index: texts stay if other records are added or removed.
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
         text, scene = record.captions[caption], record.meta.get("scene")
@@ -109,8 +109,8 @@ class GeneratedSource:
             raise DataError(f"{record.id}: {name}: {error}") from error
 
 
-def _lists(given: Sequence[Sequence[str]], record: Record) -> list[list[str]]:
-    return [list(texts) for texts in given] or [[] for _ in record.captions]
+def _lists(stored: Sequence[Sequence[str]], record: Record) -> list[list[str]]:
+    return [list(texts) for texts in stored] or [[] for _ in record.captions]
 
 
 def make(
@@ -119,7 +119,7 @@ def make(
     """Generators of hard negatives and positives by name. Raises ValueError for unknown ones."""
     for name in options:
         if name not in (*negatives, *positives):
-            raise ValueError(f"options for the generator {name!r}, which is not asked for")
+            raise ValueError(f"options for the generator {name!r}, which is not requested")
     made: dict[str, dict[str, Generator]] = {}
     for side, names in (("negatives", negatives), ("positives", positives)):
         table = sampling.generator_table(side) if names else {}

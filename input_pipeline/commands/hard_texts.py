@@ -1,10 +1,10 @@
-"""Command: captions of a table beside the hard negatives and hard positives made of them.
+"""Command: prints captions of a table with their hard negatives and hard positives.
 
   vlc-jax hard_texts --table captions.jsonl --kinds replace,swap,svlc_rule
 
-KINDS are generators of docs/texts.md. Where one has two modes, `clean` is shown; --mode authors
-shows what the papers' code does. Counts are over the first --count captions: how many have a text,
-and words that no caption has, where a slip of a generator shows. Nothing is written. Exit code 0:
+KINDS are generators of docs/texts.md. A generator with two modes runs in mode `clean`; --mode
+authors follows the papers' code. Counts are over the first --count captions: captions with a text,
+and words that occur in no caption, which reveal errors of a generator. Writes no file. Exit code 0:
 done; 2: wrong request; 3: captions that cannot be read.
 """
 
@@ -21,7 +21,7 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 
 FEW = 0.5  # share of captions with a text below which a warning is printed
-NEW_WORDS = 6  # shown of each kind
+NEW_WORDS = 6  # printed per kind
 
 
 @addresses.allowed
@@ -35,13 +35,14 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"--seed must be at least 0 and below 2**64; got {options.seed}")
     captions = caption_files.read(Path(options.table), options.column)[: options.count]
     kinds = [name for name in options.kinds.split(",") if name]
-    given = command_line.parse_options(options.option)
-    for name in given:
+    options_of = command_line.parse_options(options.option)
+    for name in options_of:
         if name not in kinds:
-            raise ValueError(f"--option {name}=...: it is no generator of --kinds {options.kinds}")
+            raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
     modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
     generators = {
-        name: sampling.find_generator(name, modes[name] | given.get(name, {})) for name in kinds
+        name: sampling.find_generator(name, modes[name] | options_of.get(name, {}))
+        for name in kinds
     }
     made = {
         name: [
@@ -71,18 +72,18 @@ def _has_mode(name: str) -> bool:
 
 
 def _count(name: str, made: Sequence[str | None], captions: Sequence[str], known: set[str]) -> str:
-    """One line: captions with a text, warnings, words that no caption has."""
+    """One line: captions with a text, warnings, words that occur in no caption."""
     texts = [text for text in made if text is not None]
     line = f"  {name}: {len(texts):,} have a text"
     if len(texts) < FEW * len(captions):
         line += "; WARNING: most have none, and take no part in the loss"
-    same = sum(text == own for text, own in zip(made, captions, strict=True))
+    same = sum(text == caption for text, caption in zip(made, captions, strict=True))
     if same:
         line += f"; WARNING: {same:,} are the caption itself"
     new = collections.Counter(word for text in texts for word in _words(text) if word not in known)
     if new:
-        shown = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
-        line += f"; new words: {len(new):,}, such as {shown}"
+        most_common = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
+        line += f"; new words: {len(new):,}, such as {most_common}"
     return line
 
 

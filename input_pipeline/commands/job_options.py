@@ -1,4 +1,4 @@
-"""The command line of a job that asks a language model for hard texts."""
+"""The command line of a job in which a language model writes hard texts."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ RESULTS = """\
 Captions come from COCO captions JSON (in the order of its annotations), from a column of a JSONL,
 TSV, CSV or JSON table, or from a .txt file with a caption in each line. OUT holds
 
-  replace_hp.jsonl, swap_hp.jsonl   of presets with one text per caption: line k is that of caption
-                k, a JSON string; "None" without one. The form of the authors' files, for COCO
+  replace_hp.jsonl, swap_hp.jsonl   of presets with one text per caption: line k is the text of
+                caption k as a JSON string, or "None". The format of the authors' files, for COCO
   table.jsonl   the rows of the captions' file with a column "positives" (and "negatives", the
                 foils), and in "positive_kinds" the preset and a hash of prompt, model and sampling
-  raw.jsonl     the answers as they came, in the order in which they came
+  raw.jsonl     the unchanged answers, in order of arrival
   summary.json  the request and its version, counts, why captions have no text, with examples,
                 tokens, cost
 
-Every answer is on disk before the next question is asked: a run that was stopped or killed
-continues with the same command and asks nothing twice."""
+Every answer is on disk before the next request is sent: a run that was stopped or killed continues
+with the same command and repeats no request."""
 
 
 def description(command: str) -> str:
@@ -37,14 +37,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--list", action=_List, help="print the presets and exit")
     add("--column", default="caption", help="of a table; default: caption")
     add("--out", required=True, help="folder of this request")
-    add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} in its place")
+    add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} for the caption")
     add("--max-tokens", type=command_line.positive, help="longest answer; default: the preset's")
     add(
         "--limit",
         type=command_line.positive,
         help="only the first LIMIT captions; a later run goes on",
     )
-    add("--dry-run", action="store_true", help="show prompts, tokens and cost; ask nothing")
+    add("--dry-run", action="store_true", help="show prompts, tokens and cost; send no request")
 
 
 class _List(argparse.Action):

@@ -1,11 +1,11 @@
-"""Train/eval contamination check: images of evaluation sets that training has, too.
+"""Train/eval contamination check: evaluation images that are also in the training data.
 
   vlc-jax leaks --train coco/train_neg_clip.tsv --eval benchmarks --write leaks.txt
 
-Files are annotations: JSON, JSONL, CSV or TSV. Every text in them that ends like an image file's
-name counts as an image; each of Karpathy's splits is a set of its own, and CREPE's tables name
-images of Visual Genome by `image_id`. A folder stands for all such files below it. Images are the
-same when they have the same id of COCO or Visual Genome, or else the same file name.
+Files are annotations: JSON, JSONL, CSV or TSV. Every text in them with the suffix of an image file
+counts as an image; each of Karpathy's splits is a separate set, and CREPE's tables name images of
+Visual Genome by `image_id`. A folder stands for all such files below it. Images are equal if they
+have the same id of COCO or Visual Genome, or else the same file name.
 
 Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
 """
@@ -24,12 +24,12 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_TRAINING = ("train", "restval")  # Karpathy's splits that nobody evaluates on
-_SHOWN = 3  # images printed per set
+_TRAINING = ("train", "restval")  # Karpathy's splits for training, never for evaluation
+_MAX_PRINTED = 3  # images per set
 
 
 class Overlap(NamedTuple):
-    """Overlap of a set of evaluation images with those of training."""
+    """Overlap of a set of evaluation images with the training images."""
 
     name: str
     identities: frozenset[str]  # its images
@@ -37,9 +37,9 @@ class Overlap(NamedTuple):
 
 
 def image_names(path: Path) -> dict[str, list[str]]:
-    """Image names in an annotation file by split ("" where the file is not divided).
+    """Image names in an annotation file by split ("" if the file has no splits).
 
-    Raises DataError for a file that cannot be read; {} where it names no image.
+    {} if the file names no image. Raises DataError for a file that cannot be read.
     """
     if path.suffix.lower() == ".json":
         document = json_annotations.load(path)
@@ -64,7 +64,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Texts in a document, at any depth, that name an image file."""
+    """Image file names among the texts of a document, at any depth."""
     if isinstance(value, str):
         if value.lower().endswith(_SUFFIXES) and "://" not in value:
             yield value
@@ -79,8 +79,8 @@ def _names(value: Any) -> Iterator[str]:
 class Identities:
     """All identities of an image: `identities(name)` lists its canonical id, COCO id and sha256.
 
-    coco_of: COCO's id of images of Visual Genome that are COCO's. images: a folder; files found
-    there are known by their bytes, too, and `missing` counts those that are not.
+    coco_of: Visual Genome's id -> COCO's, for images of both. images: a folder; image files in it
+    are also compared by their bytes, and `missing` counts names without a file there.
     """
 
     def __init__(self, coco_of: Mapping[int, int], images: Path | None) -> None:
@@ -107,7 +107,7 @@ def compare(
     of_train: Identities,
     of_sets: Identities,
 ) -> list[Overlap]:
-    """Overlaps of sets of image names with those of training."""
+    """Overlaps of sets of image names with the image names of training."""
     in_training = {same: name for name in train for same in of_train(name)}
     overlaps = []
     for title, names in sets.items():
@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
     print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
-        for train_name, eval_name in [*overlap.shared.items()][:_SHOWN]:
+        for train_name, eval_name in [*overlap.shared.items()][:_MAX_PRINTED]:
             print(f"{'':>20}{eval_name} is {train_name} of training")
     for title, identities in (("training", of_train), ("evaluations", of_sets)):
         if identities.missing:
@@ -180,7 +180,7 @@ def _training(paths: Sequence[str], train_split: str) -> list[str]:
 
 
 def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[str]]:
-    """Title -> image names. Of a folder, files that name no image are mentioned, not refused."""
+    """Title -> image names. Files of a folder that name no image are reported, not refused."""
     sets = {}
     training = {Path(path).resolve() for path in train}
     for path in map(Path, paths):

@@ -6,13 +6,13 @@
       --option image_folder=images --size 256 --out prepared/train
 
 The first form knows the files of coco, flickr30k, negclip, cc3m, img2dataset and llava; DATASET
---help says which to bring. The second takes any source of a config with its options.
+--help lists them. The second takes any source of a config with its options.
 
 Images are shrunk until their shorter side is `size` (never enlarged, never cropped) and stored as
 JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left out and listed in the
 manifest. A run that was stopped continues, with the same command, after its last whole shard.
-Generators of hard negatives and positives may work on every caption; training finds their texts
-under the generators' names.
+--negatives and --positives store hard texts that generators make of every caption; training selects
+them by the generators' names.
 Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
 full or broken (the same command continues); 130: interrupted.
 """
@@ -41,15 +41,15 @@ class Dataset:
     """Command line of a named dataset: the options that name its files, its splits, an example."""
 
     files: tuple[str, ...]
-    splits: str  # what --split does
-    divided: bool  # whether the file holds several splits; otherwise --split is only a name
+    splits: str  # help text of --split
+    divided: bool  # True if the file has several splits; otherwise --split is only a name
     example: str
     choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options
-    flags: tuple[str, ...] = ()  # options that are true where they are given
+    flags: tuple[str, ...] = ()  # boolean options
 
 
 _ANNOTATED = ("annotations", "images")
-_ONE_SPLIT = "what the shards are called in a run; all of the file is taken; default: train"
+_ONE_SPLIT = "name of the split in a run; the shards hold the whole file; default: train"
 DATASETS = {
     "coco": Dataset(
         _ANNOTATED,
@@ -99,23 +99,22 @@ def _run(arguments: list[str]) -> int:
             raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
         options = _dataset_parser(name).parse_args(arguments[1:])
         dataset = DATASETS[name]
-        given = {option: getattr(options, option) for option in (*dataset.files, *dataset.choices)}
-        given |= {flag: True for flag in dataset.flags if getattr(options, flag)}
-        given |= {"exclude": options.exclude} if getattr(options, "exclude", None) else {}
+        names = (*dataset.files, *dataset.choices)
+        source_options = {option: getattr(options, option) for option in names}
+        source_options |= {flag: True for flag in dataset.flags if getattr(options, flag)}
+        if getattr(options, "exclude", None):
+            source_options["exclude"] = options.exclude
         split = options.split if dataset.divided else "all"
     else:
         options = _source_parser().parse_args(arguments)
-        name, given, split = (
-            options.source,
-            command_line.parse_options(options.option),
-            options.split,
-        )
-    source = make_source(name, split, **given)
-    request = {"source": name, "split": options.split, "options": given}
+        name, split = options.source, options.split
+        source_options = command_line.parse_options(options.option)
+    source = make_source(name, split, **source_options)
+    request = {"source": name, "split": options.split, "options": source_options}
     request["annotations"] = getattr(source, "digests", {})
     if options.negatives or options.positives:
-        their_options = command_line.generator_options(options.generator_options)
-        generators = generated_texts.make(options.negatives, options.positives, their_options)
+        options_of = command_line.generator_options(options.generator_options)
+        generators = generated_texts.make(options.negatives, options.positives, options_of)
         source = generated_texts.GeneratedSource(
             source, generators, count=options.texts_per_kind, seed=options.text_seed
         )
@@ -227,20 +226,20 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
             action="extend",
             default=[],
             metavar="NAME,NAME",
-            help=f"hard {side} that these generators make of every caption are stored with it",
+            help=f"generators of hard {side}, whose texts are stored with every caption",
         )
     parser.add_argument(
         "--texts-per-kind",
         type=int,
         default=8,
-        help="at most so many per caption and generator; default: 8",
+        help="most texts per caption and generator; default: 8",
     )
     parser.add_argument("--text-seed", type=int, default=0, help="of the generators; default: 0")
     parser.add_argument(
         "--generator-options",
         default=_NO_OPTIONS,
         metavar="JSON",
-        help="their own options, {GENERATOR: {OPTION: VALUE}}",
+        help="options of generators, {GENERATOR: {OPTION: VALUE}}",
     )
     return parser
 

@@ -1,7 +1,7 @@
 """Writer of array_record shards of resized images, with a manifest; resumable.
 
-The manifest records the request, the sha256 of the annotation file and of every shard, how many
-records, captions and different images there are, and which records were left out and why.
+The manifest has the request, the sha256 of the annotation file and of every shard, the numbers of
+records, captions and different images, and the skipped records with reasons.
 """
 
 import errno
@@ -26,12 +26,12 @@ from vlc_jax.input_pipeline.sources import id_index, shards
 
 JPEG_QUALITY = 95
 PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
-NO_IMAGE = b""  # in place of the encoded image of a text alone
-_BLOCK = 64  # records encoded at a time, so that few are held in memory
+NO_IMAGE = b""  # in place of the encoded image of a text-only record
+_BLOCK = 64  # records encoded at a time, so that few are in memory
 
 
 class _Entry(NamedTuple):
-    """Encoded record for a shard; without data it is left out for the reason."""
+    """Encoded record of a shard; data is None for a skipped record, with the reason."""
 
     name: str
     data: bytes | None = None
@@ -54,12 +54,12 @@ def write(
 ) -> dict[str, Any]:
     """Writes the shards of `source` into the folder `out` and returns the manifest.
 
-    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the bytes that
-      the source gives, as they are.
+    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the source's
+      bytes, unchanged.
     shard_size: records of the source per shard.
-    request: options that decide the content; the folder of another request is refused.
-    Raises ValueError for such a refusal, DataError when too many records cannot be used; the shard
-    in which they became too many is written again when the run is continued.
+    request: options that determine the content; a folder with another request is refused.
+    Raises ValueError for such a folder, DataError if too many records are unusable; a resumed run
+    writes the shard in which that happened again.
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder for the shards")
@@ -75,8 +75,8 @@ def write(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Locks the folder. Raises ValueError where another process writes to it."""
-    # An flock and no lock file: the kernel drops it when its process dies, however it dies.
+    """Locks the folder. Raises ValueError if another process writes to it."""
+    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     path = out / "lock.partial"
     with path.open("a") as file:
         try:
@@ -113,7 +113,7 @@ def _write(
             first = number * shard_size
             indices = range(first, min(first + shard_size, len(source)))
             name = f"shard-{number:05d}-of-{shard_count:05d}.array_record"
-            # Whole shard, then manifest: what the manifest lists is always whole on the disk.
+            # The shard first, then the manifest: every listed shard is complete on disk.
             shard, skipped, hashes = _write_shard(
                 pool, source, indices, out / name, request, advance
             )
@@ -131,9 +131,9 @@ def _write(
 
 
 def shrink(record: Record, size: int, image_format: str) -> bytes:
-    """The record's image with its shorter side at most `size`, encoded; NO_IMAGE of a text alone.
+    """Encoded image of the record with its shorter side at most `size`.
 
-    Raises DataError.
+    NO_IMAGE for a text-only record. Raises DataError.
     """
     if record.image is None:
         return NO_IMAGE
@@ -153,7 +153,7 @@ def shrink(record: Record, size: int, image_format: str) -> bytes:
 def _whole_request(
     source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
 ) -> dict[str, Any]:
-    """The request with every option that decides the shards' content. Raises ValueError."""
+    """The request with every option that determines the shards' content. Raises ValueError."""
     if image_format not in ("auto", "jpeg", "png", shards.FEATURES):
         raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
     for name, value in (("size", size), ("shard_size", shard_size)):
@@ -207,9 +207,9 @@ def _write_shard(
     request: dict[str, Any],
     advance: Callable[[int], None],
 ) -> tuple[dict[str, Any], dict[str, str], np.ndarray]:
-    """Writes a shard under a temporary name and moves it to `path` when it is whole.
+    """Writes a shard under a temporary name and renames it to `path` when it is complete.
 
-    Returns its entry for the manifest, what was left out and the hashes of its images.
+    Returns its manifest entry, the skipped records (id -> reason) and the hashes of its images.
     """
     from array_record.python import array_record_module
 
@@ -252,7 +252,7 @@ def _write_shard(
     ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
-    os.replace(partial, path)  # atomic: nobody sees half a shard
+    os.replace(partial, path)  # atomic: no reader sees half a shard
     return shard, skipped, np.array(hashes, np.uint64)
 
 
@@ -267,7 +267,7 @@ def _sealed(path: Path) -> dict[str, Any]:
 def _check_share(
     out: Path, manifest: dict[str, Any], skipped: dict[str, str], limit: float, total: int
 ) -> None:
-    """Raises DataError if the new `skipped` are too many, after listing them in the manifest."""
+    """Raises DataError if too many records are skipped; lists the new ones in the manifest."""
     try:
         record_validation.check_share(manifest["skipped"] | skipped, limit, total)
     except DataError as error:
@@ -282,7 +282,7 @@ def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
     """Hashes of the images of every whole shard, uint64 (records,) each."""
     from array_record.python import array_record_data_source
 
-    # Read again when a stopped run goes on, to count the different images over all shards.
+    # A resumed run reads them again to count the different images over all shards.
     stored = [np.empty(0, np.uint64)]
     for shard in manifest["shards"]:
         if shard["count"]:
@@ -299,7 +299,7 @@ def _hash(image: bytes) -> int:
 
 def _save(out: Path, manifest: dict[str, Any]) -> None:
     partial = out / f"{shards.MANIFEST}.partial"
-    # Flushed, then renamed: after a crash the manifest is the old one or the new one, never half.
+    # Flush, then rename: after a crash the manifest is the old one or the new one, never half.
     with partial.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()

@@ -3,9 +3,9 @@
   vlc-jax write_hard_texts replace captions_train2017.json \\
       --base-url http://localhost:8000/v1 --model meta-llama/Llama-2-70b-chat-hf --out hp/replace
 
-Any endpoint of OpenAI's protocol will do: OpenAI itself, vLLM, llama.cpp, ... Its key, if it wants
-one, is read from the environment variable OPENAI_API_KEY. A language model in a folder, without an
-endpoint: vlc-jax write_texts.
+Any endpoint of OpenAI's protocol will do: OpenAI itself, vLLM, llama.cpp, ... The environment
+variable OPENAI_API_KEY holds its key, if it needs one. For a language model in a folder, without an
+endpoint, use vlc-jax write_texts.
 """
 
 import argparse
@@ -25,7 +25,7 @@ The endpoint, --limit, --concurrency, --retries and the prices may differ when a
 code 0: done; 2: wrong request; 3: captions or answers that cannot be read; 30: the endpoint is out
 of order, try later; 130: interrupted."""
 _OPENAI = "https://api.openai.com/v1"
-_CONNECTIONS = 1_000  # that the client library opens at most
+_CONNECTIONS = 1_000  # limit of the client library
 
 
 @addresses.allowed
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(message: str, code: int) -> int:
-    """Prints an error, without the key: it may be in an address, or in what an endpoint says."""
+    """Prints an error without the key, which may be in a URL or in an endpoint's message."""
     print(f"error: {client.without_key(message, _key())}", file=sys.stderr)
     return code
 
@@ -57,19 +57,19 @@ def _key() -> str | None:
 
 def _run(options: argparse.Namespace) -> int:
     prices = options.price_in, options.price_out
-    asked = job.make(options, options.model, options.form, _fields(options), prices)
+    text_job = job.make(options, options.model, options.form, _fields(options), prices)
     if options.dry_run:
-        print(job.dry_run(asked))
+        print(job.dry_run(text_job))
         return 0
     endpoint = _endpoint(options)
     client.check_library()
     complete = client.completing(endpoint, options.concurrency)
-    print(job.run(asked, complete, client.without_key(endpoint.base_url, endpoint.key)))
+    print(job.run(text_job, complete, client.without_key(endpoint.base_url, endpoint.key)))
     return 0
 
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
-    """Fields of the request: the preset's, those of the command line in their place."""
+    """Fields of the request: the preset's, overridden by the command line's."""
     preset = PRESETS[options.preset]
     fields: dict[str, Any] = {**preset.sampling}
     if options.form == "text":
@@ -84,7 +84,10 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _endpoint(options: argparse.Namespace) -> client.Endpoint:
-    """Raises ValueError for an address or a key that cannot be; messages never show the key."""
+    """The endpoint of the command line.
+
+    Raises ValueError for an invalid URL or key; messages never show the key.
+    """
     try:
         address = urllib.parse.urlsplit(options.base_url)
         is_address = address.scheme in ("http", "https") and address.hostname
@@ -99,9 +102,14 @@ def _endpoint(options: argparse.Namespace) -> client.Endpoint:
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ValueError("OPENAI_API_KEY holds letters that no key has; was it copied whole?")
     if key is None and options.base_url == _OPENAI:
-        raise ValueError(f"{_OPENAI} wants a key in OPENAI_API_KEY; or name another --base-url")
+        raise ValueError(f"{_OPENAI} needs a key in OPENAI_API_KEY; or name another --base-url")
     return client.Endpoint(
-        *(options.base_url, key, options.model, options.form, options.retries, options.timeout)
+        base_url=options.base_url,
+        key=key,
+        model=options.model,
+        form=options.form,
+        retries=options.retries,
+        timeout=options.timeout,
     )
 
 
@@ -114,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     job_options.add_options(parser)
     add = parser.add_argument
-    add("--model", required=True, help="as the endpoint calls it")
+    add("--model", required=True, help="its name at the endpoint")
     add(
         "--base-url",
         default=os.environ.get("OPENAI_BASE_URL") or _OPENAI,
@@ -125,11 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=client.FORMS,
         default="chat",
         help="chat: the prompt is a message (chat/completions; the default); text: it is a plain "
-        "text that goes on (completions), as the papers send it and as base models need it",
+        "text to be continued (completions), as in the papers and as base models need it",
     )
     add("--temperature", type=float, help="default: the preset's")
     add("--top-p", type=float, help="default: the preset's")
-    add("--seed", type=int, default=0, help="line k is asked with SEED + k - 1; default: 0")
+    add("--seed", type=int, default=0, help="line k has seed SEED + k - 1; default: 0")
     add(
         "--option",
         action="append",
@@ -138,11 +146,11 @@ def _parser() -> argparse.ArgumentParser:
         help="any field of the request, e.g. top_k=50; NAME=null leaves one out, e.g. where a "
         "model takes no temperature; may be repeated",
     )
-    add("--concurrency", type=_concurrency, default=16, help="questions at a time; default: 16")
-    add("--retries", type=_count, default=8, help="of a question, with growing pauses; default: 8")
+    add("--concurrency", type=_concurrency, default=16, help="requests in flight; default: 16")
+    add("--retries", type=_count, default=8, help="per request, with growing pauses; default: 8")
     add("--timeout", type=_seconds, default=120.0, help="seconds for a whole answer; default: 120")
-    add("--price-in", type=_price, help="of a million tokens of prompts, in any currency")
-    add("--price-out", type=_price, help="of a million tokens of answers")
+    add("--price-in", type=_price, help="per million tokens of prompts, in any currency")
+    add("--price-out", type=_price, help="per million tokens of answers")
     return parser
 
 

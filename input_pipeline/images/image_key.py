@@ -1,4 +1,4 @@
-"""Keys of images by what they show, so that each is decoded and encoded once."""
+"""Keys of images by their content, so that each is decoded and encoded once."""
 
 import dataclasses
 import hashlib
@@ -17,12 +17,11 @@ KEY_BYTES = 16  # of a sha256: two of a billion images share a key with a chance
 def image_key(image: ImageLike, file_key: Callable[[Path], bytes] | None = None) -> bytes:
     """Key of an image, KEY_BYTES long; images with equal keys have equal pixels.
 
-    A file has the key of its bytes, wherever it lies. Of an image that is read lazily, a dataclass
-    such as a box in a file, the key is that of its class and its fields, files among them by their
-    bytes.
+    The key of a file hashes its bytes, whatever its path. The key of a lazy image, a dataclass such
+    as `Crop`, hashes its class and its fields, files among them by their bytes.
 
-    file_key: the key of a file, where it is known without reading. Raises DataError for a file that
-    cannot be read, and for anything that is no image.
+    file_key: path -> key, for files whose key is known without reading them. Raises DataError for
+    an unreadable file and for a value that is not an image.
     """
     if isinstance(image, Path):
         return file_key(image) if file_key else _digest("encoded", read_bytes(image))
@@ -43,10 +42,10 @@ def image_key(image: ImageLike, file_key: Callable[[Path], bytes] | None = None)
 
 
 class ImageKeys:
-    """`image_key`, for which a file is read again only if its size or time of change is new."""
+    """Cached `image_key`: a file is read again only if its size or modification time changed."""
 
     def __init__(self) -> None:
-        self._of_files: dict[tuple[str, int, int], bytes] = {}
+        self._file_keys: dict[tuple[str, int, int], bytes] = {}
 
     def __call__(self, image: ImageLike) -> bytes:
         """The key. Raises DataError as `image_key` does."""
@@ -55,12 +54,12 @@ class ImageKeys:
     def _file_key(self, path: Path) -> bytes:
         try:
             status = os.stat(path)
-        except (OSError, ValueError):  # what is wrong with it, the reading says
+        except (OSError, ValueError):  # reading the file raises a DataError with the reason
             return image_key(path)
         identity = (str(path), status.st_size, status.st_mtime_ns)
-        if identity not in self._of_files:
-            self._of_files[identity] = image_key(path)
-        return self._of_files[identity]
+        if identity not in self._file_keys:
+            self._file_keys[identity] = image_key(path)
+        return self._file_keys[identity]
 
 
 def _digest(kind: str, content: bytes | memoryview) -> bytes:

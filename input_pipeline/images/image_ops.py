@@ -1,8 +1,8 @@
 """Image decoding and transforms: bytes, files or arrays -> uint8 RGB pixels of one size.
 
-Decoding is Pillow's, and so is the (antialiased) resampling: open_clip and the Hugging Face
-image processors use the same, so pixels agree with the published checkpoints. Normalisation happens
-on the device; only its constants live here.
+Pillow decodes and resamples (antialiased), as in open_clip and the Hugging Face image processors,
+so pixels agree with the published checkpoints. Normalisation happens on the device; only its
+constants are here.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ SHUFFLES = {"rows_4": (4, 1), "cols_4": (1, 4), "patches_9": (3, 3)}  # name -> 
 CROPS = ("centre", "random_resized", "none", "pad")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
-    "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, as its authors and Hugging Face have it
+    "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
 }
 MAX_PIXELS = 89_478_485  # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
 
@@ -54,9 +54,9 @@ _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upri
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# What Pillow's decoders have been seen to raise on damaged input, when bytes of every format were
-# cut and flipped and in its issue tracker. The bytes are in memory, so an OSError here is about
-# the data and not about the disk.
+# Exceptions of Pillow's decoders on damaged input, from truncated and flipped bytes of every format
+# and from its issue tracker. The bytes are in memory, so an OSError here concerns the data and not
+# the disk.
 _DAMAGE = (
     ArithmeticError,
     AttributeError,
@@ -75,13 +75,13 @@ _DAMAGE = (
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads an image file; one that is missing or not readable raises DataError.
+    """Reads an image file. Raises DataError for a missing or unreadable file.
 
-    Other operating system errors (a disk or network that fails) are not about this file and pass.
+    Other OSErrors (a failing disk or network) do not concern this file and are not converted.
     """
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode  # of the open file: no second way to storage
+            mode = os.fstat(file.fileno()).st_mode  # of the open file: saves a request to storage
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
                 raise DataError(f"image file {path} is a device")
             return file.read()
@@ -92,17 +92,17 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             name = f"{str(path)[:80]}... of {len(str(path)):,} letters"
-            raise DataError(f"image file {name} cannot be: {error.strerror}") from None
+            raise DataError(f"image file {name} cannot exist: {error.strerror}") from None
         raise
 
 
 def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
-    """A fully decoded, upright RGB picture. Raises DataError, naming the file where there is one.
+    """A fully decoded, upright RGB picture. Raises DataError, naming the file if there is one.
 
     Colour follows Pillow's `convert("RGB")`: grey is repeated, palettes are looked up, CMYK is
-    converted without a colour profile, and an alpha channel is dropped, not composited (what
-    open_clip and Hugging Face do). 16-bit grey keeps its upper 8 bits. Of an animation the first
-    frame is taken. EXIF orientation is applied (the reference libraries ignore it).
+    converted without a colour profile, and an alpha channel is dropped, not composited (as in
+    open_clip and Hugging Face). 16-bit grey keeps its upper 8 bits; an animation gives its first
+    frame. EXIF orientation is applied (the reference libraries ignore it).
     """
     if isinstance(image, np.ndarray):
         return Image.fromarray(_check_pixels(image))
@@ -147,11 +147,11 @@ def decode(image: ImageLike) -> np.ndarray:
 
 
 def shuffle(pixels: np.ndarray, how: ShuffledImage) -> np.ndarray:
-    """The parts of pixels (height, width, 3) in the order `how.order`.
+    """Pixels (height, width, 3) with their parts in the order `how.order`.
 
-    What the parts leave over below and at the right becomes the mean colour of CLIP's data, 0 after
-    its normalisation, as in ARO's code, whose fold leaves it empty: at 224 pixels, patches_9 are
-    of 74 and leave 2 rows and 2 columns.
+    Remaining rows below and columns at the right get the mean colour of CLIP's data, 0 after its
+    normalisation, as in ARO's code, whose fold leaves them empty: at 224 pixels, the parts of
+    patches_9 have side 74, and 2 rows and 2 columns remain.
     """
     rows, columns = SHUFFLES[how.shuffle]
     if sorted(how.order) != list(range(rows * columns)):
@@ -159,9 +159,9 @@ def shuffle(pixels: np.ndarray, how: ShuffledImage) -> np.ndarray:
     height, width = pixels.shape[0] // rows, pixels.shape[1] // columns
     shuffled = np.empty_like(pixels)
     shuffled[:] = np.round(255 * np.array(NORMALISATIONS["clip"][0])).astype(np.uint8)
-    for place, part in enumerate(how.order):
+    for target, part in enumerate(how.order):
         (top, left), (y, x) = (
-            np.array(divmod(k, columns)) * (height, width) for k in (place, part)
+            np.array(divmod(k, columns)) * (height, width) for k in (target, part)
         )
         shuffled[top : top + height, left : left + width] = pixels[y : y + height, x : x + width]
     return shuffled
@@ -170,7 +170,7 @@ def shuffle(pixels: np.ndarray, how: ShuffledImage) -> np.ndarray:
 def resize(
     picture: Image.Image, height: int, width: int, interpolation: str = "bicubic"
 ) -> Image.Image:
-    """Antialiased resize; a picture that already has the size comes back untouched."""
+    """Antialiased resize; returns a picture of that size unchanged."""
     if picture.size == (width, height):
         return picture
     return picture.resize((width, height), INTERPOLATIONS[interpolation])
@@ -178,8 +178,8 @@ def resize(
 
 def short_side_size(height: int, width: int, size: int) -> tuple[int, int]:
     """Size (height, width) whose shorter side is `size`; the longer is rounded down, as torchvision
-    does. Raises DataError where that has more pixels than an image may have: 100 bytes of a line of
-    10,000 pixels would become gigabytes.
+    does. Raises DataError above MAX_PIXELS: an image of 1 x 10,000 pixels, 100 bytes encoded, would
+    become gigabytes.
     """
     longer = size * max(height, width) // min(height, width)
     if size * longer > MAX_PIXELS:
@@ -200,22 +200,23 @@ def resize_and_centre_crop(
 ) -> Image.Image:
     """CLIP's preprocessing: short side to `size`, then the central square.
 
-    Bit for bit what transformers' CLIP image processor on Pillow does. (torchvision puts an odd
+    Equals transformers' CLIP image processor on Pillow bit for bit. (torchvision puts an odd
     remainder on the other side.)
     """
     height, width = short_side_size(picture.height, picture.width, size)
     top, left = (height - size) // 2, (width - size) // 2
     if width > size:
-        # Pillow resizes in width first, then in height, rounding to 8 bits between: the sides may
-        # be cut off before the second pass, with the same pixels for less work.
+        # Pillow resizes the width first, then the height, and rounds to 8 bits in between: cropping
+        # the sides before the second pass gives the same pixels for less work.
         picture = resize(picture, picture.height, width, interpolation)
         picture = picture.crop((left, 0, left + size, picture.height))
     return _crop(resize(picture, height, size, interpolation), 0, top, size)
 
 
 def pad_to_square(picture: Image.Image) -> Image.Image:
-    """LLaVA-1.5's padding: the picture in the middle of a square of CLIP's mean colour, (122, 116,
-    104): the mean is cut to whole levels, and an odd remainder of padding is at the end.
+    """LLaVA-1.5's padding: the picture centred on a square of CLIP's mean colour, (122, 116, 104).
+
+    The mean is truncated to integers; an odd pixel of padding goes to the bottom or right.
     """
     side = max(picture.size)
     if picture.size == (side, side):
@@ -239,10 +240,11 @@ def random_resized_crop(
     rng: np.random.Generator,
     interpolation: str = "bicubic",
 ) -> Image.Image:
-    """Random resized crop: a window of `scale` of the area and `ratio` (width / height), squared.
+    """Random resized crop: a window with area share in `scale` and width / height in `ratio`.
 
-    As torchvision: area uniform, ratio log-uniform, ten tries, then the largest central window
-    whose ratio is allowed. The resampling filter may look past the window's edge.
+    As in torchvision: area uniform, ratio log-uniform, ten tries, then the largest central window
+    of an allowed ratio. The window is resized to a square; the resampling filter may look past its
+    edge.
     """
     width, height = picture.size
     log_ratio = np.log(ratio)
@@ -267,12 +269,12 @@ def random_resized_crop(
 def jitter(
     picture: Image.Image, brightness: float, hue: float, rng: np.random.Generator
 ) -> Image.Image:
-    """Colour jitter as torchvision's ColorJitter, of brightness and hue, in random order.
+    """Colour jitter of brightness and hue in random order, as torchvision's ColorJitter.
 
-    Pixels are multiplied by a number of 1 - brightness ... 1 + brightness, their hue is turned by
-    -hue ... hue of the circle; an amount of 0 leaves it out. Pixels stay 8 bits between the two.
+    Brightness is multiplied by a factor in 1 +- brightness, hue is shifted by +- hue of the circle;
+    an amount of 0 omits the step. Pixels are rounded to 8 bits between the steps.
     """
-    # Both are drawn always: turning one off does not change what the other draws.
+    # Always draw both: turning one off does not change the numbers of the other.
     factor, turn = rng.uniform(1 - brightness, 1 + brightness), rng.uniform(-hue, hue)
     steps = [lambda x: ImageEnhance.Brightness(x).enhance(factor)] if brightness else []
     steps += [lambda x: _with_hue(x, turn)] if hue else []
@@ -290,13 +292,13 @@ def _with_hue(picture: Image.Image, turn: float) -> Image.Image:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Image transform: ImageLike -> uint8 (size, size, 3). One of that size is not resampled.
+    """Image transform: ImageLike -> uint8 (size, size, 3). An image of that size is not resampled.
 
-    crop "centre": short side to `size`, then the central square (CLIP). "none": squashed to the
-    square, whatever its shape (SigLIP). "pad": of `pad_to_square`, then `size` (LLaVA).
-    "random_resized": a random window of `scale` of the area
-    with a width / height in `ratio`; needs the generator.
-    brightness, hue: of `jitter`; they need the generator, too.
+    crop "centre": short side to `size`, then the central square (CLIP). "none": resized to the
+    square without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized
+    (LLaVA). "random_resized": a random window with area share in `scale` and width / height in
+    `ratio`; needs the generator.
+    brightness, hue: amounts of `jitter`; need the generator, too.
     """
 
     size: int  # pixels
@@ -328,7 +330,7 @@ class ImageTransform:
         """Raises DataError for an image that cannot be decoded."""
         if isinstance(image, AskedImage):
             return self(image.image, rng)
-        if isinstance(image, ShuffledImage):  # parts of what the model would see
+        if isinstance(image, ShuffledImage):  # after resize and crop, as in ARO
             return shuffle(self(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)
         if rng is None and (has_jitter or self.crop == "random_resized"):

@@ -7,16 +7,16 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 
-# A ParquetFile is not for several threads at a time, and images are decoded by several.
+# ParquetFile is not thread-safe, and several threads decode images.
 _reading = threading.Lock()
 
 
 def read_packed(image: PackedImage) -> bytes:
-    """Encoded bytes of an image. Raises DataError if they are not there."""
+    """Encoded bytes of an image. Raises DataError if the cell has none."""
     with _reading:
-        group, place = _place(image.file, image.row)
+        group, group_row = _locate(image.file, image.row)
         column = _group(image.file, image.column, group)
-    value = column[place].as_py()
+    value = column[group_row].as_py()
     if image.item is not None:
         value = value[image.item] if value is not None and image.item < len(value) else None
     data = value.get("bytes") if isinstance(value, dict) else value
@@ -29,7 +29,10 @@ def read_packed(image: PackedImage) -> bytes:
 
 
 def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[str, Any]]:
-    """Rows of a Parquet file, of those columns alone. Raises DataError for another file."""
+    """Rows of a Parquet file, only the named columns if any are named.
+
+    Raises DataError for a missing column and for a file that is not Parquet.
+    """
     parquet = _open(file)
     names = parquet.schema_arrow.names
     for column in columns or ():
@@ -51,8 +54,8 @@ def _open(file: Path) -> Any:
         raise DataError(f"{file} is no Parquet file: {error}") from error
 
 
-def _place(file: Path, row: int) -> tuple[int, int]:
-    """Row group of a row, and its place there."""
+def _locate(file: Path, row: int) -> tuple[int, int]:
+    """Row group of a row, and the row's index in the group."""
     metadata, left = _open(file).metadata, row
     for group in range(metadata.num_row_groups):
         if left < (rows := metadata.row_group(group).num_rows):
@@ -61,7 +64,7 @@ def _place(file: Path, row: int) -> tuple[int, int]:
     raise DataError(f"{file} has {metadata.num_rows:,} rows; there is no row {row:,}")
 
 
-@functools.lru_cache(maxsize=4)  # neighbours are of one group: read once, and not all of them kept
+@functools.lru_cache(maxsize=4)  # neighbouring rows share a group; a few groups fit in memory
 def _group(file: Path, column: str, group: int) -> Any:
     import pyarrow
 

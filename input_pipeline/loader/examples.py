@@ -1,11 +1,11 @@
 """Training examples: the record, caption, pixels and hard texts at each position of the sequence.
 
-Main rows are the records in shuffled epochs. With h hard images each is followed by h further
-rows, whose records it names (`Record.hard_images`): position p belongs to main row p // (1 + h).
-An example depends on the seed, its position and the source alone.
+Main rows are the records in shuffled epochs. With h hard images, h rows follow each main row: the
+records that it names in `Record.hard_images`. Position p belongs to main row p // (1 + h). An
+example depends only on the seed, its position and the source.
 
-A record that cannot be used is replaced by the next usable one of the source. So is a hard image
-that is missing, because there are fewer or they cannot be used; such rows are marked.
+An unusable record is replaced by the next usable one of the source. So is a missing hard image (too
+few are named, or they are unusable); such rows have `is_stand_in`.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources import order
 
-_LOOKED_AT = 1000  # records, spread over the source, of which one must name hard images
+_MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
 # Random streams of a position; the index enters the key, so new ones go to the end.
 _STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
 
 
 class Cancelled(Exception):  # noqa: N818
-    """Raised in a loader's thread when the loader was closed while it made a batch."""
+    """Raised in a loader's thread if the loader is closed while the thread makes a batch."""
 
 
 class Example(NamedTuple):
@@ -41,12 +41,12 @@ class Example(NamedTuple):
     pixels: np.ndarray  # uint8 (height, width, 3), black where the record has no image
     negatives: list[str]
     positives: list[str]
-    question: str  # of the image, "" where nothing is asked
-    is_stand_in: bool = False  # for a hard image that is missing
+    question: str  # about the image; "" for none
+    is_stand_in: bool = False  # replaces a missing hard image
 
 
 class Examples:
-    """Maker of examples: `group(number)` is a main row with its hard images.
+    """Factory of examples: `group(number)` is a main row with its hard images.
 
     See `loader.make_train` for the fields.
 
@@ -82,12 +82,12 @@ class Examples:
         self.limit = limit
         self.known_bad = known_bad
         self.cancelled = False
-        self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason), to decode them once
+        self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason); decoded only once
 
     def group(self, number: int, bad: dict[str, str]) -> list[Example]:
         """Main row `number` of the sequence and its hard images.
 
-        Bad records passed over are added to `bad`. Raises DataError when they are too many.
+        Adds skipped bad records to `bad`. Raises DataError if there are too many.
         """
         position = number * (1 + self.hard_images)
         index, main = self._next_usable(int(self._order[number]), position, bad)
@@ -111,7 +111,7 @@ class Examples:
                 self._refuse_known(names[choice])
                 record = self.source.find(names[choice])
                 yield self._example(record, position + count + 1)
-            except DataError:  # whoever counts rows without their hard image is told; see `group`
+            except DataError:  # not lost: `group` marks the row that replaces it
                 continue
             count += 1
             if count == self.hard_images:
@@ -120,13 +120,13 @@ class Examples:
     def _next_usable(
         self, index: int, position: int, bad: dict[str, str], taken: Collection[str] = ()
     ) -> tuple[int, Example]:
-        """The first record from `index` on that can be used and is not `taken`, and its index."""
+        """Index and example of the first usable record from `index` on that is not in `taken`."""
         for _ in range(len(self.source)):
             if self.cancelled:
                 raise Cancelled
             name = f"record {index}"
             try:
-                if index in self._bad:  # not decoded again, but counted in every batch it is in
+                if index in self._bad:  # not decoded again, but counted in every batch
                     name, reason = self._bad[index]
                     raise DataError(reason)
                 self._refuse_known(name)
@@ -146,6 +146,7 @@ class Examples:
         """Raises DataError for a record that cannot be used."""
         rng = self._generator(position, "image")
         captions = record_validation.captions(record)
+        # a single caption draws no number: the crop below continues the same random stream
         caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
         pixels = self._pixels(record, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
@@ -155,24 +156,22 @@ class Examples:
         }
         if self.noun_phrases is not None:
             phrase = self.noun_phrases(text, self._generator(position, "noun_phrases"))
-            if phrase != text:  # what the record holds belongs to the whole caption
-                text, sides = (
-                    phrase,
-                    {side: (texts, (), ()) for side, (texts, _, _) in sides.items()},
-                )
+            if phrase != text:  # stored hard texts belong to the whole caption, not to the phrase
+                text = phrase
+                sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
         negatives, positives = (
             sampling.draw(
                 texts,
                 text,
-                given[caption] if given else (),
+                stored[caption] if stored else (),
                 kinds[caption] if kinds else (),
                 rng[side],
                 scene,
             )
-            for side, (texts, given, kinds) in sides.items()
+            for side, (texts, stored, kinds) in sides.items()
         )
-        if self.negatives.of_positives:  # every slot keeps its place, "" where there is no text
+        if self.negatives.of_positives:  # padded with "": the slot identifies a negative's positive
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
                 more = sampling.draw(
@@ -180,8 +179,8 @@ class Examples:
                 )
                 negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
         template = self.question if record.image is not None else self.text_only_question
-        asked = questions.fill(template, record.questions[caption] if record.questions else None)
-        return Example(record, text, pixels, negatives, positives, asked)
+        question = questions.fill(template, record.questions[caption] if record.questions else None)
+        return Example(record, text, pixels, negatives, positives, question)
 
     def _pixels(self, record: Record, rng: np.random.Generator) -> np.ndarray:
         if record.image is not None:
@@ -196,14 +195,14 @@ class Examples:
         return order.make(self.source, self.seed)
 
     def _generator(self, position: int, stream: str) -> np.random.Generator:
-        """Random numbers of one position and purpose, the same whoever draws them and when.
+        """Random generator of one position and purpose, independent of who draws and when.
 
-        Philox is counter-based: a stream for every position without state to carry from step to
-        step, so a resumed run, another host and a record that takes another's place draw what an
-        unbroken run draws.
+        Philox is counter-based: every position has a stream, and no state is carried from step to
+        step. A resumed run, another host and a replacement record draw the same numbers as an
+        unbroken run.
         """
-        # Draws count up in the first word of the counter; the position in the third leaves 2**128
-        # numbers to each, so streams never overlap.
+        # Draws increment the first word of the counter; the position in the third word leaves
+        # 2**128 numbers to each stream, so streams never overlap.
         counter = np.array([0, 0, position, 0], np.uint64)
         key = np.array([self.seed, _STREAMS.index(stream)], np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
@@ -217,16 +216,17 @@ class Examples:
 
 
 def check_hard_images(source: Source) -> None:
-    """Raises ValueError for a source whose records cannot be found by their id, or name no hard
-    images: none of 1,000 of them, spread over the source.
+    """Raises ValueError unless the source has lookup by id and its records name hard images.
+
+    Checks 1,000 records, spread over the source; at least one must name some.
     """
     if not isinstance(source, Findable):
         raise ValueError(
             f"hard_images: records of {type(source).__name__} cannot be found by their id; train "
             "from shards that vlc-jax prepare wrote of it"
         )
-    looked_at = range(0, len(source), max(1, len(source) // _LOOKED_AT))
-    for index in looked_at:
+    checked = range(0, len(source), max(1, len(source) // _MAX_CHECKED))
+    for index in checked:
         try:
             named = source[index].hard_images
         except DataError:
@@ -234,6 +234,6 @@ def check_hard_images(source: Source) -> None:
         if named:
             return
     raise ValueError(
-        f"hard_images: none of {len(looked_at):,} records looked at names any; the source needs "
+        f"hard_images: none of {len(checked):,} records looked at names any; the source needs "
         "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
     )

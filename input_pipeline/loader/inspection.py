@@ -20,13 +20,13 @@ from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
-_UNKNOWN_WARNING = 0.05  # share of tokens that stand for unknown words that is worth a line
-_UNKNOWN_LIMIT = 0.5  # ... and that is refused: the tokenizer is of another language or data set
-_CUT_WARNING = 0.01  # share of captions longer than the context that is worth a line
+_UNKNOWN_WARNING = 0.05  # share of unknown-word tokens above which a warning is printed
+_UNKNOWN_LIMIT = 0.5  # ... and an error raised: a tokenizer of another language or data set
+_CUT_WARNING = 0.01  # share of captions as long as the context above which a warning is printed
 
 
 class Sample(NamedTuple):
-    """A usable record to be looked at. captions: the positions of its usable ones."""
+    """A usable record for display. captions: positions of its usable captions."""
 
     record: Record
     pixels: np.ndarray
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class Report:
-    """Result of an inspection; `str(report)` is the text for a person."""
+    """Result of an inspection; `str(report)` is the printed text."""
 
     total: int  # records of the source
     looked_at: int = 0
@@ -54,8 +54,10 @@ class Report:
     text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
 
     def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
-        """Raises DataError if all texts shall come from records and no record looked at has any,
-        ValueError if texts are stored of another version of their generator.
+        """Checks the stored hard texts against the sides that training draws from.
+
+        Raises DataError if a side draws from records only and no inspected record has texts,
+        ValueError if stored texts were made by another version of their generator.
         """
         sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
@@ -64,8 +66,8 @@ class Report:
         for side, texts in sides.items():
             if texts.count and not texts.generators and self.looked_at and not stored[side]:
                 raise DataError(
-                    f"{side}: {texts.count} texts 'from_record' are asked for, but none of the "
-                    f"{self.looked_at:,} records looked at holds any; name a generator in "
+                    f"{side}: {texts.count} texts 'from_record' are required, but none of the "
+                    f"{self.looked_at:,} records looked at has any; name a generator in "
                     "`generators`, or a column that holds them"
                 )
 
@@ -144,13 +146,13 @@ def inspect(
     threads: int = 2,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Reads the first `count` records (default: all), images decoded, in their order.
+    """Reads the first `count` records (default: all) in order, images decoded.
 
     `progress` is called with the number of records done so far.
     """
     report = Report(total=len(source), text_versions=sampling.stored_versions(source))
     number = len(source) if count is None else min(count, len(source))
-    # Four samples, spread evenly; spare ones replace those of them that turn out bad.
+    # Four samples, spread evenly; spare ones replace samples that turn out bad.
     sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[Sample] = []
 
@@ -199,11 +201,11 @@ def preview(
     count: int = 256,
     max_bad_share: float = 0.01,
 ) -> Report:
-    """Inspects the first `count` records, which training does before it compiles anything.
+    """Inspects the first `count` records; training does so before it compiles anything.
 
-    Raises DataError if more records are bad than `max_bad_share` of the source; or, where only a
-    part was read, more than three standard deviations above that share of the part, so that an
-    acceptable source is not refused for an unlucky beginning.
+    Raises DataError if the bad records exceed `max_bad_share` of the source or, if only a part was
+    read, that share of the part by more than three standard deviations: an unlucky beginning does
+    not refuse an acceptable source.
     """
     report = inspect(source, tokenizer, image_transform, count=count)
     check_report(report, max_bad_share)
@@ -228,7 +230,7 @@ def _count(
 ) -> None:
     report.captions += len(texts)
     report.words.update(len(text.split()) for text in texts)
-    size = "x".join(map(str, pixels.shape[1::-1]))  # one number of pooled features
+    size = "x".join(map(str, pixels.shape[1::-1]))  # a single number for pooled features
     if record.image is None:
         report.without_image += 1
     else:
@@ -237,7 +239,7 @@ def _count(
     report.with_positives += any(record.positives)
     if tokenizer is None:
         return
-    tokens = tokenizer(texts)  # of vectors: whether they are there
+    tokens = tokenizer(texts)  # of TextVectors: raises DataError for a text without a vector
     if isinstance(tokenizer, TextVectors):
         return
     report.context_length = tokenizer.context_length

@@ -1,8 +1,8 @@
-"""Loader of training batches, whose content is a function of (seed, step) alone.
+"""Loader of training batches; their content is a function of (seed, step) alone.
 
 Row j of the global batch of step s is position s * batch_size + j of an endless shuffled sequence
-(examples.py), whatever the number of hosts, workers and threads; resuming needs the step number
-only. Host h of H makes the h-th of H equal runs of rows.
+(examples.py), for any number of hosts, workers and threads; resuming needs only the step number.
+Host h of H makes the h-th of H equal slices of the rows.
 
   source = make_source("records", "train", path="captions.jsonl", image_folder="images")
   tokenizer = make_tokenizer("clip", 77, path="bpe_simple_vocab_16e6.txt.gz")
@@ -41,7 +41,7 @@ _KNOWN = "was found unusable earlier"
 # A record takes far less, but a read from hanging storage may never end; and a scheduler that sent
 # SIGTERM often kills half a minute later.
 _CLOSE_PATIENCE_S = 10.0
-_WAIT_REPORT_S = 30.0  # of waiting for a batch until the log says so, then after twice that, ...
+_WAIT_REPORT_S = 30.0  # wait for a batch until the first warning; doubles with each warning
 _NONE = HardTexts()
 
 
@@ -72,8 +72,8 @@ class Batches:
     def __getitem__(self, step: int) -> dict[str, Any]:
         """A batch and the bad records met while it was made.
 
-        Returns {"batch": Batch, "bad": JSON of id -> reason, "stand_ins": rows without a hard
-        image, "reads": what was read}. Raises DataError, Cancelled.
+        Returns {"batch": Batch, "bad": JSON of id -> reason, "stand_ins": number of rows that
+        replace a missing hard image, "reads": read counts}. Raises DataError, Cancelled.
         """
         bad: dict[str, str] = {}
         first = step * self.batch_size + self.first_row
@@ -98,7 +98,7 @@ class Batches:
             result |= self._stored_texts(rows, slots, examples.positives.count)
         stand_ins = sum(row.is_stand_in for row in rows)
         source = examples.source
-        # What all threads read since a batch was ready: the sum is right, not a batch's share.
+        # Reads of all threads since the last batch: only the sum over batches is meaningful.
         reads = source.take_counts() if isinstance(source, Sharded) else {}
         return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins, "reads": reads}
 
@@ -106,7 +106,7 @@ class Batches:
         size = self.examples.image_transform.size
         images = np.empty((self.rows, size, size, 3), np.uint8)
         rows: list[Example] = []
-        for example in sequence:  # copied one by one, so that no image is held twice
+        for example in sequence:  # copied one by one, so that no image is in memory twice
             images[len(rows)] = example.pixels
             rows.append(example._replace(pixels=images[len(rows)]))
         return rows, {"image": images}
@@ -127,7 +127,10 @@ class Batches:
         return arrays | stored_features.batch_of(stored, texts, positives, "positive_text")
 
     def sequence(self, first: int, count: int, bad: dict[str, str]) -> Iterator[Example]:
-        """Positions first ... first + count, whole groups of them; bad records go to `bad`."""
+        """Examples of positions first ... first + count - 1, in whole groups.
+
+        Adds bad records to `bad`.
+        """
         group = 1 + self.examples.hard_images
         for number in range(first // group, (first + count) // group):
             yield from self.examples.group(number, bad)
@@ -145,25 +148,25 @@ class Batches:
 class Loader:
     """Iterator over training batches, made ahead of time in threads or worker processes.
 
-    `bad` maps the id of every record passed over so far to the reason; `stand_ins` counts this
-    host's rows so far in which another record stands for a hard image that is missing. Close it
-    after use, or use it as a context manager.
+    `bad` maps the id of every record skipped so far to the reason; `stand_ins` counts this host's
+    rows so far that replace a missing hard image. Close it after use, or use it as a context
+    manager.
     """
 
     def __init__(self, batches: Batches, *, start_step: int, workers: int, threads: int) -> None:
-        # Not in a thread of the pool: while grain is imported, imports are lazy in every thread
-        # (etils.epy.lazy_imports), and jax, tracing a model in another one, fails at its own.
+        # Not in a thread of the pool: while grain is imported, etils.epy.lazy_imports makes the
+        # imports of all threads lazy, and jax, tracing a model in another thread, fails at its own.
         import grain  # noqa: F401
 
-        self.step = start_step  # of the batch that comes next
+        self.step = start_step  # of the next batch
         self.bad: dict[str, str] = dict(batches.examples.known_bad)
         self.stand_ins = 0
         self._reads: collections.Counter[str] = collections.Counter()
         self._batches = batches
         self._workers = WorkerStream(batches, start_step, workers, threads) if workers else None
         self._make = self._workers or batches.__getitem__
-        # Workers deliver in order through one thread; threads take a batch each. One batch more
-        # than threads lies ready, so that a thread that ends never waits for the consumer.
+        # Workers deliver in order through one thread; threads make a batch each. One batch more
+        # than threads is pending, so that a thread that finishes never waits for the consumer.
         pool_size, ahead = (1, 2) if workers else (threads, threads + 1)
         self._pool = futures.ThreadPoolExecutor(pool_size, thread_name_prefix="loader")
         self._pending: collections.deque[futures.Future] = collections.deque()
@@ -182,16 +185,16 @@ class Loader:
         return result
 
     def next(self, timeout: float | None) -> Batch | None:
-        """The next batch, or None if it is not there after `timeout` seconds; then ask again.
+        """The next batch; None if it is not ready after `timeout` seconds: call again.
 
-        Raises DataError when too many records are bad, and whatever a worker raised.
+        Raises DataError if too many records are bad, and re-raises a worker's error.
         """
         if self._closed:
             raise ValueError("this loader is closed")
         first = self._pending[0]
         if not self._wait.until_done(first, timeout, self._waiting_for):
             return None
-        made = first.result()  # a failure stays first in the queue: asking again raises it again
+        made = first.result()  # an error stays first in the queue: the next call raises it again
         result: Batch = made["batch"]
         for name, reason in json.loads(made["bad"]).items():
             self.bad.setdefault(name, reason)
@@ -222,15 +225,15 @@ class Loader:
         return [row.record.id for row in self._batches.sequence(step * size, size, {})]
 
     def close(self) -> None:
-        """Stops threads and worker processes. Waits for records being read, but not for ever."""
+        """Stops threads and worker processes; waits _CLOSE_PATIENCE_S at most for reads."""
         if self._closed:
             return
         self._closed = True
-        # First of all: a thread may be passing over one bad record after another.
+        # First: a thread that skips one bad record after another checks only this flag.
         self._batches.examples.cancelled = True
         for future in self._pending:
             future.cancel()
-        if self._workers is not None:  # before the thread is waited for that waits for them
+        if self._workers is not None:  # before the wait below: the pool's thread waits for them
             self._workers.stop()
         unfinished = futures.wait(self._pending, _CLOSE_PATIENCE_S).not_done
         self._pending.clear()
@@ -258,17 +261,19 @@ class Loader:
 
 
 class _Wait:
-    """Waits for batches, with a warning about one that does not come, ever rarer."""
+    """Waits for batches; warns about a late one, at doubling intervals."""
 
     def __init__(self) -> None:
-        self._since: float | None = None  # when the batch was first asked for
+        self._since: float | None = None  # start of the wait for the current batch
         self._report_after = _WAIT_REPORT_S
 
     def until_done(
         self, future: futures.Future, timeout: float | None, describe: Callable[[], str]
     ) -> bool:
-        """True if the future is done after at most `timeout` seconds; `describe` names what is
-        waited for."""
+        """True if the future is done within `timeout` seconds.
+
+        `describe` names the awaited worker or threads in the warning.
+        """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if self._since is None:
             self._since = time.monotonic()
@@ -309,24 +314,24 @@ def make_train(
     question: str = "",
     text_only_question: str = "",
 ) -> Loader:
-    """Makes the loader of a training run, which begins to work at once.
+    """Makes the loader of a training run; it starts to make batches at once.
 
     batch_size: rows of the global batch; every host makes batch_size / process_count of them.
-    start_step: the first batch is that of this step.
-    workers: processes that make batches; 0 makes them in `threads` threads of this process, which
-      is enough where the work is decoding images (Pillow releases the interpreter lock). Each
-      worker has `threads` threads, too.
-    max_bad_share: of the records of the source; more unusable ones raise DataError.
-    known_bad: ids (or ids and reasons) of records found unusable earlier, skipped and counted.
-    hard_images: per record; each is a further row of the batch, with a caption and texts of its
-      own, so that a batch holds batch_size / (1 + hard_images) records of the epoch.
-    negatives, positives: hard negative / positive captions of every row; where a row has fewer,
-      the mask is False. A count of 0 leaves their keys out of the batch.
-    noun_phrases: what becomes of captions before hard texts are made of them; None: nothing.
-    question: template of what is asked of every image (questions.py); "": nothing.
-    text_only_question: the same, where a record is a text alone.
-    Raises ValueError for numbers that do not fit, for a source without hard images and for texts
-    that were prepared with another version of a generator.
+    start_step: step of the first batch.
+    workers: processes that make batches; 0: `threads` threads of this process, which are enough if
+      the work is decoding images (Pillow releases the interpreter lock). Each worker has `threads`
+      threads, too.
+    max_bad_share: share of the source's records; more unusable ones raise DataError.
+    known_bad: ids (or ids and reasons) of records known to be unusable, skipped and counted.
+    hard_images: number per record. Each is a further row of the batch with its own caption and
+      hard texts: a batch has batch_size / (1 + hard_images) records of the epoch.
+    negatives, positives: hard negative / positive captions of every row; the mask is False in
+      unfilled slots. A count of 0 leaves their keys out of the batch.
+    noun_phrases: replaces captions by noun phrases before hard texts are generated; None: off.
+    question: template of the question about every image (questions.py); "": none.
+    text_only_question: template of the question of text-only records; "": none.
+    Raises ValueError for invalid numbers, for a source without hard images and for texts that were
+    prepared with another version of a generator.
     """
     _check_batch_size(batch_size, process_count, hard_images)
     for name, value, low, high in (
@@ -366,7 +371,7 @@ def make_train(
         known_bad=known_bad,
     )
     if isinstance(source, Sharded):
-        source.take_counts()  # what was read before, as by a preview, is not the run's
+        source.take_counts()  # discards earlier reads (the preview's), which are not the run's
     batches = Batches(
         examples,
         tokenizer,

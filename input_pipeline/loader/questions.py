@@ -1,7 +1,7 @@
-"""The question that is asked of an image: a template, filled with the question of the record.
+"""The question about an image: a template, filled with the question of the record.
 
-"Represent the given image with the following question: {}" asks the record's question; a template
-without {} asks the same of all images.
+The template "Represent the given image with the following question: {}" takes the record's
+question; a template without {} is the same question for all images.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ SLOT = "{}"
 
 
 def fill(template: str, question: str | None) -> str:
-    """The question in its template. Raises DataError for a template that misses one."""
+    """The template with the question filled in. Raises DataError if a question is missing."""
     if SLOT not in template:
         return template
     if question is None:
         raise DataError(
-            f"an image, or a text alone, comes without the question that {template!r} asks for; "
+            f"an image, or a text-only record, has no question to fill into {template!r}; "
             "take a source or benchmark that has questions, or a template without {} "
             "(config.input.question, text_only_question)"
         )
@@ -30,11 +30,11 @@ def fill(template: str, question: str | None) -> str:
 def of_images(
     tokenizer: Tokenizer, template: str, images: Sequence[ImageLike]
 ) -> dict[str, np.ndarray]:
-    """{"question": token ids of what is asked of each image}; {} for an empty template.
+    """{"question": token ids of the question about each image}; {} for an empty template.
 
-    Raises DataError as `fill`.
+    Raises DataError as `fill` does.
     """
     if not template:
         return {}
-    asked = (image.question if isinstance(image, AskedImage) else None for image in images)
-    return {"question": tokenizer([fill(template, question) for question in asked])}
+    questions = (image.question if isinstance(image, AskedImage) else None for image in images)
+    return {"question": tokenizer([fill(template, question) for question in questions])}

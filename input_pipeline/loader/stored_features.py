@@ -1,9 +1,9 @@
-"""Precomputed features of frozen towers: packed into the bytes of a record's "image", and back.
+"""Precomputed features of frozen towers, serialised into the bytes of a record's "image".
 
-A record's features are those of its image and of every text it holds (captions, hard negatives,
-hard positives), in one safetensors blob: "image_pooled" (embed,), "image_tokens" (patches, width),
-"text_pooled" (texts, embed), "text_tokens" (texts, length, width), those that a head needs, and the
-texts as JSON. bfloat16 numbers lie there as their 16 bits.
+One safetensors blob per record has the features of its image and of all its texts (captions, hard
+negatives, hard positives): "image_pooled" (embed,), "image_tokens" (patches, width), "text_pooled"
+(texts, embed), "text_tokens" (texts, length, width), as far as a head needs them, and the texts as
+JSON. bfloat16 numbers are stored as uint16 bits.
 """
 
 import json
@@ -23,7 +23,7 @@ _BITS = ":bfloat16"  # suffix of names: safetensors' numpy interface has no bflo
 
 
 class Stored:
-    """Features of one record: `image` part -> array, `text` part -> array (texts, ...)."""
+    """Features of one record.   image: part -> array.   text: part -> array (texts, ...)."""
 
     def __init__(
         self, image: dict[str, np.ndarray], text: dict[str, np.ndarray], texts: Sequence[str]
@@ -40,17 +40,17 @@ class Stored:
         """Row of a text's features. Raises DataError for a text that was not stored."""
         if text not in self._rows:
             raise DataError(
-                f"no features of {text!r} are stored: they are of the texts that the records held; "
-                "prepare hard negatives and positives with the data, then store features of these"
+                f"no features of {text!r} are stored, only features of the records' own texts; "
+                "prepare hard negatives and positives with the data, then store their features"
             )
         return self._rows[text]
 
 
 class FeatureTransform:
-    """Replacement of ImageTransform where features are stored: bytes -> Stored."""
+    """Counterpart of ImageTransform for stored features: bytes -> Stored."""
 
     def __call__(self, data: Any, rng: np.random.Generator | None) -> Stored:
-        """Raises DataError for bytes that are no features."""
+        """Raises DataError for bytes that `pack` did not write."""
         del rng
         return unpack(data)
 
@@ -80,7 +80,7 @@ def pack(
 
 
 def unpack(data: bytes) -> Stored:
-    """The features that `pack` packed. Raises DataError for other bytes."""
+    """Inverse of `pack`. Raises DataError for other bytes."""
     try:
         arrays = safetensors.numpy.load(data)
         texts = json.loads(arrays.pop("texts").tobytes())
@@ -96,8 +96,9 @@ def unpack(data: bytes) -> Stored:
 def batch_of(
     rows: Sequence[Stored], texts: Sequence[Sequence[str]], count: int, name: str
 ) -> dict[str, np.ndarray]:
-    """`{name}_{part}` (rows, count, ...) of the texts named for each row, 0 for "" and behind them;
-    nothing for a count of 0. Raises DataError for a text that was not stored.
+    """Features of each row's texts as arrays `{name}_{part}` (rows, count, ...); {} for count 0.
+
+    Slots of "" and unfilled slots are 0. Raises DataError for a text that was not stored.
     """
     if not count:
         return {}

@@ -1,8 +1,7 @@
 """Values sent between a loader and its worker processes, over a socket.
 
-Arrays cross it as they lie in memory. A socket and no shared memory, since whatever processes are
-killed, the system then frees all of it: objects in /dev/shm stay when nobody is left to remove
-them, and a full /dev/shm kills who writes there.
+Arrays are sent as raw memory. A socket rather than shared memory: the system frees it whichever
+processes are killed, whereas objects in /dev/shm stay behind, and a full /dev/shm kills the writer.
 """
 
 import pickle
@@ -26,8 +25,10 @@ def send(connection: socket.socket, value: Any) -> None:
 
 
 def receive(connection: socket.socket) -> Any:
-    """The next value, its arrays in memory of their own. Raises EOFError or OSError if the other
-    side is gone."""
+    """The next value, its arrays in newly allocated memory.
+
+    Raises EOFError or OSError if the other side is gone.
+    """
     (count,) = _SIZE.unpack(_receive_bytes(connection, _SIZE.size))
     sizes = _SIZE.iter_unpack(_receive_bytes(connection, count * _SIZE.size))
     data, *arrays = [_receive_bytes(connection, size) for (size,) in sizes]
@@ -38,7 +39,7 @@ def _receive_bytes(connection: socket.socket, size: int) -> memoryview:
     data = memoryview(np.empty(size, np.uint8))  # bytearray would fill it with zeros first
     received = 0
     while received < size:
-        # the flag saves a call for every 200 kB; a call may end early all the same
+        # the flag saves a call for every 200 kB; a call may still return early
         count = connection.recv_into(data[received:], 0, socket.MSG_WAITALL)
         if not count:
             raise EOFError("the other side of the socket is gone")

@@ -1,7 +1,7 @@
 """Main module of a loader's worker process (see `workers.child_processes`).
 
-It replaces the program's main module, which a spawned process would import again, and with it jax
-and whatever claims an accelerator. Imported anywhere else it does nothing.
+It replaces the program's main module, which a spawned process would import again, together with jax
+and any module that claims an accelerator. Imported anywhere else it does nothing.
 """
 
 import logging
@@ -13,8 +13,8 @@ import time
 
 
 def prepare() -> None:
-    """Keeps accelerators, jax and the parent's signals away; ends the process with its parent."""
-    os.environ["JAX_PLATFORMS"] = "cpu"  # for what imports jax in spite of the next line
+    """Shuts out accelerators, jax and the parent's signals; ends the process with its parent."""
+    os.environ["JAX_PLATFORMS"] = "cpu"  # for code that imports jax in spite of the next line
     # None makes `import jax` raise ImportError; Grain then uses `tree` instead. Each worker would
     # otherwise import jax, for nothing.
     sys.modules["jax"] = None  # type: ignore[assignment]

@@ -17,10 +17,9 @@ def run(connection: socket.socket) -> None:
     """Makes every `stride`-th batch and sends it, in order, until the parent is gone.
 
     The parent sends (pickled sequence indexed by step, first step, stride, threads) and receives
-    one value per batch. In the place of a batch that cannot be made it receives the exception, the
-    last value of all.
+    one value per batch. If a batch cannot be made, it receives the exception as the last value.
     """
-    with contextlib.suppress(EOFError, OSError):  # of the socket: the parent closed it or died
+    with contextlib.suppress(EOFError, OSError):  # socket errors: the parent closed it or died
         try:
             pickled, first, stride, threads = worker_channel.receive(connection)
             made = _batches(pickle.loads(pickled), first, stride, threads)
@@ -37,7 +36,7 @@ def _batches(
     upcoming = itertools.count(first, stride)
     pending: collections.deque[futures.Future] = collections.deque()
     while True:
-        # One more than threads: they go on while a batch waits for the parent to read it.
+        # One more than threads: they stay busy while a batch waits for the parent to read it.
         while len(pending) <= threads:
             pending.append(pool.submit(steps.__getitem__, next(upcoming)))
         try:
@@ -49,7 +48,7 @@ def _batches(
 
 
 def _portable(error: Exception) -> Exception:
-    """The exception with its traceback as text, or that text where it cannot be pickled."""
+    """The exception with its traceback as a note; a RuntimeError with the text if unpicklable."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,7 +1,7 @@
 """Worker processes that make batches, without jax and the parent's main module.
 
-Worker i of n makes every n-th batch. A batch is a function of its step, so that a worker that died
-is replaced by one that goes on at the step it owed.
+Worker i of n makes every n-th batch. A batch is a function of its step, so the replacement of a
+dead worker continues at the step that is due.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ class WorkerStream:
 
     For one consuming thread; `stop` and `waiting_for` may be called from others.
 
-    `steps` is a sequence indexed by step of {"batch": arrays, "bad": ...}; what it is made of may
-    be defined in a notebook or the main module. A worker that dies is started once more, with a
-    warning; its second death raises WorkerError.
+    `steps` is a sequence indexed by step of {"batch": arrays, "bad": ...}; its classes may be
+    defined in a notebook or the main module. A worker that dies is restarted once, with a warning;
+    its second death raises WorkerError.
     """
 
     def __init__(
@@ -52,12 +52,13 @@ class WorkerStream:
         self._awaited = 0  # index of the worker that the consumer waits for
         self._failure: Exception | None = None
         self._is_stopped = False
-        self._lock = threading.Lock()  # no process begins while others are being ended
+        self._lock = threading.Lock()  # no process starts while `stop` kills the others
 
     def __call__(self, step: int) -> dict[str, Any]:
-        """The batch of `step`, which is the one after that of the call before.
+        """The batch of `step`; calls come with consecutive steps.
 
-        Raises WorkerError, Cancelled after `stop`, and what a worker raised; then always that.
+        Raises WorkerError, Cancelled after `stop`, and the error of a worker; every later call
+        raises the same error again.
         """
         if self._failure is None:
             made = self._next(step)
@@ -74,7 +75,7 @@ class WorkerStream:
                 worker.kill()
 
     def close(self) -> None:
-        """Frees what is left after `stop`, once nobody consumes any more."""
+        """Frees processes and sockets after `stop`, once no thread consumes batches."""
         deadline = time.monotonic() + _REAP_PATIENCE_S
         for worker in self._workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
@@ -99,19 +100,20 @@ class WorkerStream:
             end = worker.end()
             if worker.is_restarted:
                 return WorkerError(
-                    f"{end}, its second death in this run; if that was for want of memory, "
-                    "fewer workers or smaller batches need less"
+                    f"{end}, its second death in this run; if memory ran out, "
+                    "use fewer workers or smaller batches"
                 )
             logging.getLogger(__name__).warning("%s; it is started again at step %d", end, step)
-            again = self._begin(self._awaited, is_restarted=True)
-            self._tell(again, step, cloudpickle.dumps(self._steps))
+            replacement = self._begin(self._awaited, is_restarted=True)
+            self._send_steps(replacement, step, cloudpickle.dumps(self._steps))
 
     def _start(self, step: int) -> None:
         for index in range(self._count):
             self._begin(index, is_restarted=False)
         pickled = cloudpickle.dumps(self._steps)
-        for index, worker in enumerate(self._workers):  # all of them import meanwhile
-            self._tell(worker, step + index, pickled)
+        # after all have started: their imports run in parallel
+        for index, worker in enumerate(self._workers):
+            self._send_steps(worker, step + index, pickled)
 
     def _begin(self, index: int, *, is_restarted: bool) -> "_Worker":
         with self._lock:
@@ -119,39 +121,39 @@ class WorkerStream:
                 raise Cancelled
             name = f"loader worker {index + 1} of {self._count}"
             worker = _Worker(name, is_restarted=is_restarted)
-            self._workers[index : index + 1] = [worker]  # the next one, or in place of a dead one
+            self._workers[index : index + 1] = [worker]  # appended, or replaces a dead one
         return worker
 
-    def _tell(self, worker: "_Worker", step: int, pickled: bytes) -> None:
-        with contextlib.suppress(OSError):  # it died, as its first batch will show
+    def _send_steps(self, worker: "_Worker", step: int, pickled: bytes) -> None:
+        with contextlib.suppress(OSError):  # it died: receiving its first batch raises
             worker_channel.send(worker.connection, (pickled, step, self._count, self._threads))
 
 
 class _Worker:
-    """A worker process and the socket that its batches come from."""
+    """A worker process and the socket that delivers its batches."""
 
     def __init__(self, name: str, *, is_restarted: bool) -> None:
         self.name, self.is_restarted = name, is_restarted
-        self.connection, theirs = socket.socketpair()
-        with theirs, child_processes():
-            # Little goes this way: it is written while the process does not read yet.
+        self.connection, child_socket = socket.socketpair()
+        with child_socket, child_processes():
+            # Only small `args`: they are written to a pipe before the process reads it.
             self.process = multiprocessing.get_context("spawn").Process(
-                target=worker_process.run, args=(theirs,), daemon=True, name=name
+                target=worker_process.run, args=(child_socket,), daemon=True, name=name
             )
             self.process.start()
 
     def kill(self) -> None:
-        """Ends the process, which shares nothing that it could leave in disorder."""
+        """Kills the process; it shares no state that a kill could corrupt."""
         self.process.kill()  # not terminate: it ignores SIGTERM
-        # Wakes who reads, also when the process hangs in the storage and cannot be killed.
+        # Wakes the reader, even if the process hangs in storage and cannot be killed.
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> str:
-        """Ends a process whose socket is closed; a sentence about how it ended."""
+        """Ends a process whose socket is closed; returns how it ended, for a message."""
         self.process.join(_REAP_PATIENCE_S)
         code = self.process.exitcode
-        self.kill()  # for one that only lost its socket
+        self.kill()  # in case it only lost its socket
         self.connection.close()
         if code is None:
             return f"{self._title()} closed its socket"
@@ -176,13 +178,13 @@ _spawning = threading.Lock()
 
 @contextlib.contextmanager
 def child_processes() -> Iterator[None]:
-    """Processes spawned inside begin with worker_main.py of this folder, not with the main module.
+    """Processes spawned inside start with worker_main.py of this folder, not the main module.
 
-    multiprocessing tells a spawned process to import the parent's main module by the name in its
-    `__spec__`: for a training program that means jax and everything else, once per worker.
+    A spawned process imports the parent's main module by the name in its `__spec__`: for a training
+    program that would load jax and everything else, once per worker.
     """
     main = sys.modules["__main__"]
-    with _spawning:  # `__spec__` is one for all threads, and two loaders may start at once
+    with _spawning:  # all threads share `__spec__`, and two loaders may start at once
         spec = main.__spec__
         main.__spec__ = importlib.machinery.ModuleSpec(
             "vlc_jax.input_pipeline.loader.worker_main", None

@@ -1,11 +1,13 @@
 """The embedded world: seeded scenes, their pictures, and captions whose truth is known exactly.
 
-  stream.py    random numbers that are the same everywhere
-  world.py     what may be in a picture (World), one exact description of a picture (Scene)
+  stream.py    random numbers that are the same on every machine
+  world.py     the parameters of a world (World), an exact description of a picture (Scene)
   sample.py    scene i of a split
   shapes.py    outlines and textures as masks;   draw.py  a scene -> pixels
   words.py     base words, synonyms, vocabulary; grammar.py  captions, their truth, their parse
-  contrast.py  hard negatives and hard positives of a caption; generators.py  the same by name
+  contrast.py  hard negatives and hard positives of a caption
   hard_image.py  a picture with two objects or colours exchanged, and its caption
-The pictures with captions are `sources/scenes.py`; the questions about them `benchmarks/scenes.py`.
+  questions.py  the question that a caption answers; conversations.py  conversations about scenes
+Their users: `sources/scenes.py` (pictures with captions), `hard_texts/scenes.py` (generators by
+name), `benchmarks/scenes.py` (evaluation sets).
 """

@@ -1,9 +1,9 @@
-"""Exact hard negatives and hard positives of a caption, whose scene and parse are known.
+"""Exact hard negatives and hard positives of a caption with known scene and parse.
 
-Negatives are false for the scene (the one exception: `replace` with the "uniform_word_list" draw,
-see there) and, unless the scene itself shows a held-out shape-colour pair, never mention one: what
-is held out of the pictures stays out of the texts. Functions return None where a caption offers no
-such negative or positive.
+Negatives are false for the scene (exception: `replace` with the draw "uniform_word_list") and never
+mention a held-out shape-colour pair, unless the scene itself shows one: pairs that are held out of
+the pictures stay out of the texts. Functions return None if a caption allows no such negative or
+positive.
 """
 
 from collections.abc import Sequence
@@ -54,11 +54,11 @@ def reverse(caption: Caption, scene: Scene) -> Caption | None:
 
 
 def negate(caption: Caption, scene: Scene) -> Caption | None:
-    """Hard negative: an object that is there denied, "X and Y" or "X left of Y" -> "X and no Y"."""
+    """Hard negative: denies a present object, "X and Y" or "X left of Y" -> "X and no Y"."""
     if caption.kind not in ("list", "relation"):
         return None
-    said, denied = caption.phrases[:2]
-    return _negative(Caption("negation", (said, denied), "", caption.prefix), scene)
+    affirmed, denied = caption.phrases[:2]
+    return _negative(Caption("negation", (affirmed, denied), "", caption.prefix), scene)
 
 
 def replace(
@@ -72,13 +72,13 @@ def replace(
 ) -> Caption | None:
     """Hard negative: one word replaced by another of its class.
 
-    `role` is shape, colour, size, texture, relation, place or number; of several phrases that say
-    it, `phrase` or a random one is changed. A shape is always replaced by one that the scene does
-    not show; `absent` asks the same of the other attributes. `draw` is where the new word is from:
-      uniform_word_list  all words of the class but the word itself, as rule-based methods draw
-                         (SVLC): true synonyms and rare words included, hence some "negatives" true
-      no_true_synonyms   the same without the words that mean what the word means
-      base_words         base words of another meaning only
+    `role` is shape, colour, size, texture, relation, place or number; if several phrases have the
+    role, `phrase` or a random one is changed. A new shape is always absent from the scene; `absent`
+    requires the same of the other attributes. `draw` selects the candidates for the new word:
+      uniform_word_list  all other words of the class, as rule-based methods draw (SVLC): includes
+                         true synonyms and rare words, so some "negatives" are true
+      no_true_synonyms   the same without synonyms of the old word
+      base_words         only base words with another meaning
     """
     lookup.check_known("draw", [draw], DRAWS)
     old = _word(caption, role, phrase, stream)
@@ -86,21 +86,21 @@ def replace(
         return None
     word, index = old
     if role == "shape":
-        said = {other.shape for other in caption.phrases}
-        options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in said]
+        mentioned = {other.shape for other in caption.phrases}
+        options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in mentioned]
     elif draw == "base_words":
         options = words.base_words(scene.world, role)
     else:
         options = words.word_list(scene.world, role)
-    meant = words.base(word)
+    base = words.base(word)
     if absent and role in ATTRIBUTES:
         present = {getattr(obj, role) for obj in scene.objects}
         options = [new for new in options if words.base(new) not in present]
     if draw == "uniform_word_list":
         candidates = [_set_word(caption, role, index, new) for new in options if new != word]
-        candidates = [other for other in candidates if _may_say(other, scene)]
+        candidates = [other for other in candidates if _is_allowed(other, scene)]
     else:
-        changed = [new for new in options if words.base(new) != meant]
+        changed = [new for new in options if words.base(new) != base]
         candidates = [_set_word(caption, role, index, new) for new in changed]
         candidates = [other for other in candidates if _negative(other, scene)]
     return stream.choice(candidates) if candidates else None
@@ -123,7 +123,7 @@ def synonym(
 
 
 def reorder(caption: Caption) -> Caption | None:
-    """Hard positive: the same said in another order, "X and Y" -> "Y and X" (conjunct swap),
+    """Hard positive: the same meaning in another order, "X and Y" -> "Y and X" (conjunct swap),
     "X left of Y" -> "Y right of X".
     """
     if caption.kind == "list":
@@ -135,7 +135,7 @@ def reorder(caption: Caption) -> Caption | None:
 
 
 def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | None:
-    """Hard negative text: some of the words in another order, never one that is true by accident.
+    """Hard negative text: some of the words in another order, and never true by accident.
 
     nouns_and_adjectives          nouns change places with nouns, adjectives with adjectives
     all_but_nouns_and_adjectives  every other word changes places, these stay
@@ -156,7 +156,7 @@ def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | 
 
 
 def _groups(tagged: list[tuple[str, str]], kind: str, stream: Stream) -> list[list[int]]:
-    """Positions that may exchange their words; for "trigrams" the whole new order, as one group."""
+    """Groups of positions that exchange words; for "trigrams" one group, the new order itself."""
     positions = range(len(tagged))
     trigrams = [list(positions[i : i + 3]) for i in positions[::3]]
     if kind == "within_trigrams":
@@ -184,19 +184,19 @@ def _permute(original: list[str], groups: list[list[int]], stream: Stream) -> li
 def _word(
     caption: Caption, role: str, phrase: int | None, stream: Stream
 ) -> tuple[str, int] | None:
-    """The word to change and its phrase (-1 for the caption's link), or None if it is not said."""
+    """The word to change and its phrase (-1: the caption's link); None without such a word."""
     lookup.check_known("role", [role], ROLES)
     if role in ("relation", "place", "number"):
         kind = "count" if role == "number" else role
         return (caption.link, -1) if caption.kind == kind else None
-    said = [i for i, other in enumerate(caption.phrases) if getattr(other, role)]
+    indices = [i for i, other in enumerate(caption.phrases) if getattr(other, role)]
     if caption.kind == "negation":
-        said = [i for i in said if i == 0]  # another absent object would be true as well
+        indices = [i for i in indices if i == 0]  # denying another absent object would be true
     if phrase is not None:
-        said = [i for i in said if i == phrase]
-    if not said:
+        indices = [i for i in indices if i == phrase]
+    if not indices:
         return None
-    index = stream.choice(said)
+    index = stream.choice(indices)
     return getattr(caption.phrases[index], role), index
 
 
@@ -209,11 +209,12 @@ def _set_word(caption: Caption, role: str, phrase: int, word: str) -> Caption:
 
 
 def _negative(caption: Caption, scene: Scene) -> Caption | None:
-    """The caption itself if it is false and may be said, else None."""
-    return caption if _may_say(caption, scene) and not grammar.is_true(caption, scene) else None
+    """The caption itself if it is false and allowed, else None."""
+    return caption if _is_allowed(caption, scene) and not grammar.is_true(caption, scene) else None
 
 
-def _may_say(caption: Caption, scene: Scene) -> bool:
+def _is_allowed(caption: Caption, scene: Scene) -> bool:
+    """True unless the caption mentions a held-out pair and the scene shows none."""
     held_out = scene.world.held_combinations
     if all((phrase.shape, words.base(phrase.colour)) not in held_out for phrase in caption.phrases):
         return True

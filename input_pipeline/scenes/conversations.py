@@ -1,16 +1,16 @@
-"""Conversations about scenes, as LLaVA's training has them about photographs: [[question, answer],
+"""Conversations about scenes, like LLaVA's training data about photographs: [[question, answer],
 [question, answer], ...], a turn for each caption.
 
 question  the question that the caption answers (scenes/questions.py), with its short answer
-presence  which of two shapes the picture has, "is there a square or a star"
-colours   which of its first two objects has which colour, whatever the caption says of them
-yes_no    does this figure show "..."? please answer yes or no: of the caption, or of one that is as
-          likely without the picture and false; as often one as the other
-object    the same question of one object: a shape that is there or is not, "a star", or one with
-          its own colour or with that of the other object, "a red circle"
+presence  the shape that the picture has, of two: "is there a square or a star"
+colours   the colours of the first two objects, whether or not the caption mentions them
+yes_no    'Does this figure show "..."? Please answer yes or no.': the caption or, equally often, a
+          false one that is as likely without the picture
+object    the same question about one object: a present or an absent shape, "a star", or a shape
+          with its own colour or the other object's, "a red circle"
 
-The caption of yes_no names an object that is there or is not ("and no star"), two colours or two
-places that are exchanged or are not: whichever the caption allows, drawn uniformly.
+The two captions of yes_no differ in one shape, in two exchanged colours, in two exchanged positions
+or in a denied shape ("and no star"): drawn uniformly from the pairs that the caption allows.
 """
 
 import json
@@ -24,16 +24,16 @@ from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 KINDS = ("caption", "question", "yes_no", "object", "presence", "colours")
-SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # as VQAScore asks
-_SAID = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
+SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # VQAScore's question
+_FURTHER_TEXTS = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
 
 
 def conversation(
     captions: Sequence[Caption], scene: Scene, stream: Stream, shares: Mapping[str, float]
 ) -> str:
-    """The first caption alone, or a conversation in JSON with a turn about each of them.
+    """The first caption alone, or a conversation in JSON with a turn about each caption.
 
-    shares: of "caption" and of the kinds of turns; they sum to 1.
+    shares: kind -> share, for "caption" and the kinds of turns; they sum to 1.
     """
     if stream.chance(shares.get("caption", 0.0)):
         return captions[0].text
@@ -46,8 +46,8 @@ def conversation(
 
 def vocabulary(world: World) -> tuple[str, ...]:
     """Every word of captions, questions and answers in lower case, sorted."""
-    asked = {word.strip('"{}?.') for text in _SAID for word in text.lower().split()}
-    return tuple(sorted({*words.vocabulary(world), *filter(None, asked)}))
+    further = {word.strip('"{}?.') for text in _FURTHER_TEXTS for word in text.lower().split()}
+    return tuple(sorted({*words.vocabulary(world), *filter(None, further)}))
 
 
 def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[str, str]:
@@ -57,13 +57,13 @@ def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[st
     if kind == "question":
         return questions.question(caption), questions.answer(caption)
     if kind == "presence":
-        there = stream.choice(scene.objects).shape
-        return questions.presence(there, stream.choice(grammar.absent_shapes(scene))), there
+        present = stream.choice(scene.objects).shape
+        return questions.presence(present, stream.choice(grammar.absent_shapes(scene))), present
     is_false = stream.below(2)
     pairs = list(_statements(caption, scene, stream)) if kind == "yes_no" else []
-    # of a caption in which nothing can be exchanged, replaced or denied, one of its objects
-    said = stream.choice(pairs or list(_objects(caption, scene, stream)))[is_false]
-    return SHOWS.replace("{}", said.text), ("yes", "no")[is_false]
+    # a caption that allows no exchange, replacement or denial gives way to one of the objects
+    statement = stream.choice(pairs or list(_objects(caption, scene, stream)))[is_false]
+    return SHOWS.replace("{}", statement.text), ("yes", "no")[is_false]
 
 
 def _statements(
@@ -91,7 +91,7 @@ def _objects(caption: Caption, scene: Scene, stream: Stream) -> Iterator[tuple[C
     pairs = [_shapes(scene, stream)]
     phrases = tuple(Phrase(each.shape, each.colour) for each in scene.objects[:2])
     exchanged = contrast.swap(Caption("list", phrases), scene, "colour")
-    if exchanged is not None:  # in both orders, so that no colour is oftener true than another
+    if exchanged is not None:  # either object, so that no colour is true more often than another
         i = stream.below(2)
         pairs.append((phrases[i], exchanged.phrases[i]))
     for pair in pairs:
@@ -101,6 +101,6 @@ def _objects(caption: Caption, scene: Scene, stream: Stream) -> Iterator[tuple[C
 
 
 def _shapes(scene: Scene, stream: Stream) -> tuple[Phrase, Phrase]:
-    """A shape that the scene has, and one that it has not."""
+    """A present shape of the scene and an absent one."""
     present = stream.choice(scene.objects).shape
     return Phrase(present), Phrase(stream.choice(grammar.absent_shapes(scene)))

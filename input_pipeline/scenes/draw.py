@@ -1,5 +1,5 @@
-"""Renderer of scenes: a pure function to pixels that uses integers only, for the same bytes
-everywhere.
+"""Renderer of scenes: a pure function to pixels in integer arithmetic, the same bytes on every
+machine.
 """
 
 import functools
@@ -22,8 +22,8 @@ def _noise_levels(level: int, sigma: float) -> bytes:
 def draw(scene: Scene) -> np.ndarray:
     """uint8 (canvas, canvas, 3), RGB: a flat noisy background, the objects over it in order.
 
-    The noise is grey (the same for the three channels) and belongs to the background; an object
-    has one shade, its edges are blended by 8 x 8 subpixels.
+    Only the background has noise, grey (the same for the three channels); an object has one shade,
+    and its edges are blended by 8 x 8 subpixels.
     """
     world = scene.world
     side = world.canvas

@@ -1,8 +1,8 @@
 """Captions of scenes: drawing, parsing, and truth.
 
-A `Caption` is its own parse: it holds the words as said, slot by slot, and `words.base` says what
-they mean. The article is always "a", never "an": "a orange" instead of "an orange" would give away
-that two words were exchanged.
+A `Caption` is its own parse: it holds the words of the text slot by slot, and `words.base` maps
+them to their meaning. The article is always "a", never "an": otherwise "a orange" would reveal that
+two words were exchanged.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ _PREFIX_TAGS = {
 class Style:
     """Caption style: probabilities, tested in the order of the fields below `texture`.
 
-    A place or relation is said only where the scene has a clear one, a second object only where
-    there is one; otherwise the next kind has its turn, and last of all the list "X and Y".
+    A place or relation needs a scene with a clear one, a second object a scene with two; otherwise
+    the next kind is tried, and finally the list "X and Y".
     """
 
     prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)  # one of them, uniformly
@@ -70,7 +70,7 @@ def style_of(world: World, **changes: object) -> Style:
 
 
 class Phrase(NamedTuple):
-    """One object as mentioned, words as said; an empty string is not said."""
+    """An object phrase, in the words of the text; "" = attribute not mentioned."""
 
     shape: str
     colour: str = ""
@@ -79,7 +79,7 @@ class Phrase(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Some words of a caption, what they are, and which phrase they belong to (-1: none)."""
+    """Some words of a caption, their role, and the index of their phrase (-1: none)."""
 
     role: str
     text: str
@@ -87,7 +87,7 @@ class Slot(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """A caption and its parse. `link` is the relation, the place or the number, as said."""
+    """A caption and its parse. `link` is the relation, place or number, in the text's words."""
 
     kind: str
     phrases: tuple[Phrase, ...]
@@ -144,7 +144,7 @@ def tags(caption: Caption) -> list[tuple[str, str]]:
 
 
 def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
-    """A true caption of the scene, drawn as `style` says."""
+    """A true caption of the scene, drawn from `style`."""
     # The order of the draws below decides every caption: another order is another World.version.
     objects = scene.objects
     prefix = stream.choice(style.prefixes)
@@ -152,7 +152,7 @@ def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
         return _describe_negation(scene, stream, style, prefix)
     if style.count and stream.chance(style.count):
         return _describe_count(scene, stream, style, prefix)
-    if scene.world.repeat:  # of copies, mention one
+    if scene.world.repeat:  # mention only one of several copies
         looks = [(obj.shape, obj.colour) for obj in objects]
         known = [i for i, look in enumerate(looks) if look not in looks[:i]]
     else:
@@ -162,21 +162,21 @@ def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
         place = scene.place(order[0])
         if place is not None:
             phrase = _mention(scene, objects[order[0]], stream, style)
-            return Caption("place", (phrase,), _say(place, stream, style), prefix)
+            return Caption("place", (phrase,), _draw_word(place, stream, style), prefix)
     if len(order) == 1 or stream.chance(style.single):
         return Caption("single", (_mention(scene, objects[order[0]], stream, style),), "", prefix)
     if stream.chance(style.relation):
         relation = scene.relation(order[0], order[1])
         if relation is not None:
             phrases = tuple(_mention(scene, objects[i], stream, style) for i in order[:2])
-            return Caption("relation", phrases, _say(relation, stream, style), prefix)
+            return Caption("relation", phrases, _draw_word(relation, stream, style), prefix)
     if len(order) > 2 and not stream.chance(style.all_objects):
         order = order[: stream.between(2, len(order) - 1)]
     phrases = tuple([_mention(scene, objects[i], stream, style) for i in order])
     return Caption("list", phrases, "", prefix)
 
 
-def _say(word: str, stream: Stream, style: Style) -> str:
+def _draw_word(word: str, stream: Stream, style: Style) -> str:
     """The base word itself or, rarely, one of its synonyms."""
     if stream.chance(style.synonyms):
         return stream.choice(words.synonyms(word) or (word,))
@@ -184,11 +184,11 @@ def _say(word: str, stream: Stream, style: Style) -> str:
 
 
 def _mention(scene: Scene, obj: SceneObject, stream: Stream, style: Style) -> Phrase:
-    size = _say(obj.size, stream, style) if stream.chance(style.size) else ""
+    size = _draw_word(obj.size, stream, style) if stream.chance(style.size) else ""
     texture = ""
     if len(scene.world.textures) > 1 and stream.chance(style.texture):
-        texture = _say(obj.texture, stream, style)
-    colour = _say(obj.colour, stream, style) if stream.chance(style.colour) else ""
+        texture = _draw_word(obj.texture, stream, style)
+    colour = _draw_word(obj.colour, stream, style) if stream.chance(style.colour) else ""
     return Phrase(obj.shape, colour, size, texture)
 
 
@@ -200,7 +200,7 @@ def _describe_negation(scene: Scene, stream: Stream, style: Style, prefix: str) 
 
 def _describe_count(scene: Scene, stream: Stream, style: Style, prefix: str) -> Caption:
     obj = stream.choice(scene.objects)
-    colour = _say(obj.colour, stream, style) if stream.chance(style.colour) else ""
+    colour = _draw_word(obj.colour, stream, style) if stream.chance(style.colour) else ""
     phrase = Phrase(words.ANY_SHAPE if stream.chance(0.5) else obj.shape, colour)
     number = sum(matches(phrase, other) for other in scene.objects)
     return Caption("count", (phrase,), words.NUMBERS[number - 1], prefix)
@@ -226,7 +226,7 @@ def is_true(caption: Caption, scene: Scene) -> bool:
     """True if the caption holds for the scene.
 
     "a X" means at least one X; different phrases mean different objects; a relation or place holds
-    only where `Scene.relation` or `Scene.place` gives that very word; a number is exact.
+    only if `Scene.relation` or `Scene.place` returns the same word; a number is exact.
     """
     kind, phrases, link, _ = caption
     fits = [[matches(phrase, obj) for obj in scene.objects] for phrase in phrases]
@@ -249,7 +249,7 @@ def is_true(caption: Caption, scene: Scene) -> bool:
 
 
 def parse(text: str, world: World) -> Caption | None:
-    """The caption that has this text, or None if the grammar of the world cannot say it."""
+    """The caption with this text, or None if the grammar of the world cannot produce it."""
     for prefix in sorted(words.PREFIXES, key=len, reverse=True):  # "" fits every text: last
         if prefix and not text.startswith(prefix + " "):
             continue
@@ -294,12 +294,12 @@ def _take_phrase(
     """Reads "a [size] [texture] [colour] shape" and returns it with the tokens that follow."""
     if not tokens or tokens[0] != opening:
         return None, tokens
-    rest, said = tokens[1:], {}
+    rest, attributes = tokens[1:], {}
     for role in ("size", "texture", "colour"):
         if rest and rest[0] in words.word_list(world, role):
-            said[role], rest = rest[0], rest[1:]
+            attributes[role], rest = rest[0], rest[1:]
     shapes = (*world.shapes, words.ANY_SHAPE) if opening in words.NUMBERS else world.shapes
     for shape in shapes:
         if rest and rest[0] == (words.plural(shape) if plural else shape):
-            return Phrase(shape, **said), rest[1:]
+            return Phrase(shape, **attributes), rest[1:]
     return None, tokens

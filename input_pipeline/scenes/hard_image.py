@@ -17,7 +17,7 @@ from vlc_jax.input_pipeline.scenes.world import Scene, World
 KINDS = ("relation", "attribute", "negation")
 
 _TRIES = 1000  # scenes; in the named worlds two in three have a hard image
-_SERIES = 2**40  # from one try to the next: beyond the index of any record
+_SERIES = 2**40  # index offset from one try to the next: beyond the index of any record
 
 
 class Pair(NamedTuple):
@@ -33,17 +33,17 @@ class Pair(NamedTuple):
 def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[str, float]) -> Pair:
     """Pair `index` of a split, a pure function of the arguments.
 
-    relation   two objects in each other's place; a relation caption and its `contrast.reverse`
-    attribute  two colours exchanged; a list caption that says both, and its `contrast.swap`
-    negation   Z replaced by a Y that was not there; "X and no Y", and "X and no Z"
+    relation   two objects exchange positions; a relation caption and its `contrast.reverse`
+    attribute  two objects exchange colours; a list caption with both, and its `contrast.swap`
+    negation   Z is replaced by an absent Y; "X and no Y", and "X and no Z"
 
-    The kind is drawn by `shares` first; then scenes (number `index` of the split, then others) and
-    captions until it is possible, so shares are exact. Beyond kind and colours captions follow
-    `style`. Shape-colour pairs that are held out are not made by a change.
+    The kind is drawn first, from `shares`; then scenes (`index` of the split, then others) and
+    captions are drawn until the kind is possible, so shares are exact. Apart from kind and colours,
+    captions follow `style`. No change creates a held-out shape-colour pair.
 
-    Raises ValueError for a world whose scenes hardly ever allow it.
+    Raises ValueError for a world whose scenes hardly ever allow the kind.
     """
-    # The kind before the scene: scenes that lack a kind are passed over and do not lower its share.
+    # The kind before the scene: skipping scenes that lack a kind must not lower its share.
     stream = Stream(f"{world.id}/{split}/{index}/hard_image")
     total = sum(shares.values())
     kind = list(shares)[stream.weighted([share / total for share in shares.values()])]
@@ -98,19 +98,19 @@ def _attribute(scene: Scene, stream: Stream, style: Style) -> Pair | None:
 
 def _negation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
     caption = grammar.describe(scene, stream, style)
-    said, absent = caption.phrases
-    j = stream.choice([k for k in range(len(scene.objects)) if k != _object(scene, said.shape)])
-    there = scene.objects[j]
-    if (absent.shape, there.colour) in scene.world.held_combinations:
+    affirmed, absent = caption.phrases
+    j = stream.choice([k for k in range(len(scene.objects)) if k != _object(scene, affirmed.shape)])
+    present = scene.objects[j]
+    if (absent.shape, present.colour) in scene.world.held_combinations:
         return None
     objects = list(scene.objects)
-    objects[j] = there._replace(shape=absent.shape)
-    hard_caption = caption._replace(phrases=(said, absent._replace(shape=there.shape)))
+    objects[j] = present._replace(shape=absent.shape)
+    hard_caption = caption._replace(phrases=(affirmed, absent._replace(shape=present.shape)))
     return Pair("negation", scene, caption, scene._replace(objects=tuple(objects)), hard_caption)
 
 
 def _object(scene: Scene, shape: str) -> int:
-    """Number of the object of that shape; only copies share one, and `_is_exact` judges those."""
+    """Index of the first object of a shape; only copies share one, which `_is_exact` checks."""
     return next(i for i, obj in enumerate(scene.objects) if obj.shape == shape)
 
 

@@ -1,10 +1,10 @@
-"""The question that a caption of a scene answers; it says nothing of the answer.
+"""The question that a caption of a scene answers; it does not reveal the answer.
 
 "a blue square left of a red circle" answers "is the blue square left of or right of the red
 circle", "a red circle and a blue square" answers "is the circle blue or red and the square blue or
-red", every other caption ANY. What a question names is in alphabetical order, so that the caption
-with its objects or colours exchanged answers the same question. "or" and "what" are no
-words of captions: to the tokenizer of the scenes they are one unknown word.
+red", every other caption ANY. A question names objects and colours in alphabetical order, so that
+the caption with its objects or colours exchanged answers the same question. Captions do not contain
+"or" and "what": the tokenizer of the scenes maps both to its unknown word.
 """
 
 from vlc_jax.input_pipeline.scenes import words
@@ -12,16 +12,17 @@ from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 
 ANY = "what is there"
-_FIRST = ("left of", "above", "in front of")  # of a relation and its opposite
+_FIRST = ("left of", "above", "in front of")  # named before their opposites
 
 
 def question(caption: Caption) -> str:
     """The question that the caption answers."""
     if caption.kind == "relation":
         first, second = sorted(map(_named, caption.phrases))
-        said = words.base(caption.link)
-        one = said if said in _FIRST else worlds.OPPOSITE[said]
-        return f"is the {first} {one} or {worlds.OPPOSITE[one]} the {second}"
+        relation = words.base(caption.link)
+        if relation not in _FIRST:
+            relation = worlds.OPPOSITE[relation]
+        return f"is the {first} {relation} or {worlds.OPPOSITE[relation]} the {second}"
     colours = sorted({words.base(phrase.colour) for phrase in caption.phrases})
     if caption.kind == "list" and len(caption.phrases) == 2 and all(colours) and len(colours) == 2:
         options = " or ".join(colours)
@@ -31,12 +32,14 @@ def question(caption: Caption) -> str:
 
 
 def answer(caption: Caption) -> str:
-    """The caption's answer to its `question`, in a few words: "left of", "blue and red" (of the
-    shapes in the question's order); the caption itself where the question is ANY."""
+    """The caption's answer to its `question`: "left of", "blue and red" (in the question's order).
+
+    The caption itself if the question is ANY.
+    """
     if caption.kind == "relation":
-        said = words.base(caption.link)
+        relation = words.base(caption.link)
         is_turned = _named(caption.phrases[0]) > _named(caption.phrases[1])
-        return worlds.OPPOSITE[said] if is_turned else said
+        return worlds.OPPOSITE[relation] if is_turned else relation
     if question(caption) == ANY:
         return caption.text
     colours = {phrase.shape: words.base(phrase.colour) for phrase in caption.phrases}
@@ -44,33 +47,39 @@ def answer(caption: Caption) -> str:
 
 
 def presence(shape: str, other: str) -> str:
-    """The question which of two shapes there is, "is there a square or a star"; its answer is the
-    one, of a caption that denies one, the other."""
+    """The question "is there a square or a star"; its answer is the present shape.
+
+    For a caption that denies one of the shapes, the answer is the other one.
+    """
     first, second = sorted((shape, other))
     return f"is there a {first} or a {second}"
 
 
 def short(caption: Caption, wrong: Caption) -> tuple[str, list[str]] | None:
-    """A question that both captions answer in a few words, and the answer of each; None where they
-    differ in something else than a relation, two colours or which shape there is.
+    """A question that both captions answer in a few words, and the answer of each.
+
+    None if the captions differ in anything but a relation, two colours or one shape.
     """
-    if (asked := shared(caption, wrong)) != ANY:
-        return asked, [answer(caption), answer(wrong)]
-    own, other = ({phrase.shape for phrase in each.phrases} for each in (caption, wrong))
-    if len(own - other) != 1 or len(other - own) != 1:
+    if (common := shared(caption, wrong)) != ANY:
+        return common, [answer(caption), answer(wrong)]
+    right_shapes, wrong_shapes = (
+        {phrase.shape for phrase in each.phrases} for each in (caption, wrong)
+    )
+    only_right, only_wrong = right_shapes - wrong_shapes, wrong_shapes - right_shapes
+    if len(only_right) != 1 or len(only_wrong) != 1:
         return None
-    answers = [*(own - other), *(other - own)]
-    if caption.kind == "negation":  # the shape that it alone names is the one that it denies
+    answers = [*only_right, *only_wrong]
+    if caption.kind == "negation":  # the differing shape of each caption is the one that it denies
         answers.reverse()
     return presence(*answers), answers
 
 
 def shared(*captions: Caption) -> str:
-    """The question that all these captions answer, each in its way; ANY if they answer others."""
-    asked = {question(caption) for caption in captions}
-    return asked.pop() if len(asked) == 1 else ANY
+    """The question that all captions answer; ANY if they answer different questions."""
+    questions = {question(caption) for caption in captions}
+    return questions.pop() if len(questions) == 1 else ANY
 
 
 def _named(phrase: Phrase) -> str:
-    said = (phrase.size, phrase.texture, phrase.colour, phrase.shape)
-    return " ".join(words.base(word) for word in said if word)
+    parts = (phrase.size, phrase.texture, phrase.colour, phrase.shape)
+    return " ".join(words.base(word) for word in parts if word)

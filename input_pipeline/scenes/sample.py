@@ -7,7 +7,7 @@ from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 SPLITS = ("train", "validation", "test", "held", "held_validation")
-"""In `held` and `held_validation` each scene shows a shape-colour pair that no other split has."""
+"""Each scene of `held` and `held_validation` shows a shape-colour pair that no other split has."""
 
 _HIDDEN = (0.12, 0.45)  # share of either object's area that the other hides if it is in front
 
@@ -15,7 +15,8 @@ _HIDDEN = (0.12, 0.45)  # share of either object's area that the other hides if 
 def sample_scene(world: World, split: str, index: int, objects: int | None = None) -> Scene:
     """Scene `index` of a split, a pure function of the arguments, the same on every machine.
 
-    With `objects` given the scene has that many; such scenes are another series of the split.
+    objects: number of objects, default: drawn from `world.counts`. Scenes of a fixed number are a
+    separate series of the split.
     """
     lookup.check_known("split", [split], SPLITS)
     series = "" if objects is None else f"/{objects}"
@@ -50,7 +51,10 @@ def sample_scene(world: World, split: str, index: int, objects: int | None = Non
 def _sample_looks(
     world: World, stream: Stream, count: int, is_held_out: bool
 ) -> list[tuple[str, str]]:
-    """Shapes and colours, different but for copies; `is_held_out`: some pair is a held-out one."""
+    """Shapes and colours, different except for copies.
+
+    is_held_out: True if at least one pair must be a held-out one, False if none may be.
+    """
     while True:
         looks = [
             (world.shapes[s], world.colours[c])
@@ -87,8 +91,8 @@ def _sample_size(stream: Stream) -> str:
 def _place_two(world: World, stream: Stream) -> list[Box]:
     """Direction, distance and offset uniform; then the pair anywhere on the canvas.
 
-    Centres of a small and a big object may lie on half pixels: half a pixel is then added to the
-    distance, never taken from it.
+    Centres of a small and a big object may be half a pixel off: the distance is then half a pixel
+    longer, never shorter.
     """
     sizes = _sample_size(stream), _sample_size(stream)
     first, second = world.pixels[sizes[0]], world.pixels[sizes[1]]
@@ -129,7 +133,7 @@ def _place_freely(world: World, stream: Stream, count: int) -> list[Box]:
 
 
 def _stack_two(world: World, stream: Stream, looks: list[tuple[str, str]]) -> list[Box]:
-    """The second object in front of the first; each stays visible whichever is in front."""
+    """The second object in front of the first; both would be visible in either order."""
     while True:
         sizes = _sample_size(stream), _sample_size(stream)
         rear, front = (

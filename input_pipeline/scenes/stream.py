@@ -1,7 +1,7 @@
 """Reproducible random numbers: the same on every machine, in every Python and every numpy.
 
-They are the bytes of SHAKE-128 (FIPS 202) over a text key, read as 32-bit little-endian words, so
-nothing here depends on the stream of somebody's generator.
+They are the bytes of SHAKE-128 (FIPS 202) over a text key, read as 32-bit little-endian words,
+independent of any library's generator.
 """
 
 import functools
@@ -80,7 +80,7 @@ class Stream:
 
 @functools.cache
 def normal_table(sigma: float) -> tuple[int, ...]:
-    """256 integers: a uniform byte as index gives a normal number of that sigma, rounded.
+    """256 integers: a uniform byte as index gives a normal number with sigma `sigma`, rounded.
 
     The quantiles of the middles of 256 equal shares: the tails end at 2.9 sigma.
     """

@@ -1,6 +1,6 @@
 """Vocabulary of the scenes' captions: base words and their synonyms.
 
-A base word is what a scene graph holds; each has two synonyms, A and B. "Word" here includes fixed
+Scene graphs hold base words; a base word has two synonyms, A and B. "Word" here includes fixed
 phrases such as "to the left of".
 """
 
@@ -44,12 +44,12 @@ _BASE = {synonym: base for base, pair in SYNONYMS.items() for synonym in pair}
 
 
 def base(word: str) -> str:
-    """The base word that means the same; base words and words without synonyms stay."""
+    """The base word of a synonym; other words are returned unchanged."""
     return _BASE.get(word, word)
 
 
 def synonyms(base_word: str) -> tuple[str, ...]:
-    """(A, B) of a base word, or nothing."""
+    """Synonyms (A, B) of a base word; () if it has none."""
     return SYNONYMS.get(base_word, ())
 
 

@@ -1,7 +1,7 @@
-"""Worlds and their scenes: what may be in a picture, and one exact description of a picture.
+"""Worlds and their scenes: the parameters of pictures, and the exact description of one picture.
 
-A scene knows everything a caption can say, so whether a caption is true is never a matter of
-opinion. `sample.py` draws scenes, `draw.py` paints them, `grammar.py` talks about them.
+A scene contains everything that a caption can mention, so the truth of a caption is computed, not
+judged. `sample.py` samples scenes, `draw.py` renders them, `grammar.py` describes them.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ class World:
     """Parameters of a world; lengths in pixels, colours in grey levels of 0..255.
 
     No two objects of a scene share shape or colour, unless `repeat` makes copies; boxes never
-    overlap, unless `depth` puts one object in front of the other. A change of any field is another
-    world with another `id`, hence with other scenes.
+    overlap, unless `depth` puts one object in front of the other. Changing any field changes the
+    `id`, and with it all scenes.
     """
 
     name: str
@@ -107,7 +107,7 @@ class World:
 
     @functools.cached_property
     def id(self) -> str:
-        """Name and version; the hash of all rules follows if they are not those of that name."""
+        """Name and version, and a hash of all fields unless WORLDS has the same under this name."""
         name = f"{self.name}-v{self.version}"
         if WORLDS.get(self.name) == self:
             return name
@@ -153,7 +153,7 @@ class Scene(NamedTuple):
     noise: int  # names the background noise
 
     def relation(self, i: int, j: int) -> str | None:
-        """The word r for which "object i r object j" holds, or None if no word clearly does."""
+        """The relation r such that "object i r object j" is true; None if none is clearly true."""
         a, b = self.objects[i], self.objects[j]
         if overlaps(a, b):
             return "in front of" if i > j else "behind"
@@ -169,8 +169,8 @@ class Scene(NamedTuple):
     def place(self, i: int) -> str | None:
         """Place of object i on the canvas, in words, or None if it is not clearly on one side.
 
-        Distances from the middle are half as long as those between objects, so one axis has to
-        lead by half the margin of `relation`.
+        Distances from the middle are half as long as distances between objects, so one axis must
+        exceed the other by half the margin of `relation`.
         """
         a = self.objects[i]
         right = 2 * a.x + a.pixels - self.world.canvas
@@ -193,7 +193,7 @@ class Scene(NamedTuple):
 
 
 def from_json(graph: dict[str, Any], world: World) -> Scene:
-    """The scene of a graph that `Scene.to_json` wrote for the same world."""
+    """Inverse of `Scene.to_json`. Raises ValueError for a graph of another world."""
     if graph["world"] != world.id:
         raise ValueError(f"the scene graph is of world {graph['world']!r}, not of {world.id!r}")
     objects = tuple(
@@ -204,12 +204,12 @@ def from_json(graph: dict[str, Any], world: World) -> Scene:
 
 WORLDS: dict[str, World] = {
     "scenes-mini": World("scenes-mini"),
-    # Colours that run into each other: the best guess from an object's shade names its colour of
-    # ten in 83 % of cases, tells it from one of the two nearest in 93 % and from any other in 98 %
-    # (sigma 10: all of them). Noise per pixel would not do: it averages out over an object.
+    # Overlapping colours: the best guess from an object's shade is right among ten colours in 83 %
+    # of cases, against one of the two nearest colours in 93 % and against any other in 98 % (sigma
+    # 10: 100 %). Noise per pixel would not do: it averages out over an object.
     "scenes-hues": World("scenes-hues", colour_jitter=40.0),
-    # The rules of scenes-mini; captions say synonyms so often (grammar.STYLES) that they mean
-    # something before any finetuning, as they do to a CLIP of photographs.
+    # The rules of scenes-mini; captions use synonyms so often (grammar.STYLES) that a model knows
+    # them before any finetuning, as a CLIP of photographs does.
     "scenes-synonyms": World("scenes-synonyms"),
     "scenes-64": World(
         "scenes-64",
@@ -255,11 +255,11 @@ def exchange(scene: Scene, i: int, j: int, attribute: str) -> Scene:
 
 
 def reverse_relation(scene: Scene, i: int, j: int) -> Scene | None:
-    """The scene with objects i and j in each other's place, so that their relation is the opposite.
+    """The scene with the positions of objects i and j exchanged, which reverses their relation.
 
     Both boxes are turned by 180 degrees about the middle of the pair, the shapes stay upright: an
     exact exchange if the sizes are equal, and inside the canvas and free of overlap in any case.
-    Of an overlapping pair the drawing order is exchanged. None if a third object is in the way.
+    An overlapping pair exchanges its drawing order. None if a third object is in the way.
     """
     objects = list(scene.objects)
     a, b = objects[i], objects[j]

@@ -9,14 +9,14 @@ from vlc_jax.input_pipeline.sources.published import PublishedSource
 
 
 class Cc3mSource(PublishedSource):
-    """CC3M's captions: a table of downloaded images and captions, one of each per row, as for CC3M.
+    """CC3M's captions: a table of downloaded images and captions, one pair per row.
 
     annotations: columns separated by tabs (commas in a .csv without tabs), either with a header
       that names the image (filepath, file, image, image_path, path) and the caption (title,
-      caption, text), quotation marks grouping a field as pandas writes it; or two columns without
-      header, in any order, quotation marks being ordinary characters.
-    images: the folder in which the image names start. The published files hold addresses, not
-    images: `img2dataset` downloads them, and the source of that name reads what it writes.
+      caption, text), fields quoted as pandas writes them; or two columns without header, in any
+      order, without quoting.
+    images: the folder in which the image names start. The published files hold URLs, not images:
+    `img2dataset` downloads them, and the source of that name reads its output.
     """
 
     _kind = "cc3m"
@@ -50,8 +50,8 @@ class Cc3mSource(PublishedSource):
         if image is not None and caption is not None:
             rows = tables.DelimitedTable(path, delimiter, quoting)
         elif len(names) != 2:
-            shown = [name[:40] for name in names[:8]]
-            raise self._wrong_file(path, f"a table with the columns {shown}")
+            columns = [name[:40] for name in names[:8]]
+            raise self._wrong_file(path, f"a table with the columns {columns}")
         else:
             rows = tables.DelimitedTable(path, delimiter, False, header=("first", "second"))
             image, caption = self._which(rows)
@@ -61,7 +61,7 @@ class Cc3mSource(PublishedSource):
         return rows
 
     def _which(self, rows: tables.DelimitedTable) -> tuple[str, str]:
-        """The columns of image and caption, by what the first rows hold."""
+        """The columns of image and caption, recognised by the content of the first rows."""
         fields: list[str] = []
         for index in range(min(len(rows), 100)):
             try:

@@ -7,16 +7,16 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
 
-# Python 3.11 counts the depth of what it parses for all threads together: where the collector of
-# garbage lets another thread parse in between, the count is off, and it raises SystemError.
+# Python 3.11 has one parser depth counter for all threads: if the garbage collector lets another
+# thread parse in between, the count is off, and Python raises SystemError.
 _one_at_a_time = threading.Lock()
 
 
 def read(row: dict[str, Any], column: str | None, name: str) -> Any:
-    """A cell's value; in CSV and TSV a list is written as text, in JSON or Python."""
+    """A cell's value; parses lists, which CSV and TSV hold as JSON or Python literals."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:  # of a Python list; most JSON lists are such, but not those with null or true
+        try:  # most JSON lists are Python literals, too, but not lists with null or true
             with _one_at_a_time:
                 return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -28,7 +28,7 @@ def read(row: dict[str, Any], column: str | None, name: str) -> Any:
 
 
 def per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:
-    """A list of texts for each caption; a flat list belongs to all of them."""
+    """A list of texts for each caption; a flat list belongs to all captions."""
     if all(isinstance(text, str) for text in value):
         return [value] * captions if value else []
     if len(value) != captions or not all(isinstance(texts, list) for texts in value):

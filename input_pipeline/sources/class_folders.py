@@ -11,11 +11,12 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", 
 
 
 class ClassFoldersSource:
-    """PATH/SPLIT/CLASS/image.jpg, or PATH/CLASS/image.jpg for split "all".
+    """Images in PATH/SPLIT/CLASS/image.jpg, or PATH/CLASS/image.jpg for split "all".
 
-    classes: the names of the folders, sorted; `meta["label"]` is the number of an image's class.
-    templates: captions, with the name (underscores as spaces) in place of {}.
-    Raises ValueError for a folder without such folders, DataError for a class without images.
+    classes: the names of the folders, sorted; `meta["label"]` is the index of an image's class.
+    templates: captions, with the class name (underscores as spaces) in place of {}.
+    Raises ValueError for a missing split or fewer than two classes, DataError for a class without
+    images.
     """
 
     def __init__(
@@ -27,9 +28,9 @@ class ClassFoldersSource:
     ) -> None:
         folder = Path(path) if split == "all" else Path(path) / split
         if not folder.is_dir():
-            there = sorted(each.name for each in Path(path).glob("*") if each.is_dir())
+            names = sorted(each.name for each in Path(path).glob("*") if each.is_dir())
             raise ValueError(
-                f"there is no folder {folder}; folders of {path}: {', '.join(there[:8]) or 'none'}"
+                f"there is no folder {folder}; folders of {path}: {', '.join(names[:8]) or 'none'}"
                 " (split='all' takes these as classes)"
             )
         self.classes = tuple(sorted(each.name for each in folder.iterdir() if each.is_dir()))

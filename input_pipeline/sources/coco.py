@@ -10,7 +10,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
 
-_NO_TEXT = "None"  # line of a caption that has no such text, in the published files
+_NO_TEXT = "None"  # line of a caption without a text, in the published files
 
 
 class CocoSource(PublishedSource):
@@ -19,11 +19,12 @@ class CocoSource(PublishedSource):
     annotations: `dataset_coco.json` (splits train, restval, val, test; 82,783, 30,504, 5,000 and
       5,000 images) or `captions_{train,val}{2014,2017}.json` (one split each, train or val).
     images: the folder of train2014, val2014, train2017 or val2017, or one that holds the files.
-    train_split: in a config, what training reads; the literature trains on "train+restval".
+    train_split: in a config, the split that training reads; the literature trains on
+      "train+restval".
     negatives, positives: kind -> a file with a line for every annotation of captions_*.json, in
-      their order: a JSON string, "None" where a caption has no such text. For training only:
+      their order: a JSON string, "None" for a caption without such a text. For training only:
       other splits do not have them.
-    Ids are COCO's. `meta` keeps `image` (folder and file name) and `split`.
+    Ids are COCO's. `meta` has `image` (folder and file name) and `split`.
     """
 
     _kind = "coco"
@@ -46,9 +47,9 @@ class CocoSource(PublishedSource):
         self._files: dict[str, dict[str, str | Path]] = {}
         columns = {}
         for side, files in (("negatives", negatives), ("positives", positives)):
-            given = {kind: path for kind, path in (files or {}).items() if path}
-            if given and split in ("train", "all"):
-                self._files[side] = given
+            paths = {kind: path for kind, path in (files or {}).items() if path}
+            if paths and split in ("train", "all"):
+                self._files[side] = paths
                 columns |= {f"{side}_column": side, f"{side[:-1]}_kinds_column": f"{side}_kinds"}
         super().__init__(
             train_split if split == "train" else split,
@@ -102,10 +103,10 @@ def _attach_texts(
 ) -> dict[str, str]:
     """Adds `side` ("negatives", "positives") and `side_kinds` to the rows of COCO captions.
 
-    annotations: those of the document, in its order. files: kind -> a file whose line k is a JSON
-    string for annotation k, "None" where there is none. Returns path -> sha256 of the files.
-    Raises ValueError for a missing file, DataError for a line that is no JSON string and for a file
-    that is empty or of another length.
+    annotations: the document's list, in its order. files: kind -> a file whose line k is a JSON
+    string for annotation k, "None" for no text. Returns path -> sha256 of the files.
+    Raises ValueError for a missing file, DataError for a line that is not a JSON string and for a
+    file that is empty or of another length.
     """
     lines = {kind: _read_lines(Path(path), len(annotations)) for kind, path in files.items()}
     texts: dict[str, list[list[str]]] = collections.defaultdict(list)
@@ -120,7 +121,7 @@ def _attach_texts(
 
 
 def _read_lines(path: Path, count: int) -> list[str]:
-    """Reads the `count` texts of a file, "" where there is none."""
+    """Reads the `count` texts of a file, "" for no text."""
     if not path.is_file():
         raise ValueError(f"no file {path}")
     content = path.read_bytes()

@@ -58,8 +58,8 @@ class CrepeSource(PublishedSource):
         if 0 < len(box) < len(self._BOX):
             missing += [name for name in self._BOX if name not in columns]
         if missing:
-            shown = [name[:40] for name in columns[:8]]
-            raise self._wrong_file(path, f"a table without the columns {missing}; it has {shown}")
+            first = [name[:40] for name in columns[:8]]
+            raise self._wrong_file(path, f"a table without the columns {missing}; it has {first}")
         if not len(rows):
             raise DataError(f"{path} holds no rows")
         self._has_box = bool(box)

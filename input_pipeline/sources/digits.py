@@ -24,7 +24,7 @@ def vocabulary() -> tuple[str, ...]:
 
 
 class DigitsSource:
-    """`split` train, validation or test: 70, 10 and 20 % of every class, always the same digits.
+    """Digits of a split: train, validation or test, a fixed 70, 10 and 20 % of every class.
 
     The 8 x 8 grey images (17 levels, dark background) come enlarged to `size` pixels, bicubic, as
     uint8 RGB. `meta["label"]` is the digit. The captions are all templates, in order.
@@ -41,7 +41,7 @@ class DigitsSource:
         if size < 8:
             raise ValueError(f"digits are 8 x 8 pixels; size must be at least 8, got {size}")
         digits = datasets.load_digits()
-        # One generator over all classes, so each split is drawn with the same numbers.
+        # One generator over all classes, the same for every split: the splits are disjoint.
         rng = np.random.default_rng(_SHUFFLE_SEED)
         chosen = []
         for label in range(10):

@@ -12,8 +12,8 @@ HARD_IMAGE = "is_hard_image"  # in `meta` of records that only `find` returns
 class FeaturesSource(ShardsSource):
     """Records of a folder of features, in the order of the source they were made from.
 
-    After them lie hard images that are no records of that source: `find` returns them. `facts` say
-    which weights made the features of which pixels and tokens. Raises what ShardsSource raises.
+    Hard images from outside that source lie after them, and only `find` returns these. `facts`
+    describes the weights, pixels and tokens behind the features. Raises as ShardsSource does.
     """
 
     holds_features = True
@@ -22,7 +22,7 @@ class FeaturesSource(ShardsSource):
     def __init__(self, split: str = "all", *, path: str | Path) -> None:
         super().__init__(split, path=path)
         stored = range(len(self._entries))
-        # Hard images come last, so the first of them is found by bisection.
+        # Hard images come last, so bisection finds the first one.
         self._count = bisect.bisect_left(stored, True, key=lambda i: HARD_IMAGE in self[i].meta)
 
     @property

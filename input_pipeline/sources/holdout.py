@@ -1,4 +1,4 @@
-"""Holdout: the share of the images kept out of training, chosen by a hash of their names."""
+"""Holdout: a share of the images that training does not use, chosen by a hash of their names."""
 
 import math
 
@@ -6,26 +6,25 @@ import numpy as np
 
 from vlc_jax.input_pipeline.sources import row_keys
 
-# Rows of a table up to which a holdout is an exact number of images; in larger ones a share by hash
-# misses it by a few per cent at most.
+# Largest table, in rows, whose holdout is an exact number of images; in larger tables a share by
+# hash misses that number by a few per cent at most.
 EXACT_ROWS = 10_000
 
 
 def is_exact(rows: int) -> bool:
-    """True if a holdout of a table of so many rows is an exact number of its images."""
+    """True if the holdout of a table of `rows` rows is an exact number of its images."""
     return rows <= EXACT_ROWS
 
 
 def held_out(keys: np.ndarray, share: float) -> np.ndarray:
-    """Mask of the rows that are held out, bool (rows,); keys: of their images, uint64 (rows,).
+    """Mask of the rows that are held out, bool (rows,), by the keys of their images.
 
-    Up to EXACT_ROWS rows they are those of round(share * n) of the n images, at least one, and
-    never all: an image that is added later may move one other across the bound. In larger tables
-    the bound is share * 2**64, whatever the images: none ever moves. All rows of an image are on
-    the same side.
+    Up to EXACT_ROWS rows, round(share * n) of the n images are held out, at least one and never
+    all; an image that is added later may move one other image across the bound. In larger tables
+    the bound is share * 2**64, and no image ever moves. All rows of an image are on the same side.
 
-    keys: of all rows, whatever a source excludes: training with `exclude` and evaluation without it
-    must agree on the images that are held out.
+    keys: uint64 (rows,), of all rows, excluded ones too: training with `exclude` and evaluation
+    without it must hold out the same images.
     """
     if not is_exact(len(keys)):
         return keys < np.uint64(math.ceil(share * 2**64))

@@ -8,14 +8,14 @@ from vlc_jax.input_pipeline import batch
 
 
 class IdIndex:
-    """Index by 64-bit hashes: `index[id]` lists the positions where a record of this id may be.
+    """Index by 64-bit hashes: `index[id]` lists the possible positions of the record.
 
-    Two ids may share their hash, so the caller compares the id of the record at each position.
+    Two ids may share a hash, so the caller compares the id of the record at each position.
     """
 
     def __init__(self, hashes: np.ndarray) -> None:
         """hashes: uint64 (records,), `batch.hash_id` of each id."""
-        # Stable, so that of equal hashes the first position comes first.
+        # Stable: positions of equal hashes stay in order.
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 

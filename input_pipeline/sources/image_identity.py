@@ -1,4 +1,4 @@
-"""Image identities: one name for an image, whatever folder or year it was published in.
+"""Image identities: one name per image, independent of the folder or year of its publication.
 
 coco:184613     COCO_val2014_000000184613.jpg, 000000184613.jpg (ids are the same in every year)
 vg:2401814      VG_100K/2401814.jpg, VG_100K_2/2401814.jpg
@@ -16,7 +16,7 @@ _KINDS = ("coco:", "vg:", "file:")
 
 
 def image_identity(name: str) -> str:
-    """The identity of the image that a file name, with or without folders, stands for."""
+    """The identity of an image by its file name, with or without folders."""
     name = name.replace("\\", "/")
     if match := _VISUAL_GENOME.search(name):
         return f"vg:{int(match[1])}"
@@ -29,7 +29,7 @@ def image_identity(name: str) -> str:
 def read_image_list(path: Path) -> frozenset[str]:
     """Reads a list of images, one per line: identities, or file names.
 
-    Raises ValueError for a missing file, DataError for one that is no UTF-8 text.
+    Raises ValueError for a missing file, DataError for a file that is not UTF-8 text.
     """
     if not path.is_file():
         raise ValueError(f"exclude: no file {path}")

@@ -1,4 +1,4 @@
-"""The images of a folder or of a table, by name: nothing is opened."""
+"""Image names of a folder or of a table; no image is opened."""
 
 import os
 from pathlib import Path
@@ -23,16 +23,16 @@ class ImageList(NamedTuple):
 
 
 def read(path: Path, column: str = "image", folder: Path | None = None) -> ImageList:
-    """All images below a folder, in the order of their names, or those that a column of a table
-    names, in its order. folder: where the names of a table start; default: its own folder.
+    """All images below a folder, sorted by name, or the images of a table's column, in row order.
 
-    Raises ValueError for what is not there, DataError where there are no images.
+    folder: where the names of a table start; default: the table's folder. Raises ValueError for a
+    missing path, DataError if there are no images.
     """
     if path.is_dir():
         names, folder = _below(path), path
     else:
         source = RecordsSource(
-            *("all",),
+            "all",
             path=path,
             image_folder=folder,
             image_column=column,
@@ -47,13 +47,13 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
 
 
 def _below(folder: Path) -> list[str]:
-    """Names of the files whose suffix is that of an image, relative to the folder, sorted."""
+    """Names of the files with an image suffix, relative to the folder, sorted."""
     formats = Image.registered_extensions().items()
     suffixes = tuple(suffix for suffix, name in formats if name in image_ops.FORMATS)
-    found = [
-        os.path.relpath(os.path.join(where, name), folder)
-        for where, _, names in os.walk(folder)
+    images = [
+        os.path.relpath(os.path.join(parent, name), folder)
+        for parent, _, names in os.walk(folder)
         for name in names
         if name.lower().endswith(suffixes)
     ]
-    return sorted(found)
+    return sorted(images)

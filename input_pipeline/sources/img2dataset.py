@@ -14,8 +14,8 @@ import numpy as np
 from vlc_jax.input_pipeline.record import DataError, Record
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
-_KEPT = ("url", "sha256", "original_width", "original_height")  # of the JSON, in `meta`
-_MAX_KEY = 255  # letters; numpy keeps every key as wide as the longest
+_META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
+_MAX_KEY = 255  # letters; numpy pads every key to the longest
 _END = 1024  # bytes: two empty blocks end a tar
 _TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"
@@ -24,15 +24,15 @@ _CUT = "a download that was stopped? img2dataset continues with the same command
 class Img2datasetSource:
     """A record per image of the tar files that img2dataset wrote (`--output_format webdataset`).
 
-    tars: their folder, or one tar. The caption is KEY.txt, else `caption` in KEY.json; of the JSON
-    url, sha256 and the original size are kept in `meta`. Samples whose status is not "success" or
-    that have no image are left out and mentioned on the log, as are those whose key has more than
-    255 letters. Ids are the tar's name and the key. A sample whose JSON is no object is a bad
-    record, which says so when it is read.
+    tars: their folder, or one tar. The caption is KEY.txt, else `caption` in KEY.json; `meta` has
+    the JSON's url, sha256 and original size. Samples whose status is not "success", without an
+    image or with a key of more than 255 letters are left out and counted in the log. Ids are the
+    tar's name and the key. A sample whose JSON is not an object is a bad record: reading it raises
+    DataError.
 
     Opening reads the headers and JSON of every tar, half a second per 10,000 samples; the
-    fingerprint is made of these. In memory a sample takes 56 bytes and 4 per letter of its key.
-    Raises ValueError where there are no tars, DataError for a tar that is cut short.
+    fingerprint hashes these. In memory a sample takes 56 bytes and 4 per letter of its key.
+    Raises ValueError if there are no tars, DataError for a truncated tar.
     """
 
     def __init__(self, split: str = "train", *, tars: str | Path) -> None:
@@ -64,7 +64,7 @@ class Img2datasetSource:
         return len(self._keys)
 
     def __getitem__(self, index: int) -> Record:
-        """Raises DataError, naming tar and sample, where it has no caption."""
+        """Raises DataError, naming tar and sample, for a sample without caption."""
         number, *offsets_sizes = (int(value) for value in self._spans[index])
         path = self._paths[number]
         record_id = f"{path.stem}/{self._keys[index]}"
@@ -78,8 +78,9 @@ class Img2datasetSource:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):
             raise DataError(f"sample {record_id} of {path} has no .txt and no caption in its .json")
-        kept = {key: meta[key] for key in _KEPT if isinstance(meta.get(key), str | int | float)}
-        return Record(id=record_id, image=image, captions=[caption], meta=kept)
+        fields = [key for key in _META_FIELDS if isinstance(meta.get(key), str | int | float)]
+        record_meta = {key: meta[key] for key in fields}
+        return Record(id=record_id, image=image, captions=[caption], meta=record_meta)
 
     def _mention(self, failed: int, tars: str | Path) -> None:
         if not len(self):
@@ -107,8 +108,8 @@ def _tar_files(tars: str | Path) -> list[Path]:
         raise ValueError(f"no folder {path}; {advice}")
     tar_files = sorted(path.glob("*.tar"))
     if not tar_files:
-        there = sorted(entry.name for entry in path.iterdir())[:8]
-        raise ValueError(f"{path} holds no .tar but {there}; {advice}")
+        others = sorted(entry.name for entry in path.iterdir())[:8]
+        raise ValueError(f"{path} holds no .tar but {others}; {advice}")
     return tar_files
 
 
@@ -125,9 +126,9 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                if not 0 <= member.size <= end <= length:  # before so many bytes are asked for
+                if not 0 <= member.size <= end <= length:  # before that many bytes are read
                     raise EOFError(f"a file of {member.size:,} bytes in {length:,}")
-                # tarfile keeps bytes that are no UTF-8 as surrogates, which no log can show
+                # tarfile decodes bytes that are not UTF-8 to surrogates, which no log can print
                 whole = member.name.encode("utf-8", "surrogateescape")
                 whole = whole.decode("utf-8", "backslashreplace")
                 folder, slash, name = whole.removeprefix("./").rpartition("/")
@@ -151,11 +152,11 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
 
 
 def _status(document: bytes) -> str:
-    """Status of a sample in its JSON; one that says nothing, or is damaged, is a success."""
+    """Status in a sample's JSON; "success" if it is absent or the JSON is damaged."""
     try:
         return json.loads(document).get("status", "success")
     except (ValueError, AttributeError, RecursionError):
-        return "success"  # the record says so when it is read
+        return "success"  # reading the record raises DataError
 
 
 def _read(path: Path, offsets_sizes: list[int]) -> list[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 from vlc_jax.input_pipeline.record import DataError
 
 _FOLDER = re.compile(r"(train|val)20\d\d")  # of COCO's images
-_SHOWN = 8  # names listed in a message
+_MAX_LISTED = 8  # names in a message
 
 
 def load(path: Path) -> Any:
@@ -34,14 +34,14 @@ def load(path: Path) -> Any:
 
 
 def describe(document: Any) -> str:
-    """Description of a document for messages, with the source that reads it where there is one."""
+    """Description of a document for messages, with the source that reads it if there is one."""
     if isinstance(document, list):
         first = document[0] if document else None
         if not isinstance(first, dict):
             return f"a list of {len(document):,} entries that are no objects"
         if "conversations" in first:
             return "a list of LLaVA conversations (vlc-jax prepare llava)"
-        fields = f"a list of {len(document):,} objects with the fields {list(first)[:_SHOWN]}"
+        fields = f"a list of {len(document):,} objects with the fields {list(first)[:_MAX_LISTED]}"
         reader = " (vlc-jax prepare --source records)"
         return fields + (reader if {"image", "caption"} <= first.keys() else "")
     if not isinstance(document, dict):
@@ -53,15 +53,16 @@ def describe(document: Any) -> str:
     if is_coco_captions(document):
         return "COCO captions (vlc-jax prepare coco)"
     if "annotations" in document:
-        fields = list(_first(document["annotations"]))[:_SHOWN]
+        fields = list(_first(document["annotations"]))[:_MAX_LISTED]
         return f"annotations with the fields {fields}, none of them a caption"
     if isinstance(entry := next(iter(document.values()), None), dict):
-        return f"{len(document):,} numbered or named objects with the fields {list(entry)[:_SHOWN]}"
-    return f"an object with the keys {list(document)[:_SHOWN]}"
+        fields = list(entry)[:_MAX_LISTED]
+        return f"{len(document):,} numbered or named objects with the fields {fields}"
+    return f"an object with the keys {list(document)[:_MAX_LISTED]}"
 
 
 def is_coco_captions(document: Any) -> bool:
-    """True if a document is COCO captions: `images` and `annotations` that are no boxes."""
+    """True if a document is COCO captions: `images`, and `annotations` without boxes."""
     if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
         return False
     return not document["annotations"] or "bbox" not in _first(document["annotations"])
@@ -73,7 +74,7 @@ def is_karpathy(document: Any) -> bool:
 
 
 def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of COCO captions, one per image that has any, with all of them. Raises DataError."""
+    """Rows of COCO captions: one per captioned image, with all its captions. Raises DataError."""
     captions: dict[Any, list[str]] = collections.defaultdict(list)
     try:
         for annotation in document["annotations"]:
@@ -100,8 +101,8 @@ def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
 def coco_folders(path: Path, document: dict[str, Any]) -> dict[str, str]:
     """COCO's image folders: image id -> train2014, val2014, train2017 or val2017.
 
-    Read off the image's file name, its address, or the name of the annotation file; images without
-    any of these have no entry.
+    Taken from the image's file name, its URL or the name of the annotation file, in this order;
+    images for which none names a folder have no entry.
     """
     folders = {}
     for image in document["images"]:
@@ -129,7 +130,7 @@ def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def mention(path: Path, left_out: int, total: int, reason: str) -> None:
-    """Logs how many entries of a file make no record."""
+    """Logs the number of entries of a file that are left out, and the reason."""
     if left_out:
         logging.getLogger(__name__).warning(
             "%s: %d of %d %s and are left out", path, left_out, total, reason

@@ -18,17 +18,17 @@ class LlavaSource(PublishedSource):
 
     annotations: a JSON list of {"id", "image", "conversations": [{"from", "value"}, ...]}, or
       several, joined by "+": blip_laion_cc_sbu_558k.json+llava_v1_5_mix665k.json. Entries without
-      an image are left out and mentioned on the log, unless text_only.
-    images: the folder in which the image names start, or several, joined by "+"; a name is looked
-      for in each of them.
-    answers: which of them ("from": "gpt") are captions. first; each, one of which is drawn at each
-      reading; joined, one caption of all of them; conversation, all turns with the questions, as
-      the text [[question, answer], ...] in JSON without the first "<image>", and
-      {"text_only": [[question, answer], ...]} of an entry without an image.
+      an image are left out and counted in the log, unless text_only.
+    images: the folder in which the image names start, or several, joined by "+", which are searched
+      in this order.
+    answers: the answers ("from": "gpt") that are captions. first; each: all, of which training
+      draws one at each reading; joined: one caption of all answers; conversation: all turns as the
+      JSON text [[question, answer], ...] without the first "<image>", or, without an image,
+      {"text_only": [[question, answer], ...]}.
     text_only: whether entries without an image, 40,688 of mix-665K, are records, too.
-    Of first and each, the turn before an answer is its question, without "<image>".
-    `meta` keeps `id`, which the files repeat, and `conversations`. Ids are the image's name and its
-    number in the lists.
+    With first and each, the question of an answer is the turn before it, without "<image>".
+    `meta` has `id`, which is not unique in the files, and `conversations`. Ids are the image's name
+    and the entry's number in the lists.
     """
 
     _kind = "llava"
@@ -53,7 +53,7 @@ class LlavaSource(PublishedSource):
         if not isinstance(text_only, bool):
             raise ValueError(f"text_only is True or False; got {text_only!r}")
         self._answers, self._text_only = answers, text_only
-        self.has_text_only = False  # whether there are any, as `_conversations` finds out
+        self.has_text_only = False  # `_conversations` sets it
         first, *self._more_files = _parts(annotations)
         self._folders = [Path(folder) for folder in _parts(images)]
         for folder in self._folders[1:]:
@@ -74,12 +74,12 @@ class LlavaSource(PublishedSource):
         if self._answers not in ("first", "each"):
             return record
         turns = record.meta["conversations"]
-        asked = [
+        questions = [
             _question(turns[number - 1] if number else {})
             for number, turn in enumerate(turns)
             if turn.get("from") == "gpt"
         ]
-        return dataclasses.replace(record, questions=asked[: len(record.captions)])
+        return dataclasses.replace(record, questions=questions[: len(record.captions)])
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         parts = [self._conversations(path)]
@@ -101,11 +101,11 @@ class LlavaSource(PublishedSource):
         if self._text_only:
             self.has_text_only |= left_out > 0
             for row in rows:
-                row.setdefault("image", None)  # a column, also where no entry has one
+                row.setdefault("image", None)  # the column must exist even if no entry has an image
             return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
         json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
-            raise self._wrong_file(path, "a list of conversations none of which has an image")
+            raise self._wrong_file(path, "a list of conversations without any image")
         used = [rows[number - 1] for number in numbers]
         return tables.MemoryTable(path, used, numbers)
 
@@ -141,16 +141,19 @@ class LlavaSource(PublishedSource):
 
 
 def _question(turn: dict[str, Any]) -> str:
-    """The question of a turn, without the place of the image; "" where it is none."""
+    """The question of a turn, without "<image>"; "" if the turn is not a question."""
     value = turn.get("value")
-    is_asked = turn.get("from") == "human" and isinstance(value, str)
-    return value.replace("<image>", "").strip() if is_asked else ""
+    is_question = turn.get("from") == "human" and isinstance(value, str)
+    return value.replace("<image>", "").strip() if is_question else ""
 
 
 def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str:
-    """[[question, answer], ...] in JSON, of an entry with an image the first question without
-    "<image>" and the spaces and line ends around it. As in LLaVA's code a first turn of "gpt" is
-    left out. Raises DataError unless "human" and "gpt" take turns, with strings."""
+    """Turns of a conversation as JSON, [[question, answer], ...].
+
+    With an image, the first question loses "<image>" and surrounding white space. As in LLaVA's
+    code, a first turn of "gpt" is left out. Raises DataError unless "human" and "gpt" take turns,
+    with strings.
+    """
     turns = turns[1:] if turns and turns[0].get("from") == "gpt" else turns
     speakers = [turn.get("from") for turn in turns]
     values = [turn.get("value") for turn in turns]
@@ -165,5 +168,5 @@ def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str
 
 
 def _parts(names: str | Path) -> list[str]:
-    """Names joined by "+"; a name of an existing file or folder is one, whatever is in it."""
+    """Names joined by "+"; the name of an existing file or folder is not split."""
     return [str(names)] if Path(names).exists() else str(names).split("+")

@@ -18,8 +18,8 @@ class NegclipSource(PublishedSource):
       neg_caption (a Python list of texts) and, not in every copy, neg_image (rows of the same file,
       counted from 0).
     images: the folder where filepath ("coco/val2014/COCO_val2014_....jpg") or a tail of it begins.
-    Ids are row numbers, counted from 0, as `hard_images` needs them. The kind of the negatives is
-    "negclip". `meta` keeps `filepath`.
+    Ids are row numbers, counted from 0, as in `hard_images`. The kind of the negatives is
+    "negclip". `meta` has `filepath`.
     """
 
     _kind = "negclip"
@@ -53,8 +53,8 @@ class NegclipSource(PublishedSource):
         columns = rows.columns()
         missing = [name for name in ("title", "filepath", "neg_caption") if name not in columns]
         if missing:
-            shown = [name[:40] for name in columns[:8]]
-            raise self._wrong_file(path, f"a table without the columns {missing}; it has {shown}")
+            first = [name[:40] for name in columns[:8]]
+            raise self._wrong_file(path, f"a table without the columns {missing}; it has {first}")
         if not len(rows):
             raise DataError(f"{path} holds no rows")
         self._hard_images = "neg_image" if "neg_image" in columns else None
@@ -81,7 +81,7 @@ class NegclipSource(PublishedSource):
     def _is_row(self, record_id: str) -> bool:
         return record_id.isdecimal() and int(record_id) < len(self._table)
 
-    # neg_image counts rows, of which the file has no other name.
+    # neg_image holds row numbers; rows of the file have no other id.
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         return str(row_index)
 

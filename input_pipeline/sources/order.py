@@ -1,7 +1,7 @@
 """Order of training: position of an endless sequence -> index of a record, in shuffled epochs.
 
-A pure function of (seed, position): nothing is stored from step to step, so that resuming, hosts
-and workers cannot change it.
+A pure function of (seed, position): it has no state between steps, so resuming, hosts and workers
+cannot change it.
 """
 
 import functools
@@ -14,11 +14,11 @@ from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Sharded, Source
 
 SHUFFLES = ("global", "blocks")
-BLOCK = 256  # records: some MB of images, which storage reads in one go rather than in 256
-# Blocks: 4,096 records far from one another in the data, hence little alike, and still few enough
-# to lie on a local disk or in the page cache while they are read.
+BLOCK = 256  # records: some MB of images, one read from storage instead of 256
+# Blocks: 4,096 records from distant parts of the data, hence dissimilar, and few enough for a local
+# disk or the page cache while they are read.
 WINDOW = 16
-_STREAM = 1_000  # of random numbers; those of examples.py count from 0
+_STREAM = 1_000  # number of the random stream; the streams of examples.py count from 0
 
 
 class Order(Protocol):
@@ -36,25 +36,25 @@ def check(shuffle: str) -> str:
 
 
 def make(source: Source, seed: int) -> Order:
-    """The order that the source asks for: "blocks" of a sharded one, else "global"."""
-    import grain  # imports jax where it can; readers and checks do without both
+    """The order of a source: "blocks" if it is sharded and has this shuffle, else "global"."""
+    import grain  # imports jax if it is installed; readers and checks need neither
 
     if isinstance(source, Sharded) and source.shuffle == "blocks":
         return BlockOrder(len(source), seed, source.read_ahead)
-    # An index shuffle without a table: order[i] costs nothing to store, and `repeat` shuffles
-    # every epoch anew. No order is promised across Grain's versions; test_loader.py pins it.
+    # Grain computes shuffled indices without a table, and `repeat` reshuffles every epoch. The
+    # order may change with Grain's version; test_loader.py pins it.
     return grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
 
 
 class BlockOrder:
-    """Shuffled epochs whose reading is local: `order[position]` is the index of a record.
+    """Shuffled epochs with local reads: `order[position]` is the index of a record.
 
-    Blocks of 256 neighbours are shuffled; then the records within each window of 16 blocks. Within
-    an epoch, 4,096 positions in a row touch two windows at most. What is left over after whole
-    blocks is a shorter block, always in the epoch's last window: all other windows are of one
-    size, and a position tells its window.
+    Shuffles blocks of 256 neighbours, then the records within each window of 16 blocks. Within an
+    epoch, 4,096 consecutive positions touch two windows at most. Records beyond the last whole
+    block form a shorter block, always in the epoch's last window: all other windows have one size,
+    so a position determines its window.
 
-    read_ahead: is told the records of a window that is begun and of the one after it.
+    read_ahead: called at the start of a window with its records and the next window's.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class BlockOrder:
         self._blocks = -(-count // BLOCK)
         self._windows = -(-self._blocks // WINDOW)
         self._order = grain.MapDataset.range(max(self._whole, 1)).seed(seed).shuffle().repeat()
-        # A window is drawn once: each of the threads is in one of them, and none goes back.
+        # Each window is drawn once: a thread works in one window and never goes back.
         self._window = functools.lru_cache(maxsize=32)(self._make_window)
 
     def __getitem__(self, position: int) -> int:
-        epoch, place = divmod(position, self._count)
-        window, offset = divmod(place, WINDOW * BLOCK)
+        epoch, rank = divmod(position, self._count)
+        window, offset = divmod(rank, WINDOW * BLOCK)
         return int(self._window(epoch, window)[offset])
 
     def _make_window(self, epoch: int, window: int) -> np.ndarray:
@@ -87,10 +87,10 @@ class BlockOrder:
 
     def _records(self, epoch: int, window: int) -> np.ndarray:
         """Records of a window, its blocks in shuffled order; int64 (records,)."""
-        places = range(window * WINDOW, min((window + 1) * WINDOW, self._blocks))
+        blocks = range(window * WINDOW, min((window + 1) * WINDOW, self._blocks))
         starts = [
-            BLOCK * (self._order[epoch * self._whole + place] if place < self._whole else place)
-            for place in places
+            BLOCK * (self._order[epoch * self._whole + block] if block < self._whole else block)
+            for block in blocks
         ]
         ends = [min(start + BLOCK, self._count) for start in starts]
         return np.concatenate(list(map(np.arange, starts, ends)))

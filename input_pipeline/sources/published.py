@@ -1,4 +1,4 @@
-"""Base class of sources that read a data set's annotation file as its authors published it."""
+"""Base class of sources that read the published annotation file of a data set."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/d
 class PublishedSource(RecordsSource):
     """Base class of data sets: a published annotation file and a folder of images.
 
-    Subclasses say what the file is (`_expected_file`) and how it becomes a table (`_open`).
+    Subclasses describe the file (`_expected_file`) and convert it to a table (`_open`).
 
-    annotations: the published file. images: the folder in which its image names start. exclude: as
-    `RecordsSource` takes it. Raises ValueError for a missing file or folder and for a file of
-    another dataset, DataError for damage.
+    annotations: the published file. images: the folder in which its image names start. exclude: see
+    `RecordsSource`. Raises ValueError for a missing file or folder and for a file of another
+    dataset, DataError for damage.
     """
 
     _folder_option = "images"

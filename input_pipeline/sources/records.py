@@ -23,16 +23,24 @@ from vlc_jax.input_pipeline.sources import (
 )
 from vlc_jax.input_pipeline.sources import holdout as holdouts
 
-_CHECKED_IMAGES = 100  # spread over the source, whose existence is checked before a run starts
-_MEASURED_IMAGES = 4  # every fourth of them, whose sizes tell other pixels under the same names
-_MISSING_FOLDER = 5  # so many checked images of a folder, all of them missing: it is the wrong one
+_CHECKED_IMAGES = 100  # images, spread over the source, that are looked up before a run starts
+_MEASURED_IMAGES = 4  # every fourth of these: another size means other pixels under the same name
+_MISSING_FOLDER = 5  # checked images of a folder; if at least this many are missing, it is wrong
 
 
-# Columns that published tables have instead of ours, for a hint.
+# Column names of published tables, suggested if the default column is missing.
 USUAL_NAMES = {
     "image_column": (
-        *("filepath", "file_path", "path", "image_path", "file_name", "filename", "file"),
-        *("image_name", "img", "picture"),
+        "filepath",
+        "file_path",
+        "path",
+        "image_path",
+        "file_name",
+        "filename",
+        "file",
+        "image_name",
+        "img",
+        "picture",
     ),
     "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
 }
@@ -50,28 +58,29 @@ class RecordsSource:
     id_column: unique names of the records; default: image name and row number.
     negatives_column, positives_column: hard negative / positive captions: a list of strings (for
       every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
-    negative_kinds_column, positive_kinds_column: what each of them is (the generator that training
-      asks for by this name): a word for all, or lists of the same shape.
+    negative_kinds_column, positive_kinds_column: the generator of each text, by which training
+      selects it: one name for all, or lists of the same shape.
     hard_images_column: a list of record ids. group_column: any value to split results by.
-    meta_columns: kept as they are in the record's `meta`.
-    split_column: only rows whose value there is `split` are taken; "train+restval" takes both.
+    meta_columns: columns that are copied to the record's `meta`.
+    split_column: the column of split names; only rows of `split` are taken, and "train+restval"
+      takes both.
     holdout: without a split column, this share of the images (by a hash of their names: see
-      `sources/holdout.py`) is kept out of `split="train"` and makes up "validation" (or "val",
-      "test"). split="all" takes every row.
+      `sources/holdout.py`) is left out of `split="train"` and is "validation" (or "val", "test").
+      split="all" takes every row.
     exclude: a text file of images, one per line, whose rows are left out
       (`sources/image_identity.py`; `vlc-jax leaks` writes one).
     quoting: whether quotation marks in CSV and TSV group a field.
 
-    `digests` maps the path of every file read to its sha256, `image_sizes` some names of image
-    files, spread over the source, to their bytes. Raises ValueError for missing files, folders,
-    columns and splits, DataError for unusable data.
+    `digests` maps the path of every file read to its sha256, `image_sizes` the names of some image
+    files, spread over the source, to their size in bytes. Raises ValueError for missing files,
+    folders, columns and splits, DataError for unusable data.
     """
 
-    _kind = "records"  # what fingerprints begin with
+    _kind = "records"  # prefix of fingerprints
     _folder_option = "image_folder"
-    _only_lists = False  # whether a cell of several texts or ids must be a list
+    _only_lists = False  # True if a single text or id must be a list, too
     _split_advice = (
-        "say which rows that is with split_column='...' or holdout=0.05, or name another file "
+        "select its rows with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
     )
 
@@ -110,7 +119,7 @@ class RecordsSource:
         self._hard_images, self._group = hard_images_column, group_column
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
-        self.digests: dict[str, str] = {}  # those of further files are added where they are opened
+        self.digests: dict[str, str] = {}  # subclasses that open further files add theirs
         self._table = self._open(Path(path), quoting)
         self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
@@ -161,24 +170,24 @@ class RecordsSource:
 
     @functools.cached_property
     def _id_index(self) -> id_index.IdIndex:
-        # Reads every row, once, when the first record is looked for.
+        # Built at the first lookup, which reads every row once.
         (keys,) = row_keys.read(self._table, self._texts("id")).values()
         return id_index.IdIndex(keys[self._index])
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
-        """The rows; columns that depend on the file are set here."""
+        """Opens the table and sets the columns that depend on the file."""
         rows = tables.open_table(path, quoting)
         if self._id is None and isinstance(rows, tables.MemoryTable):
             self._id = "id" if "id" in rows.columns() else None
         return rows
 
     def _candidate_paths(self, image: str) -> list[Path]:
-        """Paths where a named image may be, the likeliest first."""
+        """Possible paths of a named image, the likeliest first."""
         return [self._folder / image]
 
     def _locate(self, image: str) -> Path:
         """The first candidate path that exists; the likeliest if none does."""
-        # No stat where there is one path only: who opens it finds out, and storage may be remote.
+        # No stat of a single candidate: opening it reports a missing file, and storage may be slow.
         first, *others = self._candidate_paths(image)
         if not others or first.exists():
             return first
@@ -198,7 +207,7 @@ class RecordsSource:
         return captions
 
     def _has_image(self, row: dict[str, Any]) -> bool:
-        """False of a row that is a record without an image."""
+        """False for the row of a text-only record."""
         del row
         return True
 
@@ -221,8 +230,14 @@ class RecordsSource:
         known = self._table.columns()
         named = {"image_column": [self._image], "caption_column": self._captions}
         for option in (
-            *("id", "negatives", "positives", "negative_kinds", "positive_kinds"),
-            *("hard_images", "group", "split_column"),
+            "id",
+            "negatives",
+            "positives",
+            "negative_kinds",
+            "positive_kinds",
+            "hard_images",
+            "group",
+            "split_column",
         ):
             column = getattr(self, f"_{option}")
             named[option if option == "split_column" else f"{option}_column"] = [column]
@@ -254,14 +269,14 @@ class RecordsSource:
                 "takes every row"
             )
         by_split = not everything and (self._split_column is not None or self._has_holdout)
-        # Their keys need every row, hence only where the choice of rows depends on their content.
-        wanted = ["split" if self._split_column is not None else "image"] if by_split else []
-        wanted += ["identity"] if excluded else []
-        wanted += ["id"] if self._id is not None or (wanted and self._hard_images) else []
-        texts = self._texts(*wanted)
-        keys = dict(zip(wanted, row_keys.read(self._table, texts).values(), strict=True))
+        # Keys need a pass over all rows: only if the choice of rows depends on their content.
+        key_names = ["split" if self._split_column is not None else "image"] if by_split else []
+        key_names += ["identity"] if excluded else []
+        key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
+        texts = self._texts(*key_names)
+        keys = dict(zip(key_names, row_keys.read(self._table, texts).values(), strict=True))
         if by_split:
-            chosen = self._belongs(keys[wanted[0]])
+            chosen = self._belongs(keys[key_names[0]])
         left_out = 0
         if excluded:
             is_excluded = chosen & np.isin(keys["identity"], row_keys.hashes([*excluded]))
@@ -270,7 +285,7 @@ class RecordsSource:
         if left_out and not chosen.any():
             raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
         if by_split:
-            self._check_split(chosen, keys[wanted[0]])
+            self._check_split(chosen, keys[key_names[0]])
         if self._id is not None:
             self._check_unique(keys["id"], chosen)
         json_annotations.mention(self._table.path, left_out, len(self._table), "rows are excluded")
@@ -293,8 +308,8 @@ class RecordsSource:
         names = np.unique(splits[readable])
         return {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
 
-    def _texts(self, *wanted: str) -> dict[str, row_keys.Text]:
-        """Functions from a row to the text compared, by names that say all it depends on."""
+    def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
+        """Functions row -> text to hash, by cache keys that name everything the text depends on."""
         image, split = self._image, self._split_column
         texts: dict[str, tuple[str, row_keys.Text]] = {
             "image": (f"{image!r}", lambda row, _: str(row.get(image))),
@@ -302,21 +317,21 @@ class RecordsSource:
             "identity": (f"{self._kind} {image!r}", lambda row, _: self._identity(row)),
             "id": (f"{self._kind} {image!r} {self._id!r}", self._record_id),
         }
-        return {f"{name} {texts[name][0]}": texts[name][1] for name in wanted}
+        return {f"{name} {texts[name][0]}": texts[name][1] for name in key_names}
 
     def _belongs(self, keys: np.ndarray) -> np.ndarray:
         """Mask of the rows of the split, by the keys of their images or of the split's column."""
         if self._split_column is not None:
             chosen = np.isin(keys, row_keys.hashes([self._split, *self._split.split("+")]))
         else:
-            # By the image and not by the row: all captions of an image are on the same side.
+            # By image, not by row: all captions of an image are on the same side.
             chosen = holdouts.held_out(keys, self._holdout) != (self._split == "train")
-        # A row that cannot be read stays with the training rows, where it is counted.
+        # An unreadable row stays with the training rows, which count it as a bad record.
         chosen[keys == row_keys.UNREADABLE] = "train" in self._split.split("+")
         return chosen
 
     def _check_split(self, chosen: np.ndarray, keys: np.ndarray) -> None:
-        # A split may itself be called "a+b"; else it is two.
+        # A split may itself be named "a+b"; otherwise "a+b" means two splits.
         is_one = row_keys.contains(keys, self._split)
         parts = [self._split] if is_one else self._split.split("+")
         is_divided = self._split_column is not None and (keys != row_keys.UNREADABLE).any()
@@ -342,23 +357,23 @@ class RecordsSource:
             )
 
     def _fingerprint(self, *further: Any) -> str:
-        """further: options of a subclass that decide what its records are."""
+        """further: options of a subclass that determine its records."""
         options = [
             self._image, self._captions, self._id, self._negatives, self._positives,
             self._hard_images, self._group, self._meta, self._split, self._split_column,
             self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):
-            options.append("exact")  # runs of before that rule had other rows
+            options.append("exact")  # runs from before the exact rule held out other rows
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def _check_first_images(self) -> dict[str, int]:
-        """Name -> bytes of some of the image files that are there.
+        """Name -> size in bytes of some existing image files.
 
         Raises DataError if none of the checked images of a folder exists: a wrong folder.
         """
-        there: set[Path] = set()
+        folders: set[Path] = set()  # with at least one image
         sizes: dict[str, int] = {}
         missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
         damage: DataError | None = None
@@ -378,13 +393,13 @@ class RecordsSource:
             if size is None:
                 missing[paths[0].parent].append(paths)
                 continue
-            there.add(paths[0].parent)
+            folders.add(paths[0].parent)
             if number % _MEASURED_IMAGES == 0:
                 sizes[image] = size
-        if damage and not (there or missing):
+        if damage and not (folders or missing):
             raise DataError(f"none of the rows looked at names an image: {damage}") from damage
         for folder, images in missing.items():
-            if folder not in there and (len(images) >= _MISSING_FOLDER or not there):
+            if folder not in folders and (len(images) >= _MISSING_FOLDER or not folders):
                 raise DataError(
                     f"none of {len(images)} image files looked at in {folder} is there; the first "
                     f"was looked for as {' or '.join(map(str, images[0]))}; set "
@@ -393,7 +408,7 @@ class RecordsSource:
         return sizes
 
     def _list_cell(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
-        """A cell as a list; where the format allows it, one value stands for a list of one."""
+        """A cell as a list; unless `_only_lists`, a single value becomes a list of one."""
         value = cells.read(row, column, name)
         if value is None or value == "":
             return []
@@ -411,7 +426,7 @@ class RecordsSource:
         captions: int,
         name: str,
     ) -> tuple[list[list[str]], list[list[str]]]:
-        """One list of texts per caption, and one of their kinds; blank texts are left out."""
+        """Lists of texts and of their kinds, one of each per caption, without blank texts."""
         texts = cells.per_caption(self._list_cell(row, column, name), column, captions, name)
         cell = cells.read(row, kinds_column, name)
         if cell in (None, "", []):
@@ -425,15 +440,15 @@ class RecordsSource:
             raise DataError(
                 f"{name}: {kinds_column!r} holds a kind for every text of {column!r}; got {cell!r}"
             )
-        kept = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
+        masks = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
         return (
-            [[*itertools.compress(*pair)] for pair in zip(texts, kept, strict=True)],
-            [[*itertools.compress(*pair)] for pair in zip(kinds, kept, strict=True)],
+            [[*itertools.compress(*pair)] for pair in zip(texts, masks, strict=True)],
+            [[*itertools.compress(*pair)] for pair in zip(kinds, masks, strict=True)],
         )
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a file, None if it is not there."""
+    """Size of a file in bytes, None if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:

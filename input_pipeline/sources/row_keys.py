@@ -1,4 +1,4 @@
-"""Keys of all rows of a table: 64-bit hashes of texts made from them, kept in the table's index."""
+"""Keys of all rows of a table: 64-bit hashes of texts of the rows, cached in the table's index."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,23 +9,23 @@ from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 
-UNREADABLE = np.uint64(0)  # key of a row that cannot be read; of a text, once in 2**64
+UNREADABLE = np.uint64(0)  # key of an unreadable row; a text has it with a chance of 2**-64
 
-# Text of a row and its index, or DataError where the row has none.
+# (row, index of the row) -> text; raises DataError for a row without one.
 Text = Callable[[dict[str, Any], int], str]
 
 
 def read(table: tables.Table, texts: Mapping[str, Text]) -> dict[str, np.ndarray]:
-    """Keys of every row, uint64 (rows,) for each of the texts: `batch.hash_id` of it.
+    """Keys of every row, uint64 (rows,) for each of the texts: `batch.hash_id` of the text.
 
-    texts: name -> text. The name says all that the text depends on beside the row, since keys of
-    this name are taken from the table's index; what is not there is computed in one pass.
+    texts: name -> text. The name must contain everything that the text depends on besides the row:
+    keys of this name are read from the table's index, and missing ones are computed in one pass.
     """
-    found = {name: _stored(table, name) for name in texts}
-    missing = {name: texts[name] for name, keys in found.items() if keys is None}
+    columns = {name: _stored(table, name) for name in texts}
+    missing = {name: texts[name] for name, keys in columns.items() if keys is None}
     if missing:
-        found |= _compute(table, missing)
-    return found
+        columns |= _compute(table, missing)
+    return columns
 
 
 def _stored(table: tables.Table, name: str) -> np.ndarray | None:
@@ -62,5 +62,5 @@ def contains(keys: np.ndarray, text: str) -> bool:
 def first_repeated(keys: np.ndarray, rows: np.ndarray) -> int | None:
     """The first of these rows, in increasing order, that has the key of an earlier one."""
     _, first = np.unique(keys[rows], return_index=True)
-    again = np.delete(rows, first)
-    return int(again[0]) if len(again) else None
+    repeated = np.delete(rows, first)
+    return int(repeated[0]) if len(repeated) else None

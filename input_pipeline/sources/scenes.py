@@ -24,13 +24,13 @@ class ScenesSource:
     not depend on the captions.
 
     `hard_images` gives every record one hard image and lists (kind, share): "relation" and
-    "attribute", see `scenes.hard_image`. A record then has one caption, which names two objects,
-    and its hard image, found as "<id>~<kind>", the counterpart of that caption. Records of such a
-    source are not those of a source without: a scene that allows no hard image gives way.
+    "attribute", see `scenes.hard_image`. A record then has one caption, which names two objects;
+    its hard image has the id "<id>~<kind>" and the counterpart of that caption. The records differ
+    from a source without hard images: scenes that allow no hard image are replaced.
 
-    `conversations` lists (kind, share): "caption" of texts, "question", "yes_no", "presence" and
-    "colours" of the turns of all others. Text k is then caption k, or a conversation with a turn
-    about each caption, from number k on (scenes/conversations.py), for the tokenizer
+    `conversations` lists (kind, share): "caption" is a share of the texts, the other kinds (see
+    scenes/conversations.py) are shares of the turns of all other texts. Text k is then caption k,
+    or a conversation with a turn about each caption, starting with caption k, for the tokenizer
     `scenes_conversation`.
 
     Raises ValueError for unknown names and impossible values.
@@ -64,9 +64,9 @@ class ScenesSource:
                 raise ValueError(
                     f"with hard_images a picture has one caption, the counterpart of its hard "
                     f"image's; got captions={captions}: set captions=1 and raise count instead "
-                    f"(pictures are drawn when asked for)"
+                    f"(pictures are drawn when they are read)"
                 )
-            for kind in self._shares:  # whether the world has such pictures
+            for kind in self._shares:  # raises ValueError if the world has no such pictures
                 hard_image.draw_pair(self.world, split, 0, self.style, {kind: 1.0})
             self.fingerprint += f"/hard_images-{_listed(self._shares)}"
         if self._kinds:
@@ -95,7 +95,7 @@ class ScenesSource:
         return self._record(record_id, scene, captions)
 
     def find(self, record_id: str) -> Record:
-        """The record of that id, or the hard image of one. Raises DataError if there is none."""
+        """The record or hard image of an id. Raises DataError if there is none."""
         main, mark, kind = record_id.partition("~")
         number = main.rpartition("/")[2]
         index = int(number) if number.isdecimal() else -1
@@ -113,21 +113,23 @@ class ScenesSource:
         return hard_image.draw_pair(self.world, self.split, index, self.style, self._shares)
 
     def _record(
-        self, record_id: str, scene: Scene, captions: Sequence[Caption], *confused: str
+        self, record_id: str, scene: Scene, captions: Sequence[Caption], *hard_images: str
     ) -> Record:
-        """`confused`: the ids of its hard images."""
+        """hard_images: ids of the record's hard images."""
         texts = [caption.text for caption in captions]
         if self._kinds:
             stream = Stream(f"{record_id}/conversations")
-            turned = [[*captions[k:], *captions[:k]] for k in range(len(captions))]
-            given = (scene, stream, self._kinds)
-            texts = [conversing.conversation(each, *given) for each in turned]
+            rotations = [[*captions[k:], *captions[:k]] for k in range(len(captions))]
+            texts = [
+                conversing.conversation(rotation, scene, stream, self._kinds)
+                for rotation in rotations
+            ]
         return Record(
             record_id,
             draw.draw(scene),
             texts,
             questions=[questions.question(caption) for caption in captions],
-            hard_images=list(confused),
+            hard_images=list(hard_images),
             meta={"scene": scene.to_json()},
         )
 

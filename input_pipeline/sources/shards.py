@@ -1,10 +1,10 @@
 """Shards that `vlc-jax prepare` writes: array_record files and a manifest.
 
 One array_record entry is one record: the length of a JSON header (4 bytes, little endian), the
-header (every field of the record but the image) and the encoded image, nothing of a text alone. The
-manifest says how many records each shard holds, its size and sha256, what was left out and why, and
-what was asked for. Beside each shard lie the hashes of its records' ids (uint64, little endian), to
-find them by.
+header (every field of the record but the image) and the encoded image, empty for a text-only
+record. The manifest has the number of records, size and sha256 of each shard, the skipped records
+with reasons, and the request. Beside each shard is a file with the hashes of its record ids
+(uint64, little endian), for lookup by id.
 """
 
 import functools
@@ -25,14 +25,14 @@ from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShard
 from vlc_jax.input_pipeline.stores import fetch
 
 MANIFEST = "manifest.json"
-PREPARE = "vlc-jax prepare"  # what writes such folders
+PREPARE = "vlc-jax prepare"  # the command that writes such folders
 FORMAT_VERSION = 2
-FEATURES = "features"  # the format of shards that hold features in place of encoded images
+FEATURES = "features"  # the format of shards with features in place of encoded images
 _LENGTH = struct.Struct("<I")
 
 
 def encode(record: Record, image: bytes) -> bytes:
-    """Encodes a record as a shard entry. Raises TypeError where `group` or `meta` is not JSON."""
+    """Encodes a record as a shard entry. Raises TypeError if `group` or `meta` is not JSON."""
     header = {
         "id": record.id,
         "captions": list(record.captions),
@@ -51,7 +51,7 @@ def encode(record: Record, image: bytes) -> bytes:
 
 
 def decode(entry: bytes) -> Record:
-    """Decodes a shard entry; the image stays encoded bytes, of a text alone None.
+    """Decodes a shard entry; the image stays encoded, and is None for a text-only record.
 
     Raises ValueError if damaged.
     """
@@ -107,14 +107,13 @@ def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
 class ShardsSource:
     """Records of a prepared folder, in the order of the source they were made from.
 
-    A folder holds one split, named in its manifest: `split` must be that one or "all"; a folder
-    of "train+restval" (COCO) answers for "train", too. Sizes and counts are checked at once,
-    sha256 by `vlc-jax check`. Raises ValueError for a missing folder, another
-    split or features in place of pictures, DataError for missing, truncated or damaged shards.
+    A folder holds one split, named in its manifest: `split` must be this name or "all"; a folder of
+    "train+restval" (COCO) also serves "train". Sizes and counts are checked at once, sha256 by
+    `vlc-jax check`. Raises ValueError for a missing folder, another split or features in place of
+    pictures, DataError for missing, truncated or damaged shards.
 
     shuffle: the order of training, "global" or "blocks" (order.py).   stage: folder on a local disk
-    for copies of the shards that are read, up to `stage_gb` (10**9 bytes); None: they are read
-    where they are.
+    for copies of the shards in use, up to `stage_gb` (10**9 bytes); None: shards are read in place.
     """
 
     holds_features = False
@@ -135,10 +134,10 @@ class ShardsSource:
         folder = fetch.local(path, skip=[".array_record"] if stage is not None else [])
         manifest = read_manifest(folder, self.written_by)
         self._check_format(folder, manifest)
-        made_of = manifest["request"]["split"]
-        is_training = split == "train" and "train" in made_of.split("+")
-        if split not in ("all", made_of) and not is_training:
-            raise ValueError(f"{folder} holds the split {made_of!r}; got {split!r}")
+        prepared = manifest["request"]["split"]
+        is_training = split == "train" and "train" in prepared.split("+")
+        if split not in ("all", prepared) and not is_training:
+            raise ValueError(f"{folder} holds the split {prepared!r}; got {split!r}")
         self.shuffle = order.check(shuffle)
         self.manifest = manifest
         self.text_versions = _text_versions(manifest)
@@ -147,9 +146,9 @@ class ShardsSource:
         self._folder = folder
         full = [shard for shard in manifest["shards"] if shard["count"]]
         origin = stores.folder(path)
-        there = origin.list() if isinstance(origin, stores.StoreFolder) else None
+        objects = origin.list() if isinstance(origin, stores.StoreFolder) else None
         for shard in manifest["shards"]:
-            _check_size(folder, shard, there)
+            _check_size(folder, shard, objects)
             _check_size(folder, shard["ids"])
         if not full:
             raise DataError(f"{folder} holds no records")
@@ -184,7 +183,7 @@ class ShardsSource:
             raise DataError(f"entry {index} of {self._folder} is damaged: {error}") from error
 
     def read_ahead(self, indices: np.ndarray) -> None:
-        """Begins to copy the shards of these records, if there is a stage."""
+        """Starts to copy the shards of these records, if there is a stage."""
         if isinstance(self._entries, StagedShards):
             self._entries.read_ahead(indices)
 
@@ -219,25 +218,25 @@ def _open(folder: Path, shards: list[dict[str, Any]]) -> Sequence[bytes]:
 
 
 def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Side -> kind -> version of the generator that made its texts when the data were prepared."""
+    """Side -> kind -> version of the generator of the stored texts."""
     texts = manifest["request"].get("texts", {})
     return {side: texts[side] for side in ("negatives", "positives") if texts.get(side)}
 
 
 def _check_size(
-    folder: Path, entry: dict[str, Any], there: Mapping[str, stores.Object] | None = None
+    folder: Path, entry: dict[str, Any], objects: Mapping[str, stores.Object] | None = None
 ) -> None:
-    """there: the objects of the store that the folder is a copy of."""
+    """objects: of the store that the folder is a copy of."""
     path = folder / entry["name"]
     size = path.stat().st_size if path.is_file() else None
-    if there is not None and entry["name"] in there:
-        size = there[entry["name"]].size
+    if objects is not None and entry["name"] in objects:
+        size = objects[entry["name"]].size
     if size != entry["bytes"]:
         actual = "is missing" if size is None else f"has {size} bytes"
         raise DataError(f"shard {path} {actual}, the manifest says {entry['bytes']} bytes")
 
 
 def _digest(manifest: dict[str, Any]) -> str:
-    # Of the content alone: the same shards have the same fingerprint, however they were requested.
+    # Only the content: the same shards have the same fingerprint, however they were requested.
     contents = [shard["sha256"] for shard in manifest["shards"]]
     return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:32]

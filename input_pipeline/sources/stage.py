@@ -1,8 +1,8 @@
 """Stage: copies of shards on a local disk, up to a limit; the least recently used are removed.
 
 Copies are named by the sha256 of their content, so that several runs and processes of a host share
-a folder. A copy is written under a temporary name, checked and then renamed: what has a shard's
-name is whole, whenever a process was killed.
+a folder. A copy is written under a temporary name, checked and then renamed: a file with its final
+name is complete, even if processes are killed.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.stores import Folder
 
 GIGABYTE = 10**9
-_RETRY_S = 0.05  # while the copies of others fill the folder, which they do for seconds
-_OURS = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # whatever else lies there stays
+_RETRY_S = 0.05  # while other processes' unfinished copies fill the folder, for seconds
+_COPY_NAME = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # no other file is removed
 
 
 class Stage:
     """Folder of copies of shards, `limit` bytes at most; pickles to workers.
 
-    Raises ValueError if the folder cannot be made, or for a limit that is none.
+    Raises ValueError if the folder cannot be made or the limit is not above 0.
     """
 
     def __init__(self, folder: str | Path, limit: float) -> None:
@@ -41,7 +41,7 @@ class Stage:
             raise ValueError(f"cannot make the folder `stage`, {folder}: {error}") from error
 
     def path(self, shard: dict[str, Any]) -> Path:
-        """The path of the copy of a shard of a manifest, if there is one."""
+        """The path of a shard's copy, whether it exists or not. shard: entry of a manifest."""
         return self.folder / f"{shard['sha256']}.array_record"
 
     def use(self, shard: dict[str, Any]) -> bool:
@@ -53,11 +53,11 @@ class Stage:
         return True
 
     def copy(self, folder: Folder, shard: dict[str, Any], *, waits: bool = True) -> int:
-        """Copies a shard of a folder, unless its copy is there; the number of bytes copied.
+        """Copies a shard of a folder unless its copy exists; returns the number of bytes copied.
 
-        waits: for another process or thread that copies it; else returns 0 at once.
-        Raises ShardError, naming the file, if it is not what the manifest says, StageError if the
-        local disk is full, or one of the two fails.
+        waits: True waits for another process or thread that is copying it; False returns 0 at once.
+        Raises ShardError, naming the file, if the shard contradicts the manifest, StageError if the
+        local disk is full, or if either storage fails.
         """
         local = self.path(shard)
         if local.exists():
@@ -66,7 +66,7 @@ class Stage:
         with _locked(partial, waits) as file:
             if file is None:
                 return 0
-            # Removed while it is locked: who waits for the lock notices that it has another file.
+            # Removed while it is locked: a process that waits for the lock sees that it is gone.
             if local.exists():
                 partial.unlink()
                 return 0
@@ -78,7 +78,7 @@ class Stage:
             except BaseException:
                 partial.unlink()
                 raise
-            with self._folder_lock():  # nobody sees both names or none while it counts bytes
+            with self._folder_lock():  # a process that counts bytes sees exactly one of the names
                 os.replace(partial, local)
         return shard["bytes"]
 
@@ -97,15 +97,15 @@ class Stage:
             raise StageError(f"cannot read the shard {origin}: {error.strerror}") from error
         if digest.hexdigest() != shard["sha256"]:
             raise ShardError(
-                f"shard {origin} of {size} bytes is not that of its manifest, which says "
+                f"shard {origin} of {size} bytes contradicts its manifest, which has "
                 f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
                 f"vlc_jax.input_pipeline.commands.check {folder.name}"
             )
 
     def _reserve(self, file: BinaryIO, shard: dict[str, Any]) -> None:
-        """Gives a file its final size, which others count, after making room for it."""
+        """Makes room and gives the file its final size, so that other processes count it."""
         size = shard["bytes"]
-        file.truncate(0)  # what a killed process left counts no more
+        file.truncate(0)  # bytes that a killed process left must not count
         while True:
             with self._folder_lock(), self._local_errors(shard):
                 if self._make_room(size):
@@ -114,18 +114,21 @@ class Stage:
             time.sleep(_RETRY_S)
 
     def _make_room(self, size: int) -> bool:
-        """Removes copies, the least recently used first; False if others' copying fills it all."""
-        found = []
+        """Removes least recently used copies until `size` bytes fit.
+
+        Returns False if the unfinished copies of other processes leave too little room.
+        """
+        copies = []
         for entry in os.scandir(self.folder):
-            if not _OURS.fullmatch(entry.name):
+            if not _COPY_NAME.fullmatch(entry.name):
                 continue
             try:
                 status = entry.stat()
             except FileNotFoundError:  # of a copy that failed meanwhile
                 return False
-            found.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
-        used = sum(bytes_of for _, bytes_of, _ in found)
-        for _, _, path in sorted(found):
+            copies.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
+        used = sum(bytes_of for _, bytes_of, _ in copies)
+        for _, _, path in sorted(copies):
             if used + size <= self.limit:
                 break
             used -= _remove(path)
@@ -148,16 +151,18 @@ class Stage:
 
 def _write(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:  # an unbuffered file may write less than it is given
+    while rest:  # a write to an unbuffered file may be partial
         rest = rest[file.write(rest) :]
 
 
 def _remove(path: Path) -> int:
-    """Removes a copy, or what is left of one whose process died, and returns its bytes; 0 for one
-    that is being made."""
+    """Removes a copy, complete or left by a dead process, and returns its size in bytes.
+
+    Returns 0 for a copy that is being made, which stays.
+    """
     if path.suffix != ".partial":
         size = path.stat().st_size
-        path.unlink()  # who has it open reads on
+        path.unlink()  # readers that have it open can continue
         return size
     with _locked(path, waits=False) as file:
         if file is None:
@@ -170,7 +175,7 @@ def _remove(path: Path) -> int:
 @contextmanager
 def _locked(path: Path, waits: bool) -> Iterator[BinaryIO | None]:
     """Opens and locks a file, made if missing; None if it is locked and `waits` is False."""
-    # An flock and no lock file: the kernel drops it when its process dies, however it dies.
+    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

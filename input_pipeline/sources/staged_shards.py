@@ -1,4 +1,4 @@
-"""Entries of shards that are read from copies on a local disk, made as they are needed."""
+"""Entries of shards, read from copies on a local disk that are made on demand."""
 
 import bisect
 import collections
@@ -15,20 +15,20 @@ from vlc_jax.input_pipeline.sources.order import BLOCK, WINDOW
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.stores import Folder
 
-# Copies ahead of time at once: one stream from an object store takes a part of the network only.
+# Threads that copy ahead: one stream from an object store uses only a part of the network.
 _COPIERS = 4
 _MAX_OPEN = 512  # files; a process may often open 1,024
 _READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768  # as array_record's data source
-# The window that is read, the one after it that is fetched, and the one before, in which slower
+# The current window, the next one, which is being fetched, and the previous one, which slower
 # threads and other processes still read.
 _WINDOWS = 3
 
 
 class ReadCounts:
-    """Counts of what is read, from any thread; in a worker process they begin at 0 again.
+    """Thread-safe counts of reads; they start at 0 in every worker process.
 
-    bytes_read: of the records. stage_hits, stage_misses: records whose shard had a local copy, and
-    records that waited for one. bytes_staged: of the shards that were copied.
+    bytes_read: bytes of the records. stage_hits, stage_misses: records whose shard had a local
+    copy, and records that waited for one. bytes_staged: bytes of the copied shards.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ReadCounts:
     def take(self) -> dict[str, int]:
         """The counts since the last call."""
         with self._lock:
-            taken, self._counts = dict(+self._counts), collections.Counter()  # none of 0
+            taken, self._counts = dict(+self._counts), collections.Counter()  # `+` drops zeros
         return taken
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -52,8 +52,8 @@ class ReadCounts:
 class StagedShards:
     """Entries of all shards, in order: `shards[i]` is encoded as in the shard. Pickles to workers.
 
-    shards: entries of a manifest. Raises ValueError for a stage in which what is read at a time
-    has no room: three windows of blocks, or, in a global shuffle, everything.
+    shards: entries of a manifest. Raises ValueError for a stage that is smaller than the data in
+    use at a time: three windows of blocks, or all shards in a global shuffle.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class StagedShards:
         self._folder, self._shards, self._stage = folder, shards, stage
         self._ends = list(itertools.accumulate(shard["count"] for shard in shards))
         self._counts = counts
-        self._begin()
+        self._reset_process_state()
 
-    def _begin(self) -> None:
-        # The least recently used first.
+    def _reset_process_state(self) -> None:
+        # Least recently used first.
         self._readers: collections.OrderedDict[int, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
-        self._wanted: queue.SimpleQueue[int] | None = None
+        self._copy_queue: queue.SimpleQueue[int] | None = None
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -86,21 +86,21 @@ class StagedShards:
         return self._reader(number).read([position])[0]
 
     def read_ahead(self, indices: np.ndarray) -> None:
-        """Begins to copy the shards of these records, in their order; returns at once."""
+        """Starts to copy the shards of these records, in their order; returns at once."""
         with self._lock:
-            if self._wanted is None:
-                self._wanted = queue.SimpleQueue()
+            if self._copy_queue is None:
+                self._copy_queue = queue.SimpleQueue()
                 for _ in range(_COPIERS):
-                    # As daemons: they hold no process back, and may be killed at any time.
-                    threading.Thread(target=self._copy_wanted, daemon=True).start()
+                    # Daemons: they do not delay the end of the process, and may be killed any time.
+                    threading.Thread(target=self._copy_queued, daemon=True).start()
         numbers = np.searchsorted(self._ends, indices, side="right")
         for number in dict.fromkeys(numbers.tolist()):
-            self._wanted.put(number)
+            self._copy_queue.put(number)
 
-    def _copy_wanted(self) -> None:
+    def _copy_queued(self) -> None:
         while True:
             try:
-                self._copy(self._wanted.get(), waits=False)
+                self._copy(self._copy_queue.get(), waits=False)
             except (ShardError, StageError):
                 continue  # raised again where the record is read
 
@@ -130,7 +130,7 @@ class StagedShards:
 
         shard = self._shards[number]
         try:
-            # Entries are read one by one: to read on behind them costs only.
+            # Entries are read one by one: reading ahead in the file would be wasted.
             reader = array_record_module.ArrayRecordReader(
                 str(self._stage.path(shard)), _READER_OPTIONS, file_reader_buffer_size=_BUFFER
             )
@@ -140,7 +140,7 @@ class StagedShards:
             return None
         with self._lock:
             self._readers[number] = reader
-            # A removed file takes room on the disk while it is open.
+            # A removed file takes room on the disk until it is closed.
             for other in list(self._readers):
                 if not self._stage.path(self._shards[other]).exists():
                     del self._readers[other]
@@ -149,12 +149,12 @@ class StagedShards:
         return reader
 
     def __getstate__(self) -> dict[str, Any]:
-        process_bound = ("_readers", "_lock", "_wanted")
-        return {key: value for key, value in vars(self).items() if key not in process_bound}
+        process_state = ("_readers", "_lock", "_copy_queue")
+        return {key: value for key, value in vars(self).items() if key not in process_state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._begin()
+        self._reset_process_state()
 
 
 def _check_limit(folder: Folder, shards: list[dict[str, Any]], stage: Stage, shuffle: str) -> None:
@@ -180,5 +180,8 @@ def _check_limit(folder: Folder, shards: list[dict[str, Any]], stage: Stage, shu
         logging.getLogger(__name__).warning(
             "shards of %d blocks and a stage smaller than the data: a shard is copied up to %d "
             "times in an epoch; prepare the data with --shard-size=%d, or allow stage_gb=%.3g",
-            *(blocks, blocks, BLOCK, total / GIGABYTE),
+            blocks,
+            blocks,
+            BLOCK,
+            total / GIGABYTE,
         )

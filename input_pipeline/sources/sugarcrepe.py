@@ -10,7 +10,7 @@ from vlc_jax.input_pipeline.sources.published import PublishedSource, tail_paths
 class SugarcrepeSource(PublishedSource):
     """SugarCrepe's JSON objects: index -> filename, caption and negative_caption.
 
-    annotations: such a file. images: the folder where the file names, or tails of them, begin.
+    annotations: the JSON file. images: the folder where the file names, or tails of them, begin.
     Ids are the keys of the object.
     """
 

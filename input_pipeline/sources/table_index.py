@@ -1,4 +1,4 @@
-"""Index of a table: what a reading of all its rows found, kept in files for the next opening."""
+"""Index of a table: arrays computed from all its rows, cached in files for the next opening."""
 
 import contextlib
 import hashlib
@@ -18,42 +18,42 @@ from vlc_jax.input_pipeline.stores.progress import Progress
 
 _VERSION = 1  # of the files; raised when an array of the same name would hold something else
 _SMALL = 1 << 22  # bytes; a smaller table is read in a fraction of a second and gets no files
-_SETTLED = 2.0  # seconds; a file changed so shortly ago may change again without another time
-_ABANDONED = 3600.0  # seconds after which nobody is still writing a file
+_SETTLED = 2.0  # seconds; a file changed more recently may change again within one timestamp
+_ABANDONED = 3600.0  # seconds after which no process is still writing a file
 _CHUNK = 1 << 20  # bytes hashed at a time
 
 
 class TableIndex:
     """Arrays of 64-bit integers computed from a table, by name, in files beside it.
 
-    The folder is `.NAME.index` beside the table, or one in $XDG_CACHE_HOME (~/.cache) where that
-    cannot be written. The files name the sha256 of the table. Size, time of modification and time
-    of change (which no program can set back) say whether it must be hashed anew: a table changed
-    without any of them differing, which takes a clock that was set back, is not noticed.
+    The folder is `.NAME.index` beside the table, or one in $XDG_CACHE_HOME (~/.cache) if that is
+    not writable. The files contain the sha256 of the table, which is hashed again if its size,
+    modification time or change time (which no program can set back) differs. Only a change under a
+    clock that was set back can alter none of these and go unnoticed.
 
-    digest: sha256 of the table.   progress: shown while the table is read.
+    digest: sha256 of the table.   progress: the progress line of reading the table.
     """
 
     def __init__(self, path: Path, how: str) -> None:
-        """how: everything on which the rows depend beside the bytes, as the separator."""
+        """how: everything on which the rows depend besides the bytes, such as the separator."""
         self._path, self._how, self.progress = path, how, Progress(path)
         self._stamp, opened = _stamp(path), time.time()
-        self._is_kept = self._stamp["size"] >= _SMALL
-        stored = self._read_json("stamp") if self._is_kept else {}
+        self._is_cached = self._stamp["size"] >= _SMALL
+        stored = self._read_json("stamp") if self._is_cached else {}
         if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
             self.digest: str = stored["sha256"]
             return
         self.digest = sha256(path, self.progress)
         changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
-        if self._is_kept and opened - changed > _SETTLED:
+        if self._is_cached and opened - changed > _SETTLED:
             self._write("stamp", [_line({"stamp": self._stamp, "sha256": self.digest})])
 
     def read(self, name: str, most: int) -> np.ndarray | None:
-        """A stored array, int64 (values,); None if there is none of this very table.
+        """A stored array, int64 (values,); None if there is none for the table's content.
 
-        most: values that it can have; a longer file is a foreign one.
+        most: largest possible number of values; a longer file is not ours.
         """
-        for folder in self._folders() if self._is_kept else ():
+        for folder in self._folders() if self._is_cached else ():
             path = folder / self._file_name(name)
             with contextlib.suppress(OSError):
                 if path.is_file() and path.stat().st_size <= 8 * most + len(self._how + name) + 999:
@@ -64,7 +64,7 @@ class TableIndex:
 
     def write(self, name: str, values: np.ndarray) -> None:
         """Stores an array of 64-bit integers, unless the table changed since it was opened."""
-        if self._is_kept and _stamp(self._path) == self._stamp:
+        if self._is_cached and _stamp(self._path) == self._stamp:
             content = np.ascontiguousarray(values).view("<i8").tobytes()
             self._write(self._file_name(name), [_line(self._header(name, content)), content])
 
@@ -82,10 +82,11 @@ class TableIndex:
 
     def _folders(self) -> Iterator[Path]:
         yield self._path.parent / f".{self._path.name}.index"
-        with contextlib.suppress(RuntimeError):  # of a user without a home
+        with contextlib.suppress(RuntimeError):  # the user has no home
             cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            place = hashlib.blake2b(str(self._path.resolve()).encode(), digest_size=8).hexdigest()
-            yield Path(cache) / "vlc_jax" / "tables" / f"{self._path.name}-{place}"
+            path = str(self._path.resolve()).encode()
+            path_hash = hashlib.blake2b(path, digest_size=8).hexdigest()
+            yield Path(cache) / "vlc_jax" / "tables" / f"{self._path.name}-{path_hash}"
 
     def _read_json(self, name: str) -> Mapping[str, Any]:
         for folder in self._folders():
@@ -98,10 +99,10 @@ class TableIndex:
         return {}
 
     def _write(self, name: str, parts: list[bytes]) -> None:
-        """Writes a file in one move, into the first folder that takes it."""
+        """Writes a file atomically into the first writable folder."""
         errors = []
         for folder in self._folders():
-            # a name of its own: two processes may write at once
+            # a unique name: two processes may write at once
             partial = folder / f"{name}.{uuid.uuid4().hex}.writing"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,8 @@ class TableIndex:
                     partial.unlink()
         logging.getLogger(__name__).warning(
             "%s is read whole at every start, since its index cannot be kept: %s",
-            *(self._path, "; ".join(errors)),
+            self._path,
+            "; ".join(errors),
         )
 
 
@@ -143,7 +145,7 @@ def _stamp(path: Path) -> dict[str, int]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Removes what processes that were killed while they wrote have left."""
+    """Removes unfinished files of killed processes."""
     for path in folder.glob("*.writing"):
         with contextlib.suppress(OSError):  # another process may remove it, too
             if time.time() - path.stat().st_mtime > _ABANDONED:

@@ -1,8 +1,8 @@
 """Random-access tables on disk: JSONL, CSV and TSV files, JSON lists, COCO captions JSON.
 
-Only the position of each row is kept in memory (16 bytes a row), so that a table of millions of
-rows is cheap to hold and quick to pickle to a worker process; a row is parsed when it is asked for.
-The positions are kept in an index beside the table, too (`sources/table_index.py`).
+Only the position of each row is in memory (16 bytes a row), so that a table of millions of rows is
+small and quick to pickle to a worker process; a row is parsed when it is read. An index beside the
+table caches the positions (`sources/table_index.py`).
 """
 
 import csv
@@ -22,16 +22,16 @@ from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 _CHUNK = 1 << 24  # bytes read at a time while looking for line ends
-_BLOCK = 1 << 12  # rows read at a time where all are, and between two looks at the progress
+_BLOCK = 1 << 12  # rows read at a time in a pass over all, and between two updates of the progress
 _BOM = b"\xef\xbb\xbf"  # Excel and some Windows editors begin UTF-8 files with it
-_DAMAGE = (ValueError, RecursionError, csv.Error)  # what a row that cannot be parsed raises
+_DAMAGE = (ValueError, RecursionError, csv.Error)  # errors of a row that cannot be parsed
 
 
 class Table:
     """Random-access table: `table[i]` is row i as a dict. Raises DataError for a damaged row.
 
-    `digest` is the sha256 of the file. Parsing is left to the subclasses' `parse`.
-    `index` keeps what was computed from all rows; None where nothing is kept.
+    `digest` is the sha256 of the file. Subclasses implement `parse`. `index` caches arrays computed
+    from all rows; None: no cache.
     """
 
     index: TableIndex | None = None
@@ -56,7 +56,7 @@ class Table:
             raise DataError(f"{self.name(index)} cannot be read: {error}") from error
 
     def rows(self) -> Iterator[dict[str, Any] | None]:
-        """All rows in order, None for a damaged one: several times as fast as one by one."""
+        """All rows in order, None for a damaged one; several times as fast as indexing."""
         for index in range(len(self)):
             try:
                 yield self[index]
@@ -113,18 +113,18 @@ class Table:
         progress.end()
 
     def _positions(self, find: Callable[[], np.ndarray]) -> np.ndarray:
-        """Positions of the rows from the index, else by `find`: int64 (rows, 2), from and to."""
+        """First byte and end of each row, int64 (rows, 2), from the index or else from `find`."""
         assert self.index is not None
         size = self.path.stat().st_size
         stored = self.index.read("rows", 2 * size)
         if stored is not None and not len(stored) % 2:
-            # A foreign index must not make us read outside the file, whatever it says.
+            # A foreign index must not make us read outside the file.
             ends = np.concatenate([[0], stored, [size]])
             if (np.diff(ends) >= 0).all():
                 return stored.reshape(-1, 2)
-        found = find()
-        self.index.write("rows", found)
-        return found
+        positions = find()
+        self.index.write("rows", positions)
+        return positions
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_file": None}  # a descriptor means nothing in another process
@@ -202,14 +202,14 @@ class DelimitedTable(Table):
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)
             except (csv.Error, UnicodeDecodeError):
-                fields = ["damaged"]  # keeps its index; reading it raises
+                fields = ["damaged"]  # it still counts as a row; reading it raises
             if fields:  # a blank line has none
                 spans.append((start, lines.position))
                 if not len(spans) % _BLOCK:
                     progress.show(lines.position / size, len(spans))
 
     def rows(self) -> Iterator[dict[str, Any] | None]:
-        # map, unlike a generator, goes on behind a line that is not UTF-8
+        # map, unlike a generator, continues after a line that is not UTF-8
         reader = self._reader(map(bytes.decode, self._lines()))
         while True:
             try:
@@ -242,9 +242,9 @@ class DelimitedTable(Table):
 
 
 class MemoryTable(Table):
-    """Table of rows from one document, kept as JSON text in memory.
+    """Table of the rows of one document, as JSON text in memory.
 
-    `numbers` are their positions in the document where some of its entries are left out.
+    numbers: positions of the rows in the document, counted from 1, if it has other entries.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class MemoryTable(Table):
 
 
 class JoinedTable(Table):
-    """Several tables, one after the other; `path` and `digest` are those of the first."""
+    """Several tables, one after the other, with `path` and `digest` of the first."""
 
     def __init__(self, parts: Sequence[Table]) -> None:
         self._parts = list(parts)
@@ -285,7 +285,7 @@ class JoinedTable(Table):
         return self._parts[part][row]
 
     def number(self, index: int) -> int:
-        """Row number, counted on from table to table, so that no two rows have the same."""
+        """Row number, continued from table to table, so that it is unique."""
         part, row = self._part_and_row(index)
         return int(self._numbers[part]) + self._parts[part].number(row)
 
@@ -305,9 +305,9 @@ class JoinedTable(Table):
 
 
 def open_table(path: Path, quoting: bool = True) -> Table:
-    """Opens a table, whose format is the suffix of its name.
+    """Opens a table in the format of its suffix.
 
-    Raises ValueError for a missing file or an unknown suffix, DataError for one without rows.
+    Raises ValueError for a missing file or an unknown suffix, DataError for a table without rows.
     """
     if not path.is_file():
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
@@ -326,7 +326,7 @@ def open_table(path: Path, quoting: bool = True) -> Table:
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a JSON file: a list of objects as it is, COCO captions as id, image, caption."""
+    """Rows of a JSON file: a list of objects unchanged, COCO captions as id, image, caption."""
     document = json_annotations.load(path)
     if isinstance(document, list) and all(isinstance(row, dict) for row in document):
         return document

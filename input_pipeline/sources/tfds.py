@@ -62,7 +62,7 @@ class TfdsSource:
         known = sorted(builder.info.splits)
         if split.partition("[")[0] not in (*known, "all") and "+" not in split:
             raise ValueError(f"{folder} has the splits {known}; got {split!r}")
-        # Encoded bytes, so that image.py decodes the images of all sources in the same way.
+        # Encoded bytes, so that image_ops.py decodes the images of all sources in the same way.
         skip = {image: tfds.decode.SkipDecoding()} if "." not in image else None
         self._examples = builder.as_data_source(split, decoders=skip)
         self.classes: tuple[str, ...] = ()
@@ -116,9 +116,9 @@ def _find(name: str, data_dir: str | Path | None) -> Path:
             f"{root / name} holds several prepared datasets, choose one with directory=...: "
             + ", ".join(map(str, folders))
         )
-    there = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+    others = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
     raise ValueError(
-        f"no prepared dataset {name!r} in {root}; it holds {there}. Prepare it with "
+        f"no prepared dataset {name!r} in {root}; it holds {others}. Prepare it with "
         f"tfds.builder({name!r}, file_format='array_record').download_and_prepare()"
     )
 
@@ -155,7 +155,7 @@ def _check_feature(features: Any, option: str, feature: str | None) -> None:
 def _names(features: Any, prefix: str = "") -> list[str]:
     names = []
     for key in features:
-        inner = getattr(features[key], "feature", features[key])  # a sequence holds one
+        inner = getattr(features[key], "feature", features[key])  # a sequence wraps its feature
         names += _names(inner, f"{prefix}{key}.") if hasattr(inner, "keys") else [prefix + key]
     return names
 

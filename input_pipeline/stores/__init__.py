@@ -1,7 +1,7 @@
-"""Folders in object stores (gs://, s3://, ...) by fsspec, and local ones, with the same calls.
+"""Folders in object stores (gs://, s3://, ..., by fsspec) and local folders, with one interface.
 
-An object is written whole or not at all, and seen at once by everybody. There is no rename, no
-append and no lock; `create`, which writes only where nothing is, is what locks are made of.
+A write is atomic and visible to all readers at once. There is no rename, no append and no lock;
+locks are built from `create`, which writes only if there is no object of that name.
 """
 
 import errno
@@ -13,16 +13,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-# Kinds of addresses -> the package that fsspec needs for them.
+# URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _PIECE = 8 * 2**20  # bytes read at a time
-# What changes with the content of an object, whichever of these a store has.
+# Metadata that change with the content of an object; each store has one of them.
 _TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_modified")
 
 
 class StoreError(OSError):
-    """A store that cannot be reached, or refuses: errno EIO, with a line that says which."""
+    """An unreachable or refusing store: errno EIO, with a message that names the store."""
 
     def __init__(self, message: str):
         super().__init__(errno.EIO, message)
@@ -32,7 +32,7 @@ class StoreError(OSError):
 
 
 class Object(NamedTuple):
-    """size: bytes.   tag: another one whenever the content is another one."""
+    """An object in a listing.   size: bytes.   tag: changes whenever the content changes."""
 
     size: int
     tag: str
@@ -40,18 +40,18 @@ class Object(NamedTuple):
 
 @runtime_checkable
 class Folder(Protocol):
-    """Objects below a name, by their names relative to it ("a/b.json").
+    """Objects below a prefix, by names relative to it ("a/b.json").
 
-    Raises FileNotFoundError where a named object is missing, OSError for a store that fails.
+    Methods raise FileNotFoundError for a missing object, OSError if the store fails.
     """
 
     name: str
-    # seconds: stores take about one write per second of the same object
+    # seconds between writes of one object: stores accept about one per second
     min_pause: float
 
     def list(self, prefix: str = "") -> dict[str, Object]: ...
     def folders(self) -> set[str]:
-        """Names of the folders directly below; what is in them costs nothing."""
+        """Names of the immediate subfolders, without listing their content."""
         ...
 
     def stat(self, name: str) -> Object | None:
@@ -61,11 +61,11 @@ class Folder(Protocol):
     def read(self, name: str) -> bytes: ...
     def write(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> bool:
-        """Writes a new object; False, and nothing is written, if there is one already."""
+        """Writes a new object; returns False and writes nothing if it exists."""
         ...
 
     def remove(self, *names: str) -> None:
-        """Removes objects; missing ones are left out."""
+        """Removes objects; ignores missing ones."""
         ...
 
     def copy(self, name: str, to: str) -> None: ...
@@ -76,24 +76,26 @@ class Folder(Protocol):
 
 
 def is_url(path: object) -> bool:
-    """True for an address such as gs://bucket/folder. Raises ValueError for an unknown kind."""
-    found = _URL.match(path) if isinstance(path, str) else None
-    if found and found[1] not in KINDS:
+    """True for a URL such as gs://bucket/folder. Raises ValueError for an unknown scheme."""
+    match = _URL.match(path) if isinstance(path, str) else None
+    if match and match[1] not in KINDS:
         raise ValueError(
             f"{path}: addresses begin with {', '.join(f'{kind}://' for kind in KINDS)}; or name a "
             "local path"
         )
-    return bool(found)
+    return bool(match)
 
 
 def folder(path: str | os.PathLike[str]) -> Folder:
-    """The folder at an address or a local path. Raises ValueError where the package for such
-    addresses is not installed."""
+    """The folder at a URL or a local path.
+
+    Raises ValueError if the package for the URL's scheme is not installed.
+    """
     return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
 
 
 class LocalFolder:
-    """A folder of a file system, with the calls that a store has."""
+    """A folder of a file system, with the interface of a store."""
 
     min_pause = 0.2
 
@@ -102,17 +104,17 @@ class LocalFolder:
         self.name = str(path)
 
     def list(self, prefix: str = "") -> dict[str, Object]:
-        found = {}
+        objects = {}
         for path in self.path.rglob("*"):
             name = path.relative_to(self.path).as_posix()
             if name.startswith(prefix) and not path.name.endswith(".writing") and path.is_file():
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    found[name] = self._object(path)
-        return found
+                    objects[name] = self._object(path)
+        return objects
 
     def folders(self) -> set[str]:
-        there = self.path.iterdir() if self.path.is_dir() else ()
-        return {path.name for path in there if path.is_dir()}
+        paths = self.path.iterdir() if self.path.is_dir() else ()
+        return {path.name for path in paths if path.is_dir()}
 
     def stat(self, name: str) -> Object | None:
         path = self.path / name
@@ -164,9 +166,9 @@ class LocalFolder:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Writes a file all or nothing, by a rename: a reader never sees half of it."""
+    """Writes a file atomically, by a rename: a reader never sees half of it."""
     writing = path.with_name(f".{path.name}.writing")
-    writing.unlink(missing_ok=True)  # of a killed process, or a link to somewhere else
+    writing.unlink(missing_ok=True)  # left by a killed process, or a link that points elsewhere
     with writing.open("xb") as file:
         file.write(data)
     writing.replace(path)
@@ -180,8 +182,9 @@ class StoreFolder:
     def __init__(self, url: str):
         self.name = url.rstrip("/")
         self._files, self._root = _file_system(self.name)
-        # What the store says of an upload is compared with the bytes: gcsfs sends them between
-        # boundaries that content may hold, and ends them with a line break that may join theirs.
+        # The store's md5 of an upload is compared with ours: gcsfs sends the bytes between
+        # multipart boundaries, which the content may contain, and appends a line break, which may
+        # merge with one of the content.
         self._checked = {"consistency": "md5"} if self.name.startswith("gs://") else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -189,27 +192,27 @@ class StoreFolder:
 
     def list(self, prefix: str = "") -> dict[str, Object]:
         base, _, rest = prefix.rpartition("/")
-        where = self._path(base) if base else self._root
+        root = self._path(base) if base else self._root
         with _errors(self.name):
             try:
-                narrow = {"prefix": rest} if rest else {}
-                found = self._files.find(where, detail=True, **narrow)
+                options = {"prefix": rest} if rest else {}
+                entries = self._files.find(root, detail=True, **options)
             except FileNotFoundError:
                 return {}
         skip = len(self._root) + 1
         return {
             path[skip:]: Object(int(facts["size"]), _tag(facts))
-            for path, facts in found.items()
+            for path, facts in entries.items()
             if path[skip:].startswith(prefix) and len(path) > skip and facts["type"] == "file"
         }
 
     def folders(self) -> set[str]:
         with _errors(self.name):
             try:
-                found = self._files.ls(self._root, detail=True)
+                entries = self._files.ls(self._root, detail=True)
             except FileNotFoundError:
                 return set()
-        paths = [facts["name"].rstrip("/") for facts in found if facts["type"] == "directory"]
+        paths = [facts["name"].rstrip("/") for facts in entries if facts["type"] == "directory"]
         return {path.rpartition("/")[2] for path in paths}
 
     def stat(self, name: str) -> Object | None:
@@ -271,11 +274,11 @@ class StoreFolder:
 def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
-    # gcsfs hands whole objects to aiohttp, which would have them in pieces
+    # gcsfs hands whole objects to aiohttp, which recommends pieces
     warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
     kind = url.partition("://")[0]
     for name in KINDS:
-        # Orbax reads and lists by an instance of its own; what others wrote must be seen by it, too
+        # Orbax lists with another file system instance, which must see other processes' writes
         fsspec.config.conf.setdefault(name, {})["use_listings_cache"] = False
     try:
         files, root = fsspec.core.url_to_fs(url)
@@ -292,7 +295,7 @@ def _tag(facts: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _errors(where: str) -> Iterator[None]:
-    """Whatever the client of a store raises, as a StoreError that names the store."""
+    """Context manager: converts the errors of a store's client to a StoreError with its name."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):

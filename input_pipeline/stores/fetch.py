@@ -1,9 +1,9 @@
-"""Local copies of what lies in object stores: weights, tables, images, shards, runs.
+"""Local cache of objects in object stores: weights, tables, images, shards, runs.
 
-Libraries that read files (memory maps, tars, tokenizers, array_record) want them on a disk, and a
-copy is read faster than a store anyway. Copies are kept below $VLC_STORES (default
-~/.cache/vlc_jax/stores) and compared with the store once per process: what changed is copied again.
-Shards that do not fit on the disk are read through `input.shards.stage` instead.
+Libraries that read files (memory maps, tars, tokenizers, array_record) need them on a disk, and a
+disk is faster than a store. The cache is below $VLC_STORES (default ~/.cache/vlc_jax); each copy
+is compared with the store once per process, and changed objects are copied again. Shards that do
+not fit on the disk are read through `input.shards.stage` instead.
 """
 
 import fcntl
@@ -23,42 +23,42 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import mirror
 
-STORE = ".store"  # in the copy of a run: its address, since its checkpoints stay there
-# Below the address of a run, and in no copy of it: Orbax and the lock use the store itself, and
-# what is in pretrain/ is a run of its own.
+STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
+# Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
+# is a separate run.
 APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
-_TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was made of
+_TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was copied from
 _SPARE = 10**9  # bytes of the disk that stay free
 _TRIES = 3
-_SAID_SECONDS = 10.0
+_REPORT_SECONDS = 10.0  # between two lines of progress
 
 
 def cache_folder(url: str, kind: str = "stores") -> Path:
-    """The folder of this host for what belongs to an address."""
+    """Cache folder of a URL on this host."""
     root = os.environ.get("VLC_STORES") or Path.home() / ".cache" / "vlc_jax"
     return Path(root).absolute() / kind / url.replace("://", "/").rstrip("/")
 
 
 def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
-    """A local path as it is; of an address, the copy of that object or folder.
+    """Local path; an object or folder at a URL is downloaded to the cache first.
 
-    skip: endings of names that are left where they are. The checkpoints of a run are, too.
-    Raises ValueError for an address of an unknown kind or without anything there, StageError if
-    the disk has no room for it, StoreError if the store fails.
+    skip: endings of names that are not copied; neither are the checkpoints of a run.
+    Raises ValueError for a URL of an unknown scheme or without an object, StageError if the disk is
+    too full, StoreError if the store fails.
     """
     if not stores.is_url(os.fspath(path)):
         return Path(path)
-    # A try lists anew. Only a missing file is tried again: faults of the store are for its client.
+    # Each try lists again. Only a missing file is retried: the store's client retries other faults.
     for _ in range(_TRIES):
         try:
             return _fetch(str(path).rstrip("/"), tuple(skip))
-        except FileNotFoundError:  # a run that goes on has replaced it since it was listed
+        except FileNotFoundError:  # a run still in progress has replaced it since the listing
             continue
     raise stores.StoreError(f"{path} changes faster than it can be copied")
 
 
 def refresh(path: str | os.PathLike[str]) -> Path:
-    """The path that `local` gives, compared with the store anew."""
+    """Local path as `local` returns it, after re-validating the cached copy."""
     _fetch.cache_clear()
     return local(path)
 
@@ -66,25 +66,25 @@ def refresh(path: str | os.PathLike[str]) -> Path:
 @functools.cache
 def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     parent, _, name = url.rpartition("/")
-    around = stores.folder(parent)
-    # An object before a folder: beside a/b there may be a/b/c, and who names a file wants the file.
-    found = around.stat(name)
-    parts = {} if found else around.list(f"{name}.parts/")  # of a file that grew
-    if found or parts:
+    folder = stores.folder(parent)
+    # Objects before folders: a/b and a/b/c may both exist, and the URL of a file means the file.
+    single = folder.stat(name)
+    parts = {} if single else folder.list(f"{name}.parts/")  # of a growing file, see mirror.py
+    if single or parts:
         copy = cache_folder(parent)
-        _copy_all(around, parts or {name: found}, copy, f".{name}{_TAGS}")
+        _copy_all(folder, parts or {name: single}, copy, f".{name}{_TAGS}")
         return copy / name
-    inside = stores.folder(url).list()
-    if not inside:
+    listed = stores.folder(url).list()
+    if not listed:
         raise ValueError(f"{url}: there is no such object or folder")
-    copy, is_run = cache_folder(url), "config.json" in inside
-    wanted = {
-        path: found
-        for path, found in inside.items()
+    copy, is_run = cache_folder(url), "config.json" in listed
+    objects = {
+        path: entry
+        for path, entry in listed.items()
         if not path.endswith(skip) and not (is_run and path.startswith(APART))
     }
-    _copy_all(stores.folder(url), wanted, copy, _TAGS)
-    if is_run:  # last: an object of that name must not lead elsewhere
+    _copy_all(stores.folder(url), objects, copy, _TAGS)
+    if is_run:  # last, over a copied object of that name, which could lead elsewhere
         (copy / STORE).write_text(url)
     return copy
 
@@ -100,17 +100,17 @@ def remove(path: Path) -> None:
 def _copy_all(
     remote: stores.Folder, objects: Mapping[str, stores.Object], copy: Path, tags_name: str
 ) -> None:
-    """Copies what is not there yet, or changed; removes what is gone from the store."""
+    """Copies new and changed objects; removes copies of objects that the store no longer has."""
     files = mirror.files(objects)
     tags = {file: [objects[name].tag for name in names] for file, names in files.items()}
     copy.mkdir(parents=True, exist_ok=True)
     with _locked(copy):
         journal = copy / tags_name
         known = _read(journal)
-        # Before the new files come: what was a file may be a folder by now.
+        # Before new files are written: an old file may be a folder by now.
         for file in known.keys() - files.keys():
             (copy / file).unlink(missing_ok=True)
-        # Without a tag nothing says that the content is still the same.
+        # Without a tag a change of the content would go unnoticed: copy again.
         missing = [
             file
             for file in files
@@ -123,15 +123,15 @@ def _copy_all(
 
         def fetch(file: str) -> None:
             mirror.download(remote, file, files[file], copy / file)
-            # Once it is there, with the tags of the listing: if the object was replaced between the
-            # two, they are those of the old one, and the next start copies it again.
+            # After the download, with the tags of the listing: if the object was replaced in
+            # between, the tags are the old object's, and the next start copies it again.
             done[file] = tags[file]
             progress.add(sum(objects[name].size for name in files[file]))
 
         try:
             with ThreadPoolExecutor(mirror.THREADS) as pool:
                 list(pool.map(fetch, missing))
-        finally:  # what is there is not copied again by the next start
+        finally:  # after an error, too: the next start does not copy finished files again
             if missing or known.keys() - files.keys():
                 stores.LocalFolder(copy).write(tags_name, json.dumps(done).encode())
 
@@ -148,15 +148,15 @@ def _check_room(name: str, copy: Path, total: int) -> None:
 
 def _read(journal: Path) -> dict[str, list[str]]:
     try:
-        found = json.loads(journal.read_bytes())
+        tags = json.loads(journal.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return tags if isinstance(tags, dict) else {}
 
 
 @contextmanager
 def _locked(copy: Path) -> Iterator[None]:
-    """Lock of a copy: of several processes of a host one copies, the others wait for it."""
+    """Lock of a copy: one process of a host copies, the others wait for it."""
     lock = copy.with_name(f".{copy.name}.lock")
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -164,22 +164,22 @@ def _locked(copy: Path) -> Iterator[None]:
 
 
 class _Progress:
-    """A line on stderr every ten seconds: files, bytes and the time that is left."""
+    """Progress line on stderr every ten seconds: files, bytes and the time left."""
 
     def __init__(self, name: str, count: int, total: int):
         self._name, self._count, self._total = name, count, total
         self._files = self._bytes = 0
-        self._began = self._said = time.monotonic()
+        self._start = self._reported = time.monotonic()
         self._lock = threading.Lock()
 
     def add(self, size: int) -> None:
         with self._lock:
             self._files, self._bytes = self._files + 1, self._bytes + size
             now = time.monotonic()
-            if now - self._said < _SAID_SECONDS:
+            if now - self._reported < _REPORT_SECONDS:
                 return
-            self._said = now
-            left = (now - self._began) * (self._total / max(self._bytes, 1) - 1)
+            self._reported = now
+            left = (now - self._start) * (self._total / max(self._bytes, 1) - 1)
             print(
                 f"copying {self._name}: {self._files:,} of {self._count:,} files, "
                 f"{self._bytes / 1e9:.2f} of {self._total / 1e9:.2f} GB, {left:.0f} s left",

@@ -1,7 +1,7 @@
-"""Mirror: a local folder that is written to, copied to an object store while it grows.
+"""Mirror: copies a local folder to an object store while files in it are written.
 
-Stores have no append. What a growing file (.jsonl, .log) has got since the last copy becomes an
-object of its own, FILE.parts/OFFSET; who reads joins those that follow one another.
+Stores have no append: the bytes that a growing file (.jsonl, .log) gained since the last copy
+become a new object, FILE.parts/OFFSET; readers join consecutive parts.
 """
 
 import logging
@@ -13,20 +13,20 @@ from pathlib import Path
 
 from vlc_jax.input_pipeline.stores import Folder, Object
 
-SECONDS = 30.0  # between two copies: a killed host loses the rows of at most so long
+SECONDS = 30.0  # between two copies: a killed host loses the rows of at most this time
 THREADS = 16
 GROWING = (".jsonl", ".log")
-LAST = ("DONE", "FAILED")  # whoever sees them expects everything else
+LAST = ("DONE", "FAILED")  # copied last: readers that see them expect all other files
 _PARTS = ".parts/"
 _PART = re.compile(r"(.+\.(?:jsonl|log))\.parts/(\d{15})")  # file, offset
-_MAX_PARTS = 200  # of a file, which is then written anew as one: half a second to read
+_MAX_PARTS = 200  # per file, half a second to read; more are merged into one
 
 
 class Mirror:
-    """Copies what changes below `local` to `remote`, in a thread and at each `flush`.
+    """Copies changed files below `local` to `remote`, in a thread and at each `flush`.
 
-    includes: which names are copied to the store, relative to `local`.
-    on_error: called once with the error while the store fails; the next copy tries again.
+    includes: True for the names, relative to `local`, that are copied to the store.
+    on_error: called with the error once per failure of the store; the next copy tries again.
     """
 
     def __init__(
@@ -40,18 +40,20 @@ class Mirror:
     ):
         self.local, self.remote = local, remote
         self._includes, self._on_error = includes, on_error
-        # name -> what identifies the local file that was copied, and its size then
+        # name -> identity and size of the local file when it was copied
         self._copied: dict[str, tuple[tuple[int, ...], int]] = {}
         self._parts: dict[str, list[int]] = {}  # name of a growing file -> offsets of its parts
         self._lock, self._is_closed, self._is_failing = threading.Lock(), threading.Event(), False
 
     def download(self, includes: Callable[[str], bool], prefix: str = "") -> None:
-        """Copies the store's files into the local folder, which is taken to be empty; `prefix`
-        narrows the listing."""
-        found = files(self.remote.list(prefix))
-        found = {name: objects for name, objects in found.items() if includes(name)}
+        """Copies the store's files into the local folder, which must be empty.
+
+        prefix: restricts the listing.
+        """
+        listed = files(self.remote.list(prefix))
+        included = {name: objects for name, objects in listed.items() if includes(name)}
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(self._download_file, found, found.values()))
+            list(pool.map(self._download_file, included, included.values()))
 
     def _download_file(self, file: str, objects: list[str]) -> None:
         path = self.local / file
@@ -79,11 +81,13 @@ class Mirror:
                 self._is_failing = True
 
     def flush(self) -> None:
-        """Copies what changed since the last time; removes what is gone. Raises OSError where the
-        store fails; what was copied until then is not copied again."""
+        """Copies files that changed since the last flush; removes deleted ones from the store.
+
+        Raises OSError if the store fails; files copied until then are not copied again.
+        """
         with self._lock, ThreadPoolExecutor(THREADS) as pool:
-            there = [path for path in self.local.rglob("*") if path.is_file()]
-            names = {path.relative_to(self.local).as_posix(): path for path in there}
+            paths = [path for path in self.local.rglob("*") if path.is_file()]
+            names = {path.relative_to(self.local).as_posix(): path for path in paths}
             names = {
                 name: path
                 for name, path in names.items()
@@ -109,7 +113,7 @@ class Mirror:
             return
         before, copied = self._copied.get(name, ((), 0))
         if name.endswith(GROWING):
-            # the same file, longer than it was: written by appending
+            # same inode and not shorter: the file grew by appending
             is_same = before[:1] == identity[:1] and size >= copied and name in self._parts
             if is_same and size == copied:
                 return
@@ -131,22 +135,22 @@ class Mirror:
             self._parts[name].append(start)
 
     def _merge(self, name: str, path: Path, size: int) -> None:
-        """Makes one part of all, first: from then on the others follow on nothing."""
+        """Rewrites the file as one part and removes the others."""
         old = self._parts[name][1:]
+        # first: readers ignore the old parts once they do not continue the part before them
         self._append(name, path, 0, size)
         self.remote.remove(*(_part(name, offset) for offset in old))
         self._parts[name] = [0]
 
     def _write_anew(self, name: str, path: Path, size: int) -> None:
-        """Replaces the file by another one, at any moment of which the store has one of them or a
-        beginning of it."""
+        """Replaces the file; at any moment the store has the old or the new one or a beginning."""
         old = self._parts.get(name, [])
-        if size in old:  # it would follow the new content
+        if size in old:  # that part would continue the new content
             self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset >= size))
         self._parts[name] = []
         self._append(name, path, 0, size)
         self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset))
-        self.remote.remove(name)  # a plain object, which somebody else has put there
+        self.remote.remove(name)  # a plain object of that name, written by another program
 
     def _remove(self, name: str) -> None:
         parts = [_part(name, offset) for offset in reversed(self._parts.pop(name, []))]
@@ -155,30 +159,32 @@ class Mirror:
 
 
 def files(objects: Mapping[str, Object]) -> dict[str, list[str]]:
-    """File -> its objects: itself, or those of its parts that follow one another.
+    """File -> its objects: the object of that name, or the file's consecutive parts.
 
-    A part that does not begin where the one before ended is of an earlier state of the file.
+    A part that does not begin where the previous one ends belongs to an earlier state of the file.
     """
-    found: dict[str, list[str]] = {}
+    by_file: dict[str, list[str]] = {}
     ends: dict[str, int] = {}
     for name in sorted(objects):
         part = _PART.fullmatch(name)
         if not part:
-            found.setdefault(name, [name])
+            by_file.setdefault(name, [name])
             continue
         file = part[1]
         if _offset(name) != ends.get(file, 0):
             continue
-        # what was written in parts is newer than a plain object of that name
-        before = found.get(file, []) if ends.get(file) is not None else []
-        found[file] = [*before, name]
+        # parts are newer than a plain object of that name
+        before = by_file.get(file, []) if ends.get(file) is not None else []
+        by_file[file] = [*before, name]
         ends[file] = _offset(name) + objects[name].size
-    return found
+    return by_file
 
 
 def download(remote: Folder, file: str, objects: list[str], path: Path) -> None:
-    """Copies a file to `path`, all or nothing. Raises FileNotFoundError if it changed since its
-    objects were listed."""
+    """Copies a file to `path` atomically.
+
+    Raises FileNotFoundError if the file changed since its objects were listed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")
     if objects == [file]:

@@ -12,7 +12,7 @@ _FIRST, _EVERY, _EVERY_IN_A_FILE = 3.0, 0.2, 10.0  # seconds until the first lin
 class Progress:
     """A line on stderr from the third second on: "reading captions.csv: 34 %, 400,000 rows".
 
-    Readings of a file that follow one another without a pause count as one.
+    Passes over a file without a pause between them count as one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -21,13 +21,13 @@ class Progress:
         self._is_shown = False
 
     def begin(self) -> None:
-        """Begins a reading."""
+        """Starts a pass."""
         now = time.monotonic()
         if now - self._ended > _PAUSE:
             self._next = now + _FIRST
 
     def show(self, share: float, rows: int | None = None) -> None:
-        """Prints the share that is read, and the rows if they are counted, if that is due."""
+        """Prints the share that is read, and the rows if counted, if a line is due."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -41,7 +41,7 @@ class Progress:
         self._is_shown = True
 
     def end(self) -> None:
-        """Ends a reading; removes the line from a terminal."""
+        """Ends a pass; removes the line from a terminal."""
         self._ended = time.monotonic()
         if self._is_shown and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A matrix that grows row by row in a file, so that a killed writer goes on with it."""
+"""A matrix written row by row to a file, so that a killed writer can resume."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,10 @@ import numpy as np
 
 
 class RowFile:
-    """Rows of `row_bytes` behind `header`: they grow in PATH.partial, which moves to PATH at the
-    end, so that a file of that name is whole.
+    """File of `header` and rows of `row_bytes` each, written to PATH.partial.
 
-    done: rows that are there. keep: how many rows of an interrupted writer count, if they are
-    there; 0 begins anew.
+    `finish` renames it to PATH, so that a file of that name is complete. done: rows in the file.
+    keep: most rows of an interrupted writer to keep; 0 starts over.
     """
 
     def __init__(self, path: Path, header: bytes, row_bytes: int, keep: int) -> None:
@@ -25,13 +24,13 @@ class RowFile:
         self._file.seek(0, os.SEEK_END)
 
     def append(self, rows: np.ndarray) -> None:
-        """Writes rows behind the others; a kill afterwards does not lose them."""
+        """Appends rows; a kill after the call does not lose them."""
         self._file.write(rows.tobytes())
         self._file.flush()
         self.done += len(rows)
 
     def finish(self) -> None:
-        """Moves the file to its name, when all rows are there."""
+        """Renames the complete file to PATH."""
         os.fsync(self._file.fileno())
         self._partial.replace(self._path)
 

@@ -92,7 +92,7 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
     pairs = json.loads((workdir / "evals/scenes_whatsup/2.json").read_text())
     assert pairs["version"].endswith("/asked")
     assert pairs["metrics"]["pair_accuracy"]["count"] == 8
-    with pytest.raises(DataError, match="without the question"):
+    with pytest.raises(DataError, match="no question to fill into"):
         model.embed_images([cases[0].images[0]])
     # who takes the model takes what it is asked
     other = default.get_config()

@@ -298,5 +298,5 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
     )
     report.check_hard_texts({"negatives": HardTexts(), "positives": asked})
     report.check_hard_texts({"negatives": made})
-    with pytest.raises(DataError, match="negatives: 2 texts 'from_record' are asked for, but none"):
+    with pytest.raises(DataError, match="negatives: 2 texts 'from_record' are required, but none"):
         report.check_hard_texts({"positives": asked, "negatives": asked})

@@ -207,7 +207,7 @@ def test_numbers_that_do_not_fit_are_refused():
         generated(count=0)
     with pytest.raises(ValueError, match="the seed of texts"):
         generated(seed=-1)
-    with pytest.raises(ValueError, match="'negclip', which is not asked for"):
+    with pytest.raises(ValueError, match="'negclip', which is not requested"):
         generated_texts.make([], [], {"negclip": {}})
 
 

@@ -59,7 +59,7 @@ def test_the_same_seed_makes_the_same_texts(capsys, table):
     ("words", "message"),
     [
         (("--kinds", "svlc"), "unknown kind 'svlc'; known: "),
-        (("--kinds", "replace", "--option", "swap={}"), "it is no generator of --kinds replace"),
+        (("--kinds", "replace", "--option", "swap={}"), "no such generator in --kinds replace"),
         (("--kinds", "replace", "--seed", "-1"), "--seed must be at least 0"),
         (("--kinds", "replace", "--column", "title"), "has no column 'title'"),
     ],

@@ -55,7 +55,7 @@ def test_a_batch_is_as_long_as_its_longest_text_or_question():
 
 
 def test_records_without_questions_are_bad_where_one_is_asked():
-    with pytest.raises(DataError, match=r"without the question that 'asked \{\}' asks for"):
+    with pytest.raises(DataError, match=r"no question to fill into 'asked \{\}'"):
         take(1, tokenizer=WORDS, question="asked {}")
 
 
@@ -75,7 +75,7 @@ def test_an_asked_image_shows_the_same_and_is_another_one():
     found = questions.of_images(WORDS, "asked {}", [one, other])["question"]
     np.testing.assert_array_equal(found, WORDS(["asked q1", "asked q2"]))
     assert questions.of_images(WORDS, "", [pixels]) == {}
-    with pytest.raises(DataError, match="without the question"):
+    with pytest.raises(DataError, match="no question to fill into"):
         questions.of_images(WORDS, "{}", [one, pixels])
 
 
