@@ -1,4 +1,4 @@
-"""Left/right hard negatives: "on the left" becomes "on the right" and the other way round.
+"""Left/right hard negatives: "on the left" becomes "on the right" and vice versa.
 
 "On erroneous agreements of CLIP image embeddings", section 4.2 and appendix B, and the authors'
 code, which has six phrases where the paper lists five.
