@@ -55,8 +55,8 @@ class SvlcRule:
         return edit.distinct(make(caption, rng, count), caption)
 
     def _authors(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
-        # Substrings decide the class, whole tokens the word: "on" in "stone" selects the class of
-        # actions, which then may have no word to replace. The class without any is the colours.
+        # Substrings select the class, whole tokens the word: "on" in "stone" selects the actions,
+        # which may then have no word to replace. Without a match the class is the first, colours.
         present = [words for words in self._classes if any(word in caption for word in words)]
         words = present[int(rng.integers(len(present)))] if present else self._classes[0]
         tokens = set(caption.split())
@@ -64,7 +64,7 @@ class SvlcRule:
         if not old:
             return []
         new = [word for word in dict.fromkeys(words) if word not in tokens]
-        # str.replace on the whole caption, not on tokens: the authors' slip, kept for parity.
+        # str.replace on the whole caption, not on tokens: a bug of the authors, kept for parity.
         return [
             caption.replace(old[int(rng.integers(len(old)))], new[i])
             for i in rng.permutation(len(new))[:count]

@@ -203,7 +203,7 @@ class PrecomputedTagger:
         for token in tokens:
             if caption[token.start : token.stop] != token.text:
                 raise DataError(
-                    f"file of tags {self._path}, caption {caption!r}: {token} is not at its position"
+                    f"file of tags {self._path}, caption {caption!r}: wrong position of {token}"
                 )
         return Tagged(tokens, chunks)
 
