@@ -1,9 +1,9 @@
 """ARO: Visual Genome Relation and Attribution, COCO-Order and Flickr30k-Order.
 
-Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
-read as github.com/mertyg/vision-language-models-are-bows does. An argmax there takes the *wrong*
-caption of a tie in Relation and Attribution, whose options are [false, true], and the correct one
-in Order: `tie="strict"` and `tie="first_index"` here.
+Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023);
+read like github.com/mertyg/vision-language-models-are-bows. Its argmax counts a tie as *wrong* in
+Relation and Attribution, whose options are [false, true], and as correct in Order: `tie="strict"`
+and `tie="first_index"` here.
 """
 
 import dataclasses
@@ -52,15 +52,15 @@ FLICKR30K_ORDER = Origin(
     cases=5_000,
     overlap="Flickr30k",
 )
-# In the order of the paper's code, whose options these are.
+# In the order of the options in the paper's code.
 SHUFFLES = (
     "shuffle_nouns_and_adjectives",
     "shuffle_all_but_nouns_and_adjectives",
     "shuffle_within_trigrams",
     "shuffle_trigrams",
 )
-ATTRIBUTION_FLOOR = 25  # cases; attribute pairs with fewer are not in the paper's mean
-MAX_WORDS = 30  # of a caption, as BLIP prepares it
+ATTRIBUTION_FLOOR = 25  # attribute pairs with fewer cases are not in the paper's mean
+MAX_WORDS = 30  # per caption, as in BLIP
 
 
 def vg_relation(
@@ -69,11 +69,11 @@ def vg_relation(
     folder: str | Path | None = None,
     images: str | Path | None = None,
 ) -> Benchmark:
-    """23,937 cases of two captions, "the horse is eating the grass" and "the grass is eating the
-    horse", for the part of an image in a box.
+    """23,937 cases: an image cropped to a box and two captions, "the horse is eating the grass" and
+    "the grass is eating the horse".
 
-    accuracy_macro, the headline: the mean over relations without the 157 that the authors' notebook
-    calls symmetric. accuracy_all_relations: over all. accuracy: over cases.
+    accuracy_macro, the headline: mean over relations, without the 157 symmetric ones of the
+    authors' notebook. accuracy_all_relations: mean over all relations. accuracy: over cases.
     """
     files = PublishedFiles(RELATION, root, folder, images)
     averages = {
@@ -92,11 +92,11 @@ def vg_attribution(
     folder: str | Path | None = None,
     images: str | Path | None = None,
 ) -> Benchmark:
-    """28,748 cases of two captions, "the paved road and the white house" and "the white road and
-    the paved house", for the part of an image in a box.
+    """28,748 cases: an image cropped to a box and two captions, "the paved road and the white
+    house" and "the white road and the paved house".
 
-    accuracy_macro, the headline: the mean over pairs of attributes with at least 25 cases.
-    accuracy_all_attributes: over all pairs. accuracy: over cases.
+    accuracy_macro, the headline: mean over pairs of attributes with at least 25 cases.
+    accuracy_all_attributes: mean over all pairs. accuracy: over cases.
     """
     files = PublishedFiles(ATTRIBUTION, root, folder, images)
     averages = {
@@ -124,9 +124,9 @@ def flickr30k_order(root: str | Path = "", **options: Any) -> Benchmark:
     """5,000 captions of Flickr30k's Karpathy test split, each against four shuffles of its words.
 
     options:
-      count: of cases. folder, images: where annotations and images are, if elsewhere.
-      seed: of the shuffles, which the authors draw anew at each start (and average five of).
-      tagger: parts of speech for the first two shuffles, as hard_texts/taggers.py takes it.
+      count: number of cases. folder, images: other folders of annotations and images.
+      seed: of the shuffles; the authors average five unseeded runs.
+      tagger: for the first two shuffles, KIND:ARGUMENT of hard_texts/taggers.py.
     """
     return _order("flickr30k_order", FLICKR30K_ORDER, root, **options)
 
@@ -153,9 +153,9 @@ def _order(
         for number, (image, caption) in enumerate(captions):
             options = [caption]
             for k, shuffle in enumerate(shuffles):
-                # A stream of its own for each case and shuffle: a part of the set has the same.
+                # One generator per case and shuffle: `count` does not change the shuffles.
                 rng = np.random.default_rng((seed, number, k))
-                # A shuffle that finds no other order leaves the caption, which then ties.
+                # Without another order the option is the caption itself, a tie.
                 options += list(shuffle(caption, rng, 1))[:1] or [caption]
             yield Case(
                 case_id(number, image),
@@ -170,7 +170,7 @@ def _order(
 
 
 def karpathy_rows(files: PublishedFiles, name: str) -> Iterator[tuple[str, list[str]]]:
-    """(image, its captions) of a list of {image, caption: [...]}, as BLIP has Karpathy's splits."""
+    """Yields (image, its captions) of a Karpathy split in BLIP's JSON, [{image, caption: []}]."""
     for row in files.objects(name, "image", "caption"):
         captions = row["caption"]
         if not isinstance(captions, list) or not captions:
@@ -179,8 +179,8 @@ def karpathy_rows(files: PublishedFiles, name: str) -> Iterator[tuple[str, list[
 
 
 def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
-    """A caption as ARO and BLIP prepare it: lower case, without . ! " ( ) * # : ; ~ and repeated
-    spaces, at most `max_words` words long."""
+    """Preprocessing of ARO and BLIP: lower case, no . ! " ( ) * # : ; ~ and repeated spaces, at
+    most `max_words` words."""
     spaced = caption.lower().translate(str.maketrans(dict.fromkeys('.!"()*#:;~', " ")))
     return " ".join(spaced.split()[:max_words])
 

@@ -1,11 +1,11 @@
-"""BLA: sentences in active and passive voice, coordinated, or with relative clauses, two of them
-right for an image and two wrong.
+"""BLA: two correct and two wrong sentences per image, in active and passive voice, coordinated, or
+with relative clauses.
 
 Chen et al., "The BLA Benchmark: Investigating Basic Language Abilities of Pre-Trained Multimodal
-Models" (EMNLP 2023), github.com/shin-ee-chen/BLA. Of its files that of relative clauses was seen;
-the other two are as the authors' and other evaluations read them, and no counts are known. The
-cases here are pairs of a right and a wrong sentence, as in github.com/kargibora/CS-CLIP, strict;
-the authors rank all four.
+Models" (EMNLP 2023), github.com/shin-ee-chen/BLA. Partly unverified: only the file of relative
+clauses was available; the format of the other two is from the authors' and other evaluations, and
+the numbers of cases are unknown. A case is a correct and a wrong sentence, as in
+github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 """
 
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ def bla(
     subsets: tuple[str, ...] = SUBSETS,
     first_group: bool = False,
 ) -> Benchmark:
-    """Two cases of two captions for each group of four sentences.
+    """Two cases of two captions per group of four sentences.
 
-    accuracy_macro, the headline: the mean over subsets. accuracy/subset=coordination and the like.
-    four_accuracy: both cases of a group are right; four_accuracy_macro: the mean over subsets.
-    count: of cases of all.
-    first_group: of several groups of an image only the first, as the authors' CLIP script has it.
+    accuracy_macro, the headline: mean over subsets. accuracy/subset=coordination etc.: per subset.
+    four_accuracy: both cases of a group are right; four_accuracy_macro: mean over subsets.
+    count: total number of cases.
+    first_group: only the first group of an image, as in the authors' CLIP script.
     """
     files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
@@ -62,8 +62,8 @@ def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[C
     for number, row in enumerate(files.objects(name, "image_id", "caption_group")):
         image = f"{row['image_id']}.jpg"
         groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
-        for place, group in enumerate(groups[:1] if first_group else groups):
-            four = f"{subset}_{case_id(number, image, place)}"
+        for index, group in enumerate(groups[:1] if first_group else groups):
+            four = f"{subset}_{case_id(number, image, index)}"
             for pair, (right, wrong) in enumerate(PAIRS, 1):
                 yield Case(
                     f"{four}_{pair}",
@@ -74,7 +74,7 @@ def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[C
                 )
 
 
-def _groups(place: str, groups: Any) -> list[dict[str, str]]:
+def _groups(where: str, groups: Any) -> list[dict[str, str]]:
     sentences = [sentence for pair in PAIRS for sentence in pair]
     if not isinstance(groups, list) or not all(
         isinstance(group, dict) and isinstance(group.get(sentence), str)
@@ -82,7 +82,7 @@ def _groups(place: str, groups: Any) -> list[dict[str, str]]:
         for sentence in sentences
     ):
         raise DataError(
-            f"{place} needs a list of groups with the texts {sentences} in 'caption_group'; got "
+            f"{where} needs a list of groups with the texts {sentences} in 'caption_group'; got "
             f"{groups!r:.80}"
         )
     return groups

@@ -1,7 +1,7 @@
-"""COCO-Counterfactuals: captions of COCO with a noun exchanged, and images made from both.
+"""COCO-Counterfactuals: COCO captions with one noun replaced, and images generated from both.
 
 Le et al., "COCO-Counterfactuals: Automatically constructed counterfactual examples for image-text
-pairs" (NeurIPS 2023), read as github.com/linzhiqiu/t2v_metrics does, which adds ".jpg" to names.
+pairs" (NeurIPS 2023); read like github.com/linzhiqiu/t2v_metrics, which appends ".jpg" to names.
 """
 
 from pathlib import Path
@@ -32,8 +32,8 @@ def coco_counterfactuals(
 ) -> Benchmark:
     """17,410 cases: "A woman is cutting into a cake ...", "A baker is cutting into a cake ...".
 
-    group_score, the headline, text_score and image_score. All images are made by a model; cases of
-    one COCO caption count as one in the intervals.
+    group_score, the headline, text_score and image_score. All images are generated. Confidence
+    intervals treat the cases of one COCO caption as one cluster.
     """
     files = PublishedFiles(ORIGIN, root, folder, images)
     fields = ("image_0", "image_1"), ("caption_0", "caption_1")

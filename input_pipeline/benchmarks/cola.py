@@ -1,7 +1,7 @@
 """COLA, multi-object matching: two images and two captions with the same attributes and objects.
 
-Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurIPS 2023), read as
-github.com/arijitray1993/COLA does. Images are Visual Genome's; the file has their addresses.
+Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurIPS 2023); read like
+github.com/arijitray1993/COLA. Images are Visual Genome's; the file lists their URLs.
 """
 
 from pathlib import Path, PurePosixPath
@@ -32,8 +32,8 @@ def cola(
 ) -> Benchmark:
     """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
 
-    image_score, the headline, is the paper's: both captions find their image. text_score and
-    group_score beside it.
+    image_score, the headline, is the paper's metric: both captions rank their image first. Also
+    text_score and group_score.
     """
     files = PublishedFiles(ORIGIN, root, folder, images)
     rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
@@ -43,7 +43,7 @@ def cola(
 
 
 def _case(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
-    # addresses of a server that has the images flat: only their names count
+    # URLs of another folder structure: only the file names are used
     names = [PurePosixPath(str(row[field])).name for field in ("image_0", "image_1")]
     pictures = tuple(visual_genome.image(files, name) for name in names)
     return Case(case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))

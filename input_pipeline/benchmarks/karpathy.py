@@ -1,6 +1,6 @@
-"""Image-text retrieval on Karpathy's test splits of COCO and Flickr30k, also shuffled.
+"""Image-text retrieval on Karpathy's test splits of COCO and Flickr30k, optionally shuffled.
 
-Captions are taken as they are, as CLIP_benchmark does; `prepare=True` takes ARO's form of them.
+Captions are unchanged, as in CLIP_benchmark; `prepare=True` applies ARO's preprocessing.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ def flickr30k_retrieval(root: str | Path = "", **options: Any) -> Benchmark:
     """1,000 images of Flickr30k with 5,000 captions.
 
     options:
-      count: of images. folder, images: where annotations and images are, if elsewhere.
-      prepare: captions in ARO's form (`aro.prepare_caption`); shuffled ones always are.
-      text_shuffle, image_shuffle, shuffle_seed, tagger: as `shuffled` takes them.
+      count: number of images. folder, images: other folders of annotations and images.
+      prepare: apply ARO's preprocessing (`aro.prepare_caption`); implied by text_shuffle.
+      text_shuffle, image_shuffle, shuffle_seed, tagger: options of `shuffled`.
     """
     return _retrieval("flickr30k_retrieval", FLICKR30K, root, **options)
 
@@ -56,7 +56,7 @@ def _retrieval(
     **shuffle: Any,
 ) -> Benchmark:
     files = PublishedFiles(origin, root, folder, images)
-    is_prepared = prepare or text_shuffle is not None  # ARO shuffles what it has prepared
+    is_prepared = prepare or text_shuffle is not None  # ARO shuffles preprocessed captions
 
     def cases() -> Iterator[Case]:
         for number, (image, captions) in enumerate(karpathy_rows(files, origin.files[0])):

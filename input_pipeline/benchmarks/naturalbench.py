@@ -1,8 +1,8 @@
-"""NaturalBench-Retrieval: two images and two captions that models mix up.
+"""NaturalBench-Retrieval: two images and two captions that models confuse.
 
 Li et al., "NaturalBench: Evaluating vision-language models on natural adversarial samples" (NeurIPS
-2024), read as naturalbench_retrieval.py of github.com/Baiqi-Li/NaturalBench does: metadata.json,
-images below images/; comparisons are strict. The file was not to be had.
+2024); read like naturalbench_retrieval.py of github.com/Baiqi-Li/NaturalBench: metadata.json and a
+folder images; comparisons are strict. Unverified: the file was not available.
 """
 
 from pathlib import Path

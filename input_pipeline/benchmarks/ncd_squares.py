@@ -1,9 +1,9 @@
-"""NCD squares: two fruits or vegetables side by side, and which has which colour.
+"""NCD squares: two fruits or vegetables side by side, and captions of their colours.
 
-The composite set that Kang et al., "Is CLIP Ideal? No. Can We Fix It? Yes!" (ICCV 2025), made of
-the Natural Color Dataset, read as github.com/Raphoo/DCSM_Ideal_CLIP does; its images were not to be
-had, so no counts are known. All there is to a case is the name of its image,
-COLOUR_OBJECT_COLOUR_OBJECT.png. An argmax there credits ties ("first_index" here).
+Composites of the Natural Color Dataset by Kang et al., "Is CLIP Ideal? No. Can We Fix It? Yes!"
+(ICCV 2025); read like github.com/Raphoo/DCSM_Ideal_CLIP. The only annotation is the image's name,
+COLOUR_OBJECT_COLOUR_OBJECT.png. Unverified: the images were not available, and the numbers of cases
+are unknown. The argmax there counts ties as correct ("first_index" here).
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 _TEXT = "A picture of a {} {} and a {} {}"
-SUBSETS = ("ncd_subset1", "ncd_subset2")  # the first object first, the second object first
+SUBSETS = ("ncd_subset1", "ncd_subset2")  # captions with the first, or the second, object first
 ORIGIN = Origin(
     protocol="choice",
     folder="NCD_colorful_composite_squares",
@@ -37,12 +37,12 @@ def ncd_squares(
     images: str | Path | None = None,
     subsets: tuple[str, ...] = SUBSETS,
 ) -> Benchmark:
-    """Two cases an image, of two captions: "A picture of a red apple and a blue corn" and "A
-    picture of a blue apple and a red corn", then with the second object first.
+    """Two cases per image, with two captions each: "A picture of a red apple and a blue corn" and
+    "A picture of a blue apple and a red corn"; in the other case the second object comes first.
 
     accuracy/subset=ncd_subset1, accuracy/subset=ncd_subset2: as in the paper; accuracy_macro, the
       headline: their mean.
-    Images called MIRROR are left out, as there.
+    Images named MIRROR are skipped, as in the authors' code.
     """
     files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)

@@ -1,9 +1,9 @@
-"""COCO-spatial and GQA-spatial: an image, a caption and the same with the opposite preposition.
+"""COCO-spatial and GQA-spatial: an image, a caption, and the caption with the preposition inverted.
 
-Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
-github.com/amitakamath/whatsup_vlms does, where they are called COCO_QA and VG_QA; in other code
-cocoone, cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax gives ties to the
-correct caption: `tie="first_index"` here. Captions are taken as they are.
+Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023); read like
+github.com/amitakamath/whatsup_vlms, where they are called COCO_QA and VG_QA; in other code cocoone,
+cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax counts ties as correct:
+`tie="first_index"` here. Captions are unchanged.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ SUBSETS = {
     **dict.fromkeys(("above", "below"), "above_below"),
     **dict.fromkeys(("front", "behind"), "front_behind"),
 }
-# Of two objects: phrase -> preposition, and what the authors' code takes all other captions for.
+# Two objects: phrase -> preposition, and the authors' preposition for all other captions.
 _COCO_PHRASES = ({"left of": "left", "right of": "right", "above": "above"}, "below")
 _GQA_PHRASES = (
     {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
@@ -56,31 +56,31 @@ _GQA_PHRASES = (
 def coco_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
     """2,247 cases of two captions: "A photo of a dog on the left", "A photo of a dog on the right".
 
-    accuracy, the headline: over cases. accuracy/subset=left_right: of those whose preposition is
-    left or right; accuracy/preposition=left: of one of them.
+    accuracy, the headline: over cases. accuracy/subset=left_right: cases with the prepositions left
+    and right; accuracy/preposition=left: of one preposition.
 
-    options: count, of cases; folder, images: where annotations and images are, if elsewhere.
+    options: count, number of cases; folder, images: other folders of annotations and images.
     """
     return _read("coco_spatial_one", COCO_ONE, _last_word, _coco_image, root, **options)
 
 
 def coco_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
-    """440 cases of two captions, "... a dog to the left of a cat"; else as `coco_spatial_one`."""
+    """440 cases of two captions, "... a dog to the left of a cat"; see `coco_spatial_one`."""
     preposition = _phrase(*_COCO_PHRASES)
     return _read("coco_spatial_two", COCO_TWO, preposition, _coco_image, root, **options)
 
 
 def gqa_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
-    """1,160 cases of two captions on images of Visual Genome; else as `coco_spatial_one`.
+    """1,160 cases of two captions on images of Visual Genome; see `coco_spatial_one`.
 
-    images: ROOT/vg with VG_100K and VG_100K_2, or a folder of images as of the authors' archive.
+    images: ROOT/vg with VG_100K and VG_100K_2, or the folder of images of the authors' archive.
     """
     return _read("gqa_spatial_one", GQA_ONE, _last_word, _gqa_image, root, **options)
 
 
 def gqa_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
-    """291 cases of two captions; left, right, front, behind, and all others as "top", as the
-    authors have them; else as `gqa_spatial_one`."""
+    """291 cases of two captions: left, right, front, behind, and "top" for all others, as in the
+    authors' code; see `gqa_spatial_one`."""
     return _read("gqa_spatial_two", GQA_TWO, _phrase(*_GQA_PHRASES), _gqa_image, root, **options)
 
 

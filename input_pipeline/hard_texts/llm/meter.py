@@ -11,7 +11,7 @@ _EVERY_IN_A_FILE = 60.0  # seconds between two lines if stderr is not a terminal
 
 
 class Meter:
-    """Prints answers, rate, time left and tokens: one updated line on a terminal, else one a minute."""
+    """Prints answers, rate, time left, tokens: one updated line, or a line a minute."""
 
     def __init__(self, log: Log, total: int) -> None:
         self._log, self._total = log, total

@@ -33,7 +33,7 @@ class Preset(NamedTuple):
     max_tokens: int
     sampling: Mapping[str, float]
     stop: tuple[str, ...]
-    read: Callable[[answers.Answer, str], answers.Found]
+    read: Callable[[answers.Answer, str], answers.Parsed]
     unfit: Callable[[str], str | None]
     lines: str | None = None
     has_foils: bool = False
