@@ -14,7 +14,7 @@ from vlc_jax.report import published
 
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
 REPLACE, SWAP = "scenes_replace", "scenes_swap"
-FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the paper's (tables 1, 3)
+FINDINGS = (  # sentence, run, reference run, benchmark, metric, the paper's value (tables 1, 3)
     ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
     ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", REPLACE, BRITTLENESS, -2.2),
     ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", SWAP, BRITTLENESS, 3.4),
@@ -22,12 +22,20 @@ FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the p
     ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", SWAP, BRITTLENESS, -2.2),
     ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", REPLACE, AUGMENTED, 2.3),
     (
-        *("swap only against HP+HN: Augmented of REPLACE falls", "hp_hn_swap_only", "hp_hn"),
-        *(REPLACE, AUGMENTED, -6.4),
+        "swap only against HP+HN: Augmented of REPLACE falls",
+        "hp_hn_swap_only",
+        "hp_hn",
+        REPLACE,
+        AUGMENTED,
+        -6.4,
     ),
     (
-        *("replace only against HP+HN: Augmented of SWAP falls", "hp_hn_replace_only", "hp_hn"),
-        *(SWAP, AUGMENTED, -5.5),
+        "replace only against HP+HN: Augmented of SWAP falls",
+        "hp_hn_replace_only",
+        "hp_hn",
+        SWAP,
+        AUGMENTED,
+        -5.5,
     ),
     ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", REPLACE, ORIGINAL, 10.5),
     (
@@ -42,7 +50,7 @@ FINDINGS = (  # sentence, run, run it is compared with, benchmark, metric, the p
 
 
 def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns.Column]) -> str:
-    """Markdown table in percent, mean ± half interval; runs that are not done are left out."""
+    """Markdown table in percent, mean ± half interval; skips unfinished runs."""
     lines = _head("model", columns)
     lines += [
         _row(results, study_columns.label(run), run, columns) for run in runs if results.has(run)
@@ -53,8 +61,9 @@ def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns
 def protocols(
     results: Results, tower: str, run: str, columns: Sequence[study_columns.Column]
 ) -> str:
-    """Markdown table of a model that answers, a row for each protocol, below the cosine of the run
-    `tower`; what a protocol was not asked is left blank."""
+    """Markdown table of a generative model: the cosine of the run `tower`, then a row per protocol.
+
+    Cells without results are blank."""
     lines = _head("asked by", columns)
     if results.has(tower):
         lines.append(_row(results, study_columns.label(tower), tower, columns, is_partial=True))
@@ -65,7 +74,7 @@ def protocols(
 
 
 def _head(title: str, columns: Sequence[study_columns.Column]) -> list[str]:
-    """Titles, and the row of chance."""
+    """Titles, rule and the row of chance."""
     return [
         " | ".join(["", title, *[column.title for column in columns], ""]).strip(),
         "|" + "---|" * (len(columns) + 1),
@@ -80,7 +89,7 @@ def _row(
     columns: Sequence[study_columns.Column],
     is_partial: bool = False,
 ) -> str:
-    """is_partial: a benchmark without results is left blank, and no error."""
+    """is_partial: a benchmark without results is a blank cell instead of an error."""
     cells = []
     for column in columns:
         cell = "–"
@@ -103,12 +112,12 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
 
 
 def findings(results: Results) -> str:
-    """Markdown table of what the paper found and of the same differences in both worlds."""
+    """Markdown table of the paper's findings, and the same differences in both worlds."""
     lines = [
         "| of Kamath et al. 2024, section 5 | paper | captions hardly ever say synonyms | often |",
         "|---|---|---|---|",
     ]
-    for said, run, other, benchmark, metric, paper in FINDINGS:
+    for finding, run, other, benchmark, metric, paper in FINDINGS:
         cells = []
         for world in ("", "_synonyms"):
             names = run + world, other + world
@@ -117,7 +126,7 @@ def findings(results: Results) -> str:
                 cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
             else:
                 cells.append("not run")
-        lines.append(f"| {said} | {paper:+.1f} | {' | '.join(cells)} |")
+        lines.append(f"| {finding} | {paper:+.1f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -136,15 +145,15 @@ def _percent(fraction: float) -> str:
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
-    """Writes DOCS/results.md and its figures from the runs below `out` that are done and from those
-    of DOCS/results.json, which keeps the values of every run, so that a study is made in pieces.
+    """Writes DOCS/results.md and its figures from the finished runs in `out` and the values in
+    DOCS/results.json, which stores every run, so that a study can be done in pieces.
 
-    Only the sections of `parts` are written; an existing page keeps the others.
+    Only the sections of `parts` are written; other sections of an existing page stay.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    results.keep(docs / VALUES)
+    results.save(docs / VALUES)
     for part, name, paint in study_figures.FIGURES:
         if part not in parts:
             continue
@@ -159,15 +168,15 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
         scores=lambda runs, benchmark: scores(results, runs, benchmark),
         bag_of_words=study_columns.BAG_OF_WORDS,
         heads=study_columns.HEADS,
-        heads_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.HEADS_SHOWN],
-        captions_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTIONS_SHOWN],
+        heads_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.HEAD_RUNS],
+        captions_of=lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTION_RUNS],
         triplet=study_columns.triplet_columns,
         findings=lambda: findings(results),
         paper=replace_of_paper,
         others=study_columns.OTHERS,
         other_columns=study_columns.OTHER_COLUMNS,
         probes=study_columns.PROBES,
-        decoders=study_columns.DECODERS_SHOWN,
+        decoders=study_columns.DECODER_RUNS,
         decoder_columns=study_columns.DECODERS,
         protocols=lambda tower, run: protocols(results, tower, run, study_columns.ANSWERS),
         superposition=study_columns.SUPERPOSITION,
