@@ -8,13 +8,17 @@ and `tie="first_index"` here.
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.record import Crop, DataError
@@ -59,23 +63,19 @@ SHUFFLES = (
     "shuffle_within_trigrams",
     "shuffle_trigrams",
 )
+TAGGER = "spacy:en_core_web_sm"
 ATTRIBUTION_FLOOR = 25  # attribute pairs with fewer cases are not in the paper's mean
 MAX_WORDS = 30  # per caption, as in BLIP
 
 
-def vg_relation(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(RELATION)
+def vg_relation(files: PublishedFiles) -> Benchmark:
     """23,937 cases: an image cropped to a box and two captions, "the horse is eating the grass" and
     "the grass is eating the horse".
 
     accuracy_macro, the headline: mean over relations, without the 157 symmetric ones of the
     authors' notebook. accuracy_all_relations: mean over all relations. accuracy: over cases.
     """
-    files = PublishedFiles(RELATION, root, folder, images)
     averages = {
         "macro": Average(("relation",), drop=SYMMETRIC_RELATIONS),
         "all_relations": Average(("relation",)),
@@ -83,22 +83,17 @@ def vg_relation(
     rows = _boxed(files, "visual_genome_relation.json", "relation_name")
     cases = (_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_relation", cases, count, averages, summary=summary)
+    return files.benchmark("vg_relation", cases, averages, summary=summary)
 
 
-def vg_attribution(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ATTRIBUTION)
+def vg_attribution(files: PublishedFiles) -> Benchmark:
     """28,748 cases: an image cropped to a box and two captions, "the paved road and the white
     house" and "the white road and the paved house".
 
     accuracy_macro, the headline: mean over pairs of attributes with at least 25 cases.
     accuracy_all_attributes: mean over all pairs. accuracy: over cases.
     """
-    files = PublishedFiles(ATTRIBUTION, root, folder, images)
     averages = {
         "macro": Average(("attributes",), floor=ATTRIBUTION_FLOOR),
         "all_attributes": Average(("attributes",)),
@@ -109,46 +104,36 @@ def vg_attribution(
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_attribution", cases, count, averages, summary=summary)
+    return files.benchmark("vg_attribution", cases, averages, summary=summary)
 
 
-def coco_order(root: str | Path = "", **options: Any) -> Benchmark:
+@published(COCO_ORDER)
+def coco_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """25,010 captions of COCO's Karpathy test split, each against four shuffles of its words.
 
-    options: as `flickr30k_order`.
+    seed, tagger: as in `flickr30k_order`.
     """
-    return _order("coco_order", COCO_ORDER, root, **options)
+    return _order("coco_order", files, seed, tagger)
 
 
-def flickr30k_order(root: str | Path = "", **options: Any) -> Benchmark:
+@published(FLICKR30K_ORDER)
+def flickr30k_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """5,000 captions of Flickr30k's Karpathy test split, each against four shuffles of its words.
 
-    options:
-      count: number of cases. folder, images: other folders of annotations and images.
-      seed: of the shuffles; the authors average five unseeded runs.
-      tagger: for the first two shuffles, KIND:ARGUMENT of hard_texts/taggers.py.
+    seed: of the shuffles; the authors average five unseeded runs.
+    tagger: for the first two shuffles, KIND:ARGUMENT of hard_texts/taggers.py.
     """
-    return _order("flickr30k_order", FLICKR30K_ORDER, root, **options)
+    return _order("flickr30k_order", files, seed, tagger)
 
 
-def _order(
-    name: str,
-    origin: Origin,
-    root: str | Path,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    seed: int = 1,
-    tagger: str = "spacy:en_core_web_sm",
-) -> Benchmark:
-    files = PublishedFiles(origin, root, folder, images)
+def _order(name: str, files: PublishedFiles, seed: int, tagger: str) -> Benchmark:
     shuffles = [
         NEGATIVES[shuffle](mode="authors", **({"tagger": tagger} if k < 2 else {}))
         for k, shuffle in enumerate(SHUFFLES)
     ]
 
     def cases() -> Iterator[Case]:
-        rows = karpathy_rows(files, origin.files[0])
+        rows = karpathy_rows(files, files.origin.files[0])
         captions = ((image, caption) for image, several in rows for caption in several)
         for number, (image, caption) in enumerate(captions):
             options = [caption]
@@ -164,7 +149,7 @@ def _order(
                 meta={"record": image},
             )
 
-    benchmark = files.benchmark(name, cases(), count)
+    benchmark = files.benchmark(name, cases())
     versions = "/".join(str(shuffle.version) for shuffle in shuffles)
     return dataclasses.replace(benchmark, version=f"{benchmark.version}/{seed}/{versions}")
 

@@ -6,13 +6,13 @@ names are from its card (image, caption, negative_image, negative_caption, type,
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
@@ -28,20 +28,15 @@ ORIGIN = Origin(
 )
 
 
-def bivlc(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def bivlc(files: PublishedFiles) -> Benchmark:
     """2,933 cases: an image and its caption, a negative caption and an image generated from it.
 
     group_score, the headline, text_score (image-to-text in the paper) and image_score
     (text-to-image). Groups: type (replace, swap, add) and subset (replace_att).
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("bivlc", _cases(files), count, summary=summary)
+    return files.benchmark("bivlc", _cases(files), summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:

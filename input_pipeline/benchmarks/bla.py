@@ -9,7 +9,6 @@ github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -17,6 +16,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -34,13 +34,9 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def bla(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-    first_group: bool = False,
+    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
 ) -> Benchmark:
     """Two cases of two captions per group of four sentences.
 
@@ -49,12 +45,11 @@ def bla(
     count: total number of cases.
     first_group: only the first group of an image, as in the authors' CLIP script.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset, first_group))
     averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
-    return files.benchmark("bla", cases, count, averages, together=("four",), summary=summary)
+    return files.benchmark("bla", cases, averages, together=("four",), summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[Case]:

@@ -8,13 +8,13 @@ argmax there counts ties as correct ("first_index" here).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
@@ -31,13 +31,9 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def clevr_bind(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-    prompt: str = PROMPT,
+    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, prompt: str = PROMPT
 ) -> Benchmark:
     """Cases of five captions, in three subsets; the EACL paper trains on the subset train.
 
@@ -45,14 +41,13 @@ def clevr_bind(
     prompt: template with {} for the text. The EACL paper's code has "a photo of{}", without the
       space.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     if prompt.count("{}") != 1:
         raise ValueError(f"prompt needs one {{}}, which stands for the text; got {prompt!r}")
     cases = (case for subset in subsets for case in _subset(files, subset, prompt))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("clevr_bind", cases, count, averages, summary=summary)
+    return files.benchmark("clevr_bind", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str, prompt: str) -> Iterator[Case]:

@@ -4,11 +4,16 @@ Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurI
 github.com/arijitray1993/COLA. Images are Visual Genome's; the file lists their URLs.
 """
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "COLA_multiobjects_matching_benchmark.json"
@@ -24,22 +29,17 @@ ORIGIN = Origin(
 )
 
 
-def cola(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def cola(files: PublishedFiles) -> Benchmark:
     """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
 
     image_score, the headline, is the paper's metric: both captions rank their image first. Also
     text_score and group_score.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
     cases = (_case(files, number, row) for number, row in enumerate(rows))
     summary = ("image_score", "text_score", "group_score")
-    return files.benchmark("cola", cases, count, summary=summary)
+    return files.benchmark("cola", cases, summary=summary)
 
 
 def _case(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:

@@ -7,12 +7,16 @@ each start; here a seed fixes them. Strict comparison, as there.
 
 import collections
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from PIL import ImageColor
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -33,14 +37,8 @@ ORIGIN = Origin(
 )
 
 
-def colorfoil(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    seed: int = 1,
-    whole_words: bool = True,
-) -> Benchmark:
+@published(ORIGIN)
+def colorfoil(files: PublishedFiles, seed: int = 1, whole_words: bool = True) -> Benchmark:
     """2,507 cases of two captions: an image's first caption with a lower-case colour word between
     spaces, and its foil.
 
@@ -48,15 +46,13 @@ def colorfoil(
     whole_words: False: the authors' rule, which also replaces inside words ("covered"), may replace
       a new colour again, and may swap "gray" and "grey".
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     foil = _foil if whole_words else _foil_by_letters
 
     def cases() -> Iterator[Case]:
         for number, (image, caption) in enumerate(_coloured(files)):
             if number not in GREYSCALE:
-                rng = np.random.default_rng(
-                    (seed, number)
-                )  # per case: `count` does not change the foils
+                # One generator per case: `count` does not change the foils.
+                rng = np.random.default_rng((seed, number))
                 yield Case(
                     case_id(number, image),
                     (files.image(image),),
@@ -65,7 +61,7 @@ def colorfoil(
                     {"record": image},
                 )
 
-    return files.benchmark("colorfoil", cases(), count)
+    return files.benchmark("colorfoil", cases())
 
 
 def _coloured(files: PublishedFiles) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,6 @@ the gated Parquet files of huggingface.co/datasets/stanfordnlp/colorswap.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -14,6 +13,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import ImageLike
@@ -34,21 +34,16 @@ ORIGIN = Origin(
 _FIELDS = ("caption_1", "caption_2", "image_source", "caption_source")
 
 
-def colorswap(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def colorswap(files: PublishedFiles) -> Benchmark:
     """300 cases of two images and two captions.
 
     group_score, the headline, text_score and image_score as in Winoground;
     group_score/image_source=midjourney, group_score/caption_source=human etc.: per group.
     Without test.json it reads test-*.parquet, which contains the images.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("colorswap", _cases(files), count, summary=summary)
+    return files.benchmark("colorswap", _cases(files), summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:

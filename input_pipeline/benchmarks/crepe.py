@@ -7,7 +7,6 @@ recall at 1. The authors' code has no tie rule (an unstable sort).
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks import visual_genome
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -15,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_options,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
@@ -45,11 +45,9 @@ PRODUCTIVITY = dataclasses.replace(
 )
 
 
+@published(SYSTEMATICITY)
 def crepe_systematicity(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     training: str = "laion",
     negatives: tuple[str, ...] = SYSTEMATICITY_NEGATIVES,
 ) -> Benchmark:
@@ -64,7 +62,6 @@ def crepe_systematicity(
     """
     check_options("negatives", negatives, SYSTEMATICITY_NEGATIVES)
     check_options("values of training", (training,), TRAINING)
-    files = PublishedFiles(SYSTEMATICITY, root, folder, images)
 
     def cases() -> Iterator[Case]:
         for split in SPLITS:
@@ -75,14 +72,12 @@ def crepe_systematicity(
 
     averages = {"macro": Average(("file",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_systematicity", cases(), count, averages, summary=summary)
+    return files.benchmark("crepe_systematicity", cases(), averages, summary=summary)
 
 
+@published(PRODUCTIVITY)
 def crepe_productivity(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     negatives: tuple[str, ...] = tuple(PRODUCTIVITY_NEGATIVES),
     complexities: tuple[int, ...] = COMPLEXITIES,
 ) -> Benchmark:
@@ -95,7 +90,6 @@ def crepe_productivity(
     """
     check_options("negatives", negatives, PRODUCTIVITY_NEGATIVES)
     check_options("complexities", complexities, COMPLEXITIES)
-    files = PublishedFiles(PRODUCTIVITY, root, folder, images)
 
     def cases() -> Iterator[Case]:
         for kind in negatives:
@@ -106,7 +100,7 @@ def crepe_productivity(
 
     averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_productivity", cases(), count, averages, summary=summary)
+    return files.benchmark("crepe_productivity", cases(), averages, summary=summary)
 
 
 def _cases(files: PublishedFiles, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:

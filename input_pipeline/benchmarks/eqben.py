@@ -11,7 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -37,12 +42,8 @@ ORIGIN = Origin(
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
 
 
-def eqben(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def eqben(files: PublishedFiles) -> Benchmark:
     """Pairs of images with a caption each.
 
     group_score, the headline: all four comparisons of a case are right. Also text_score and
@@ -50,9 +51,8 @@ def eqben(
       etc., as in t2v_metrics, where Kubric's three subsets are one family.
     Frames of YouCook2 are NumPy files of pixels, in OpenCV's channel order.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("eqben", _cases(files), count, summary=summary)
+    return files.benchmark("eqben", _cases(files), summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:

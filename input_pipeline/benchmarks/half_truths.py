@@ -6,7 +6,6 @@ comparisons, huggingface.co/datasets/kbora/Half-Truths; read like github.com/kar
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
@@ -14,6 +13,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     case_id,
     check_subsets,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
@@ -34,13 +34,8 @@ ORIGIN = Origin(
 )
 
 
-def half_truths(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-) -> Benchmark:
+@published(ORIGIN)
+def half_truths(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """1,437 cases: a short caption, the half-truth (a wrong detail added), and the full truth (a
     correct detail added) in meta["positive"].
 
@@ -51,13 +46,12 @@ def half_truths(
     count: number of cases per subset.
     The Parquet files contain the images; `images` is unused.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     metrics = ("original_accuracy", "ordered_accuracy")
     summary = tuple(f"{metric}{suffix}" for suffix in ("_macro", "") for metric in metrics)
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("half_truths", cases, count, averages, summary=summary)
+    return files.benchmark("half_truths", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

@@ -6,7 +6,6 @@ true caption, joined by position. All comparisons are strict.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import aro
@@ -15,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
@@ -48,13 +48,8 @@ SWAP = Origin(
 )
 
 
-def replace(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    drop_equal: bool = False,
-) -> Benchmark:
+@published(REPLACE)
+def replace(files: PublishedFiles, drop_equal: bool = False) -> Benchmark:
     """27,443 cases on whole images: "walking elephant", "jumping elephant", "strolling elephant".
 
     augmented_accuracy_macro, the headline, and the other _macro metrics are the paper's numbers:
@@ -65,24 +60,19 @@ def replace(
       relations, all of "holding", n is c, and in one attribute n is p. A note gives their number in
       any case.
     """
-    files = PublishedFiles(REPLACE, root, folder, images)
     cases = [case for subset in REPLACE.cases for case in _subset(files, subset)]
     answerable = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
     averages = {"macro": Average(("subset",))}
-    benchmark = files.benchmark("replace", answerable, count, averages, summary=summary)
+    benchmark = files.benchmark("replace", answerable, averages, summary=summary)
     equal = len(cases) - len(answerable) or sum(map(_is_unanswerable, benchmark.cases))
     status = "are left out" if drop_equal else "cannot be answered"
     note = f"{equal} cases whose negative is equal to a correct caption {status}"
     return amended(benchmark, *[note] if equal else [])
 
 
-def swap(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(SWAP)
+def swap(files: PublishedFiles) -> Benchmark:
     """28,748 cases of ARO's VG-Attribution, on images cropped to a box: "the paved road and the
     white house", "the white road and the paved house", "the white house and the paved road".
 
@@ -91,9 +81,8 @@ def swap(
     Without the file in swapped_data, p is rebuilt from c by swapping its two parts, and a note is
     added. Unverified: the authors' file was not available for comparison.
     """
-    files = PublishedFiles(SWAP, root, folder, images)
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
-    of_aro = Path(root) / aro.ATTRIBUTION.folder / _SWAP_FILE
+    of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
     box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     if files.has(swapped):
         rows, notes = _joined(files, original, swapped, *box), []
@@ -102,7 +91,7 @@ def swap(
         rows = _rebuilt(files, name, *box)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
     cases = (_boxed(files, number, row) for number, row in rows)
-    return amended(files.benchmark("swap", cases, count), *notes)
+    return amended(files.benchmark("swap", cases), *notes)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

@@ -9,7 +9,12 @@ format (query, corpus, qrels) is not supported: its file names were not availabl
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -29,20 +34,15 @@ _INDICES = {str(index): index for index in range(IMAGES)}
 _STATIC = "open-images"  # prefix of sets of photographs; other sets are video frames
 
 
-def imagecode(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def imagecode(files: PublishedFiles) -> Benchmark:
     """2,302 descriptions of one image out of ten, in 1,039 sets of images.
 
     accuracy, the headline: over all cases; accuracy/static (Open Images, 430 cases) and
       accuracy/video (1,872), as in the paper.
     Descriptions are stripped, as in the authors' code.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
-    return files.benchmark("imagecode", _cases(files), count)
+    return files.benchmark("imagecode", _cases(files))
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:

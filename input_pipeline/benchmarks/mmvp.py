@@ -12,7 +12,6 @@ statements for MMVP and Questions-llava.csv with questions for MMVP-VLM.
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -20,6 +19,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -67,11 +67,9 @@ _SWAPPED = (279, 280)  # sits/stands are the wrong way round
 _DROPPED = (99, 100)  # both elephants have long tusks
 
 
+@published(MMVP)
 def mmvp(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     texts: str = "statements",
     prompt: str | None = None,
     asked: bool = False,
@@ -94,7 +92,6 @@ def mmvp(
     label_fixes: fix two disputed labels: swap texts 279 and 280, and drop the pair 99 and 100,
       whose texts contradict each other about the same length.
     """
-    files = PublishedFiles(MMVP, root, folder, images)
     prompt = _prompt(texts, prompt)
     name = "Questions-clip.csv" if texts == "statements" else "Questions.csv"
     rows = _rows(files, name, texts)
@@ -113,21 +110,16 @@ def mmvp(
     ]
     if label_fixes:
         cases = [_swapped(case) if case.id.endswith("279_280") else case for case in cases]
-    benchmark = files.benchmark("mmvp", cases, count, summary=_SUMMARY)
+    benchmark = files.benchmark("mmvp", cases, summary=_SUMMARY)
     if not label_fixes:
         return amended(benchmark, version=prompt)
     note = f"label fixes: texts {_SWAPPED} have changed places, pair {_DROPPED} is left out"
     return amended(benchmark, note, version=f"{prompt}/label_fixes")
 
 
+@published(MMVP_VLM)
 def mmvp_vlm(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    texts: str = "statements",
-    prompt: str | None = None,
-    asked: bool = False,
+    files: PublishedFiles, texts: str = "statements", prompt: str | None = None, asked: bool = False
 ) -> Benchmark:
     """135 pairs in nine categories of visual patterns.
 
@@ -137,7 +129,6 @@ def mmvp_vlm(
     texts, prompt, asked: as in `mmvp`, with questions from Questions-llava.csv. Questions.csv is
       always needed: it names the folders of the images.
     """
-    files = PublishedFiles(MMVP_VLM, root, folder, images)
     prompt = _prompt(texts, prompt)
     statements = _rows(files, "Questions.csv", "statements")
     types = [row["Type"] for row in files.table("Questions.csv", "Type")][
@@ -165,7 +156,7 @@ def mmvp_vlm(
                 _meta(first, second, question),
             )
 
-    benchmark = files.benchmark("mmvp_vlm", cases(), count, summary=_SUMMARY)
+    benchmark = files.benchmark("mmvp_vlm", cases(), summary=_SUMMARY)
     return amended(benchmark, version=prompt)
 
 

@@ -7,13 +7,13 @@ are unknown. The argmax there counts ties as correct ("first_index" here).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -30,13 +30,8 @@ ORIGIN = Origin(
 )
 
 
-def ncd_squares(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-) -> Benchmark:
+@published(ORIGIN)
+def ncd_squares(files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
     """Two cases per image, with two captions each: "A picture of a red apple and a blue corn" and
     "A picture of a blue apple and a red corn"; in the other case the second object comes first.
 
@@ -44,12 +39,11 @@ def ncd_squares(
       headline: their mean.
     Images named MIRROR are skipped, as in the authors' code.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("ncd_squares", cases, count, averages, summary=summary)
+    return files.benchmark("ncd_squares", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

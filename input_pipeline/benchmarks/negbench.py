@@ -9,13 +9,14 @@ there counts ties as correct ("first_index" here), since caption 0 is always the
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -54,13 +55,8 @@ RETRIEVAL = dataclasses.replace(
 )
 
 
-def negbench(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(FILES),
-) -> Benchmark:
+@published(CHOICE)
+def negbench(files: PublishedFiles, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
     """Questions with four captions of an image, one of them correct.
 
     accuracy/subset=coco, accuracy/subset=voc2007: as in the paper's tables; accuracy_macro, the
@@ -68,28 +64,19 @@ def negbench(
       a present object, an absent one, or one of each.
     count: total number of cases.
     """
-    files = PublishedFiles(CHOICE, root, folder, images)
     check_subsets(subsets, FILES)
     cases = (case for subset in subsets for case in _questions(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(
-        "negbench", cases, count, {"macro": Average(("subset",))}, summary=summary
-    )
+    return files.benchmark("negbench", cases, {"macro": Average(("subset",))}, summary=summary)
 
 
-def negbench_retrieval(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    negated: bool = True,
-) -> Benchmark:
+@published(RETRIEVAL)
+def negbench_retrieval(files: PublishedFiles, negated: bool = True) -> Benchmark:
     """Images of COCO val2017 with about five captions each, which also name an absent object.
 
     text_to_image_r5, the headline: the paper's R-Neg@5; with negated=False, the original captions:
     its R@5.
     """
-    files = PublishedFiles(RETRIEVAL, root, folder, images)
     name = RETRIEVAL_FILES[negated]
 
     def cases() -> Iterator[Case]:
@@ -110,7 +97,7 @@ def negbench_retrieval(
             )
 
     summary = ("text_to_image_r5", "text_to_image_r1", "image_to_text_r5", "image_to_text_r1")
-    return files.benchmark("negbench_retrieval", cases(), count, summary=summary)
+    return files.benchmark("negbench_retrieval", cases(), summary=summary)
 
 
 def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:

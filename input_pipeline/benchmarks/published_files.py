@@ -2,13 +2,15 @@
 
 import csv
 import dataclasses
+import functools
 import hashlib
+import inspect
 import io
 import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +58,15 @@ class PublishedFiles:
     Args:
       origin: origin of the set.
       root: the folder ROOT of `Origin`.
+      count: maximal number of cases (per subset, if `Origin.cases` has subsets); None: all.
       folder, images: other folders of annotations and images: in `root`, or absolute.
     """
 
     def __init__(
         self,
         origin: Origin,
-        root: str | Path,
+        root: str | Path = "",
+        count: int | None = None,
         folder: str | Path | None = None,
         images: str | Path | None = None,
     ) -> None:
@@ -70,7 +74,7 @@ class PublishedFiles:
             raise ValueError(
                 f"`root` is needed, the folder of evaluation sets: {origin.how_to_get}"
             )
-        self.origin = origin
+        self.origin, self.root, self.count = origin, Path(root), count
         self.folder = Path(root) / (folder or origin.folder)
         self._images = Path(root) / (images or origin.images)
         self._digest = hashlib.sha256()
@@ -184,17 +188,16 @@ class PublishedFiles:
         self,
         name: str,
         cases: Iterable[Case],
-        count: int | None = None,
         averages: Mapping[str, Average] | None = None,
         **fields: Any,
     ) -> Benchmark:
         """The benchmark of the first `count` cases (per subset); None: all cases.
 
         Notes a difference from the published number of cases, unless `count` is set."""
-        if count is not None and count < 1:
-            raise ValueError(f"count must be at least 1; got {count}")
-        cases = tuple(self._first(cases, count))
-        notes = () if count is not None else tuple(self._differences(cases))
+        if self.count is not None and self.count < 1:
+            raise ValueError(f"count must be at least 1; got {self.count}")
+        cases = tuple(self._first(cases))
+        notes = () if self.count is not None else tuple(self._differences(cases))
         for case in cases:  # the content too: options select and change cases of the same files
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
@@ -205,16 +208,16 @@ class PublishedFiles:
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
         return Benchmark(name, cases, version, averages=averages or {}, notes=notes, **fields)
 
-    def _first(self, cases: Iterable[Case], count: int | None) -> Iterable[Case]:
-        if count is None or not isinstance(self.origin.cases, Mapping):
-            return itertools.islice(cases, count)
+    def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
+        if self.count is None or not isinstance(self.origin.cases, Mapping):
+            return itertools.islice(cases, self.count)
         # Per subset, else a small count would take the first subset only.
         taken: Counter[str] = Counter()
         first = []
         for case in cases:
             subset = case.group["subset"]
             taken[subset] += 1
-            if taken[subset] <= count:
+            if taken[subset] <= self.count:
                 first.append(case)
         return first
 
@@ -237,6 +240,39 @@ class PublishedFiles:
             return path.read_text("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8: {error}") from error
+
+
+Reader = Callable[..., Benchmark]
+
+
+def published(origin: Origin) -> Callable[[Reader], Reader]:
+    """Decorator: a reader from a function of PublishedFiles and the options of one set.
+
+    The options of `PublishedFiles` (root, count, folder, images) come first in its signature.
+    """
+
+    def decorate(read: Reader) -> Reader:
+        signature = inspect.signature(read)
+
+        @functools.wraps(read)
+        def reader(
+            root: str | Path = "",
+            count: int | None = None,
+            folder: str | Path | None = None,
+            images: str | Path | None = None,
+            **options: Any,
+        ) -> Benchmark:
+            signature.bind(
+                None, **options
+            )  # TypeError for an unknown option, before files are read
+            return read(PublishedFiles(origin, root, count, folder, images), **options)
+
+        common = [*inspect.signature(PublishedFiles).parameters.values()][1:]
+        own = [*signature.parameters.values()][1:]
+        reader.__signature__ = signature.replace(parameters=[*common, *own])  # type: ignore
+        return reader
+
+    return decorate
 
 
 def case_id(number: int, *parts: object) -> str:

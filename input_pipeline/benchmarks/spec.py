@@ -8,7 +8,6 @@ correct.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -17,6 +16,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     case_id,
     check_options,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -40,11 +40,9 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def spec(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     subsets: tuple[str, ...] = SUBSETS,
     directions: tuple[str, ...] = tuple(FILES),
 ) -> Benchmark:
@@ -54,7 +52,6 @@ def spec(
       authors' code. accuracy/image_to_text=count etc.: per subset.
     count: total number of cases.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     check_options("directions", directions, FILES)
     cases = (
@@ -65,7 +62,7 @@ def spec(
     )
     averages = {direction: Average((direction,)) for direction in directions}
     summary = tuple(f"accuracy_{direction}" for direction in directions)
-    return files.benchmark("spec", cases, count, averages, summary=summary)
+    return files.benchmark("spec", cases, averages, summary=summary)
 
 
 def _cases(files: PublishedFiles, subset: str, direction: str) -> Iterator[Case]:

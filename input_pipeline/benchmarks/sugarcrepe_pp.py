@@ -6,13 +6,13 @@ the equal ones of github.com/Sri-Harsha/scpp (data/); all comparisons are strict
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
@@ -35,13 +35,8 @@ ORIGIN = Origin(
 )
 
 
-def sugarcrepe_pp(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-) -> Benchmark:
+@published(ORIGIN)
+def sugarcrepe_pp(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """4,757 cases of a caption, a negative, and a second caption in meta["positive"].
 
     augmented_accuracy_macro, the headline: mean over subsets of the paper's image-to-text task
@@ -50,14 +45,13 @@ def sugarcrepe_pp(
     original_accuracy: first caption only, as in SugarCrepe.
     count: number of cases per subset.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     metrics = ("augmented_accuracy", "text_accuracy")
     macros = tuple(f"{metric}_macro" for metric in metrics)
     summary = (*macros, *metrics, "original_accuracy")
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("sugarcrepe_pp", cases, count, averages, summary=summary)
+    return files.benchmark("sugarcrepe_pp", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

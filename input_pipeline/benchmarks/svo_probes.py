@@ -15,6 +15,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -33,12 +34,8 @@ ORIGIN = Origin(
 _TRUTH = {"true": True, "false": False}
 
 
-def svo_probes(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def svo_probes(files: PublishedFiles) -> Benchmark:
     """Cases of a sentence, its image and a wrong image.
 
     accuracy, the headline: the right image has the higher score. accuracy/subj_neg, /verb_neg and
@@ -50,7 +47,6 @@ def svo_probes(
       evaluation with its name; delete such files.
     Cases without exactly one negative part are dropped, as in the authors' notebook.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     rows = files.table(FILE, "sentence", "pos_image_id", "neg_image_id", *NEGATIVES)
     cases = [case for n, row in enumerate(rows) if (case := _case(files, n, row))]
     names = _names(files.image(""))
@@ -60,7 +56,7 @@ def svo_probes(
             f"none of {len(cases):,} cases has both images in {files.image('')}; "
             f"{ORIGIN.how_to_get}"
         )
-    benchmark = files.benchmark("svo_probes", complete, count)
+    benchmark = files.benchmark("svo_probes", complete)
     notes = []
     if len(complete) < len(cases):
         notes.append(

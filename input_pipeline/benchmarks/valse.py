@@ -14,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -59,13 +60,9 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def valse(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-    validated: bool = True,
+    files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS), validated: bool = True
 ) -> Benchmark:
     """7,702 cases of two captions.
 
@@ -76,12 +73,11 @@ def valse(
     validated: True: the published set, where two of three annotators chose the caption over the
       foil; False: all 8,782 cases, 24 of them with two equal captions.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _piece(files, subset, validated))
     averages = {"macro": Average(("subset",)), "phenomena": Average(("phenomenon",))}
     summary = ("accuracy_macro", "accuracy_phenomena", "accuracy")
-    return files.benchmark("valse", cases, count, averages, summary=summary)
+    return files.benchmark("valse", cases, averages, summary=summary)
 
 
 def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case]:

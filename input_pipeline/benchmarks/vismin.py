@@ -7,13 +7,13 @@ authors' table sim_solution.csv lists them, and without it they would count as e
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -39,12 +39,8 @@ ORIGIN = Origin(
 )
 
 
-def vismin(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def vismin(files: PublishedFiles) -> Benchmark:
     """2,084 cases of two images and two captions, in matching order.
 
     group_score, the headline, text_score and image_score as in Winoground;
@@ -52,10 +48,9 @@ def vismin(
     categories.
     The Parquet files contain the images; `images` is unused.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     averages = {"macro": Average(("category",))}
     summary = ("group_score_macro", "pair_accuracy_macro", "image_score_macro", "group_score")
-    return files.benchmark("vismin", _cases(files), count, averages, summary=summary)
+    return files.benchmark("vismin", _cases(files), averages, summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:

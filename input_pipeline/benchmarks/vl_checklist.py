@@ -7,7 +7,6 @@ authors' code silently drops cases without an image; here the option `sources` d
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -15,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_options,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -62,13 +62,9 @@ class Corpus(NamedTuple):
     file: str
 
 
+@published(ORIGIN)
 def vl_checklist(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    axes: tuple[str, ...] = AXES,
-    sources: tuple[str, ...] = tuple(SOURCES),
+    files: PublishedFiles, axes: tuple[str, ...] = AXES, sources: tuple[str, ...] = tuple(SOURCES)
 ) -> Benchmark:
     """Cases of two captions, "brown knob" and "teal knob", in up to 56 subsets.
 
@@ -83,7 +79,6 @@ def vl_checklist(
 
     108 cases of Visual Genome have two equal captions, which no model can solve.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_options("axes", axes, AXES)
     check_options("sources", sources, SOURCES)
     chosen = [each for each in corpora() if each.axis in axes and each.source in sources]
@@ -94,7 +89,7 @@ def vl_checklist(
     averages |= {corpus.type: Average((corpus.type, "subset")) for corpus in chosen}
     cases = (case for corpus in chosen for case in _cases(files, corpus))
     summary = ("accuracy_macro", *[f"accuracy_{axis.lower()}" for axis in axes], "accuracy")
-    return files.benchmark("vl_checklist", cases, count, averages, summary=summary)
+    return files.benchmark("vl_checklist", cases, averages, summary=summary)
 
 
 def corpora() -> Iterator[Corpus]:

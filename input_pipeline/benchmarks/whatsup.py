@@ -12,14 +12,14 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -61,7 +61,8 @@ LABEL_FIXES = {
 }
 
 
-def whatsup_a(root: str | Path = "", label_fixes: bool = False, **options: Any) -> Benchmark:
+@published(A)
+def whatsup_a(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
     """412 cases of four captions, 103 sets of "a mug on a plate" and three more arrangements.
 
     accuracy, the headline: over cases. pair_accuracy: left and right, or on and under, of the same
@@ -70,48 +71,38 @@ def whatsup_a(root: str | Path = "", label_fixes: bool = False, **options: Any) 
 
     label_fixes: swap two images of a pillow left and right of a chair, whose published names are
       the wrong way round.
-    options: count, number of cases; folder, images: other folders of annotations and images.
     """
-    return _read("whatsup_a", A, root, (), label_fixes, **options)
+    return _read("whatsup_a", files, (), label_fixes)
 
 
-def whatsup_b(root: str | Path = "", **options: Any) -> Benchmark:
-    """408 cases of four captions, 102 sets; metrics and options as in `whatsup_a`, without
-    label_fixes."""
-    return _read("whatsup_b", B, root, (), False, **options)
+@published(B)
+def whatsup_b(files: PublishedFiles) -> Benchmark:
+    """408 cases of four captions, 102 sets; metrics as in `whatsup_a`."""
+    return _read("whatsup_b", files, (), False)
 
 
-def whatsup_a_two_way(
-    root: str | Path = "", label_fixes: bool = False, **options: Any
-) -> Benchmark:
+@published(A)
+def whatsup_a_two_way(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
     """The 412 cases of `whatsup_a` with two captions each: the correct one, and the one with the
     opposite preposition.
 
     The paper's numbers are accuracy/subset=left_right, accuracy/subset=on_under, and pair_accuracy
     of these subsets; accuracy and pair_accuracy are over both subsets.
     """
-    subsets = ("left_right", "on_under")
-    return _read("whatsup_a_two_way", A, root, subsets, label_fixes, **options)
+    return _read("whatsup_a_two_way", files, ("left_right", "on_under"), label_fixes)
 
 
-def whatsup_b_two_way(root: str | Path = "", **options: Any) -> Benchmark:
+@published(B)
+def whatsup_b_two_way(files: PublishedFiles) -> Benchmark:
     """The 408 cases of `whatsup_b` with two captions each, as in `whatsup_a_two_way`; subsets
     left_right and front_behind."""
-    return _read("whatsup_b_two_way", B, root, ("left_right", "front_behind"), False, **options)
+    return _read("whatsup_b_two_way", files, ("left_right", "front_behind"), False)
 
 
 def _read(
-    name: str,
-    origin: Origin,
-    root: str | Path,
-    two_way: tuple[str, ...],
-    label_fixes: bool,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    name: str, files: PublishedFiles, two_way: tuple[str, ...], label_fixes: bool
 ) -> Benchmark:
     """two_way: subsets of the two-way form; empty: four-way."""
-    files = PublishedFiles(origin, root, folder, images)
     fixes = LABEL_FIXES if label_fixes else {}
     together = ("pair",) if two_way else ("pair", "set")
     parts = [
@@ -121,8 +112,7 @@ def _read(
     ]
     benchmark = files.benchmark(
         name,
-        _cases(files, origin.files[0], bool(two_way), fixes),
-        count,
+        _cases(files, files.origin.files[0], bool(two_way), fixes),
         together=together,
         summary=("accuracy", *(f"{kind}_accuracy" for kind in together), *parts),
     )

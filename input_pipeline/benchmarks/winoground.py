@@ -12,7 +12,6 @@ and was not available; names of files and fields are from public code. Three for
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -20,6 +19,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike
@@ -43,12 +43,8 @@ _TAGS = {  # kind of group -> field
 _HARD = "why_winoground_hard.json"
 
 
-def winoground(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def winoground(files: PublishedFiles) -> Benchmark:
     """400 cases: "some plants surrounding a lightbulb", "a lightbulb surrounding some plants".
 
     text_score, the headline, image_score and group_score, as in the paper.
@@ -56,7 +52,6 @@ def winoground(
     collapsed_tag and main_predicates. With why_winoground_hard.json of t2v_metrics (Diwan et al.,
     EMNLP 2022), each of its tags is a group, too: pair_accuracy/TAG=yes.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     hard = files.json(_HARD) if files.has(_HARD) else {}
     if not isinstance(hard, dict):
         raise DataError(f"{files.folder / _HARD} is no object of id -> tags")
@@ -74,7 +69,7 @@ def winoground(
             yield Case(case_id(number, row["id"]), pair, captions, group or None)
 
     summary = ("text_score", "image_score", "group_score")
-    return files.benchmark("winoground", cases(), count, summary=summary)
+    return files.benchmark("winoground", cases(), summary=summary)
 
 
 def _rows(files: PublishedFiles) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
