@@ -33,7 +33,7 @@ RELATION = Origin(
     source=_SOURCE,
     licence="MIT",
     cases=23_937,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 ATTRIBUTION = dataclasses.replace(RELATION, files=("visual_genome_attribution.json",), cases=28_748)
 COCO_ORDER = Origin(

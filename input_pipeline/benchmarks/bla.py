@@ -30,7 +30,7 @@ ORIGIN = Origin(
     images="BLA_Benchmark/images",
     source="github.com/shin-ee-chen/BLA (BLA_benchmark.zip, which its README names)",
     licence="MIT",
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 
 

@@ -25,7 +25,7 @@ ORIGIN = Origin(
     source="github.com/arijitray1993/COLA (data/) and visualgenome.org (VG_100K, VG_100K_2)",
     licence="MIT",
     cases=210,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 
 

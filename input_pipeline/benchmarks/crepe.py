@@ -35,7 +35,7 @@ SYSTEMATICITY = Origin(
     images="vg",
     source="github.com/RAIVNLab/CREPE (its zip files) and visualgenome.org",
     licence="none given",
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 PRODUCTIVITY = dataclasses.replace(
     SYSTEMATICITY,

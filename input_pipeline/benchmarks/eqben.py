@@ -36,7 +36,7 @@ ORIGIN = Origin(
     files=(FILE,),
     images="eqben_vllm/images",
     source="github.com/linzhiqiu/t2v_metrics (dataset.py names the archive eqben_vllm.zip)",
-    licence="none in its README; images: those of Action Genome, GEBC and YouCook2",
+    licence="none in its README; images: as in Action Genome, GEBC and YouCook2",
     overlap="Action Genome, GEBC, YouCook2",
 )
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")

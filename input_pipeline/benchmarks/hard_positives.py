@@ -33,7 +33,7 @@ REPLACE = Origin(
     source=f"{_SOURCE} and homes.cs.washington.edu/~ranjay/visualgenome (VG_100K, VG_100K_2)",
     licence="none stated; images CC BY 4.0",
     cases={"attributes": 10_575, "relations": 16_868},
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 _SWAP_FILE = "visual_genome_attribution.json"
 SWAP = Origin(

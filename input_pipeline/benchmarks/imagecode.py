@@ -26,7 +26,7 @@ ORIGIN = Origin(
     files=(FILE,),
     images="imagecode/image-sets",
     source="github.com/McGill-NLP/imagecode (data/; its README links the archive of image sets)",
-    licence="MIT; images: those of MSR-VTT, Video Storytelling, YouCook and Open Images",
+    licence="MIT; images: as in MSR-VTT, Video Storytelling, YouCook and Open Images",
     cases=2302,
     overlap="Open Images, MSR-VTT",
 )

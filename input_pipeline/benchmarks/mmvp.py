@@ -31,7 +31,7 @@ MMVP = Origin(
     images="mmvp",
     source="huggingface.co/datasets/MMVP/MMVP (folder MMVP Images, and Questions.csv with "
     "questions) and github.com/lst627/CLIP-Embeds (additional_questions)",
-    licence="MIT; that of the statements is not stated",
+    licence="MIT; none stated for the statements",
     cases=150,
     overlap="ImageNet and LAION-Aesthetics",
 )

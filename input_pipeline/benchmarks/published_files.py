@@ -262,14 +262,13 @@ def published(origin: Origin) -> Callable[[Reader], Reader]:
             images: str | Path | None = None,
             **options: Any,
         ) -> Benchmark:
-            signature.bind(
-                None, **options
-            )  # TypeError for an unknown option, before files are read
+            # Before files are opened: a TypeError for an unknown option.
+            signature.bind(None, **options)
             return read(PublishedFiles(origin, root, count, folder, images), **options)
 
         common = [*inspect.signature(PublishedFiles).parameters.values()][1:]
-        own = [*signature.parameters.values()][1:]
-        reader.__signature__ = signature.replace(parameters=[*common, *own])  # type: ignore
+        further = [*signature.parameters.values()][1:]
+        reader.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
         return reader
 
     return decorate

@@ -20,7 +20,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` is that of the images
+VERSION = 1  # version of the questions; `World.version` covers the images
 PAIRS = 20  # pairs of coloured shapes in `binding`
 LEARNED = {"training": 48, "validation": 16}  # placements per pair to fit its probe
 _LEARNED_FROM = 10_000_000  # index of their first scene, beyond the scenes of all cases

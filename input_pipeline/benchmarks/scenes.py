@@ -30,7 +30,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` is that of the images
+VERSION = 1  # version of the questions; `World.version` covers the images
 REPLACE_KINDS = ("size", "relation", "colour")
 SWAP_KINDS = ("attribute", "relation")
 

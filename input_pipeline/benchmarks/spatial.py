@@ -41,7 +41,7 @@ GQA_ONE = Origin(
     source=f"{_SOURCE}; images of Visual Genome (VG_100K, VG_100K_2) or the archive vg_images",
     licence="MIT",
     cases=1_160,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 GQA_TWO = dataclasses.replace(GQA_ONE, files=("vg_qa_two_obj.json",), cases=291)
 SUBSETS = {

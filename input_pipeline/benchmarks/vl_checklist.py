@@ -44,7 +44,7 @@ ORIGIN = Origin(
         "Relation/action/vg": 12_733,
         "Relation/spatial/vg": 30_650,
     },
-    overlap="Visual Genome, of which half are images of COCO; HAKE, which has COCO's, too",
+    overlap="Visual Genome, half of whose images are from COCO; HAKE, which has COCO's, too",
 )
 
 

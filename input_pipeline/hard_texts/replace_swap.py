@@ -25,9 +25,8 @@ _ATTRIBUTES = frozenset(
     for kind in ("color", "size", "material", "state")
     for word in (
         *itertools.chain.from_iterable(word_tables.CREPE_GROUPS[kind]),
-        *(
-            word_tables.SVLC_CLASSES[kind] if kind != "material" else ()
-        ),  # SVLC's materials are nouns
+        # SVLC's materials are nouns.
+        *(word_tables.SVLC_CLASSES[kind] if kind != "material" else ()),
     )
 ).difference(*word_tables.CREPE_GROUPS["object"])
 
