@@ -30,9 +30,7 @@ def train(words: dict[str, list[str]]) -> int:
     sys.argv = ["vlc_jax", *words["flags"]]  # ml_collections reads config overrides from sys.argv
     try:
         command_line.parse_flags(sys.argv)
-        code = main.run(
-            preemption.StopSignal()
-        )  # handlers are not installed: this is not the main thread
+        code = main.run(preemption.StopSignal())  # no handlers: this is not the main thread
     except SystemExit as error:  # wrong flags
         code = error.code
     if code in RESTARTED:

@@ -15,7 +15,7 @@ rate, and memory counts arrays on the GPU.
 
 --context is our context length: captions of up to 32 tokens have equal embeddings at 32 and 77
 tokens, so users may shorten it; open_clip pads to 77. --torch-python is an interpreter with torch
-and open_clip, such as that of the environment of `make parity`.
+and open_clip, such as .venv-parity/bin/python after `make parity`.
 """
 
 import argparse

@@ -131,9 +131,7 @@ def mmvp_vlm(
     """
     prompt = _prompt(texts, prompt)
     statements = _rows(files, "Questions.csv", "statements")
-    types = [row["Type"] for row in files.table("Questions.csv", "Type")][
-        ::2
-    ]  # as in the authors' code
+    types = [row["Type"] for row in files.table("Questions.csv", "Type")][::2]  # as the authors
     rows = statements if texts == "statements" else _rows(files, "Questions-llava.csv", texts)
     image_folder = files.image_folder(*_MMVP_VLM_IMAGES)
     if len(rows) != len(types):

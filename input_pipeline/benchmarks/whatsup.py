@@ -127,9 +127,8 @@ def _cases(
 ) -> Iterator[Case]:
     for number, row in enumerate(files.objects(annotations, "image_path", "caption_options")):
         where = f"{files.folder / annotations}: case {number}"
-        path = PurePosixPath(
-            row["image_path"].removeprefix("data/")
-        )  # prefix in the authors' repository
+        # "data/" is the authors' folder.
+        path = PurePosixPath(row["image_path"].removeprefix("data/"))
         parts = path.stem.split("_")  # beer-bottle, left, of, armchair
         if len(parts) < 3 or parts[1] not in PREPOSITIONS:
             raise DataError(

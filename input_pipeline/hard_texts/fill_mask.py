@@ -132,9 +132,8 @@ class SvlcFillMask:
             old = token.text.lower()
             fills = [fill["token_str"] for fill in self._fill(masked)]
             if token.start > 0 and any(fill.startswith(" ") for fill in fills):
-                fills = [
-                    fill for fill in fills if fill.startswith(" ")
-                ]  # others continue the word before
+                # Proposals without a space continue the word before.
+                fills = [fill for fill in fills if fill.startswith(" ")]
             fills = [fill.strip() for fill in fills]
             fills = [
                 f for f in fills if f.isalpha() and not word_tables.same_meaning(f.lower(), old)

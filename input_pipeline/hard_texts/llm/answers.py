@@ -51,18 +51,14 @@ class Text(NamedTuple):
 # The texts of an answer; without texts, the reason.
 Parsed = tuple[list[Text], str | None]
 
-_THOUGHT = re.compile(
-    r"^\s*<think>.*?</think>", re.DOTALL
-)  # reasoning models put their chain of thought first
+_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of reasoning models
 _LABEL = re.compile(
     r"^\**(?:output|answer|result|(?:the )?(?:new |rewritten |swapped )?(?:caption|sentence))"
     r"\s*\**\s*:\s*(?:\*\*)?\s*",
     re.IGNORECASE,
 )
 _NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
-_ITEM = re.compile(
-    r"^\s*(?:[-*•]|\(?(\d{1,2})[.):]?)\s+(?=\S)"
-)  # item of a list; group 1: its number, if any
+_ITEM = re.compile(r"^\s*(?:[-*•]|\(?(\d{1,2})[.):]?)\s+(?=\S)")  # group 1: the item's number
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", "«": "»"}
 _DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # replacement character, lone surrogates
 _REFUSAL = re.compile(

@@ -61,9 +61,7 @@ class Log:
         self.prices = prices
         self._out, self._request, self._captions, self._raw = out, request, captions, raw
         self._preset = PRESETS[request["kind"]]
-        self._offsets = np.full(
-            len(captions), -1, np.int64
-        )  # offset of the answer in the file; -1: none
+        self._offsets = np.full(len(captions), -1, np.int64)  # of answers in the file; -1: none
         self._end = 0  # size of the file in bytes
         self._answers = self._texts = 0
         self._reasons: dict[int, str] = {}  # why an answer has no text
