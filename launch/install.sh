@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes .venv with the locked packages and the build of JAX for an accelerator.
+# Creates .venv with the locked packages and JAX for an accelerator.
 #
 #   launch/install.sh cuda12|cuda13|tpu|cpu
 #
-# uv brings its own Python: the images of TPU VMs and of many clusters have one older than 3.11.
+# uv installs its own Python: TPU VMs and many clusters have a version older than 3.11.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,10 +20,10 @@ if ! command -v uv >/dev/null; then
   python3 -m pip install --quiet --user uv
   PATH=$(python3 -m site --user-base)/bin:$PATH
 fi
-uv venv --quiet --allow-existing --python 3.11 .venv  # the one that the tests run on
+uv venv --quiet --allow-existing --python 3.11 .venv  # the version of the tests
 uv pip install --quiet --python .venv -r requirements.lock
 uv pip install --quiet --python .venv --no-deps --editable .
-# the locked version of jax stays, its accelerator's libraries come to it
+# keep the locked version of jax, add the libraries of its accelerator
 jax=$(.venv/bin/python -c 'from importlib import metadata; print(metadata.version("jax"))')
 uv pip install --quiet --python .venv "jax[$accelerator]==$jax"
 echo "installed in $PWD/.venv for $accelerator"

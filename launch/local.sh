@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# One run as several processes on this machine, each with simulated CPU devices: what a cluster does,
-# in small.
+# One run as several processes on this machine, each with simulated CPU devices: a small model of a
+# cluster.
 #
 #   launch/local.sh PROCESSES DEVICES --config FILE --workdir DIR [flags of vlc_jax.main]
 #
-# Shows what process 0 prints; the others print to DIR/logs/process_N.txt. SIGTERM and SIGINT are
-# passed on to all, once each. Exits as the first process that fails, having ended the others, or
-# with 0. PYTHON names another interpreter than .venv/bin/python.
+# Shows the output of process 0; the others print to DIR/logs/process_N.txt. Forwards SIGTERM and
+# SIGINT to all processes, once each. Exits with the code of the first process that fails, after
+# ending the others, or with 0. PYTHON: interpreter instead of .venv/bin/python.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -42,7 +42,7 @@ port=$("$python" -c "$free_port") || exit
 export JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=$devices
 
 start() { # INDEX
-  # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and passed on, and
+  # In its own session: else Ctrl-C in a terminal would reach it twice, directly and forwarded, and
   # the second signal ends a run at once.
   exec setsid "$python" -m vlc_jax.main "${flags[@]}" \
     --coordinator="127.0.0.1:$port" --num_processes="$processes" --process_id="$1"
@@ -63,7 +63,7 @@ failed=0 killer=
 while ((${#pids[@]})); do
   wait -n -p ended "${pids[@]}"
   code=$?
-  [[ ${ended:-} ]] || continue # a signal came first
+  [[ ${ended:-} ]] || continue # wait was interrupted by a signal
   for i in "${!pids[@]}"; do
     [[ ${pids[i]} == "$ended" ]] || continue
     unset "pids[i]"
@@ -71,7 +71,7 @@ while ((${#pids[@]})); do
       failed=$code
       echo "process $i of $processes ended with $code" >&2
       ((i)) && tail -n 20 "$workdir/logs/process_$i.txt" >&2
-      ((code == 75)) && continue # they all save their state and stop by themselves
+      ((code == 75)) && continue # all processes save their state and stop by themselves
       pass_on TERM
       (sleep 10 && pass_on KILL) >/dev/null 2>&1 &
       killer=$!

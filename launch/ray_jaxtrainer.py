@@ -1,12 +1,12 @@
-"""One run as the workers of a Ray cluster: Ray Train's JaxTrainer around vlc_jax.main.
+"""One run on the workers of a Ray cluster: Ray Train's JaxTrainer around vlc_jax.main.
 
   python launch/ray_jaxtrainer.py --workers 4 --gpus -- --config FILE --workdir DIR [flags]
   python launch/ray_jaxtrainer.py --workers 4 --tpu v6e:4x4 -- --config FILE --workdir DIR [flags]
 
-A worker is a GPU or a host of the TPU slice; without both, one worker on CPUs. Workers import this
-checkout, so it lies in the same folder on all nodes, and DIR on a file system that all have
-mounted. The run is restarted, ten times at most, when a worker is lost or ends with 30, 31 or 75.
-Exits with the code of the run, or with 1 if all restarts were in vain.
+A worker is a GPU or a host of the TPU slice; without --gpus and --tpu, one worker on CPUs. Workers
+import this checkout, so it must be in the same folder on all nodes, and DIR on a shared file
+system. The run restarts, at most ten times, if a worker is lost or ends with 30, 31 or 75. Exits
+with the code of the run, or with 1 after ten restarts.
 """
 
 import argparse
@@ -19,22 +19,22 @@ RESTARTED = (30, 31, 75)
 
 
 def train(words: dict[str, list[str]]) -> int:
-    """A worker: one run of vlc_jax.main, whose processes Ray has joined already."""
+    """Body of a worker: one run of vlc_jax.main; Ray has already connected the processes."""
     from vlc_jax import main
     from vlc_jax.run import terminal
     from vlc_jax.run.processes import preemption
     from vlc_jax.setup import command_line
 
     terminal.quieten()
-    os.chdir(ROOT)  # paths are those of the checkout
-    sys.argv = ["vlc_jax", *words["flags"]]  # where ml_collections looks for fields of the config
+    os.chdir(ROOT)  # paths are relative to the checkout
+    sys.argv = ["vlc_jax", *words["flags"]]  # ml_collections reads config overrides from sys.argv
     try:
         command_line.parse_flags(sys.argv)
-        code = main.run(preemption.StopSignal())  # not installed: this is no main thread
+        code = main.run(preemption.StopSignal())  # no handlers: this is not the main thread
     except SystemExit as error:  # wrong flags
         code = error.code
     if code in RESTARTED:
-        raise RuntimeError(f"the run ended with {int(code)}, which a restart can mend")
+        raise RuntimeError(f"the run ended with {int(code)}: a restart may help")
     return int(code)
 
 
@@ -43,9 +43,9 @@ def cli() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--gpus", action="store_true", help="a GPU for each worker")
+    parser.add_argument("--gpus", action="store_true", help="one GPU per worker")
     parser.add_argument("--tpu", metavar="VERSION:TOPOLOGY", help="such as v6e:4x4")
-    parser.add_argument("flags", nargs="+", help="of vlc_jax.main, behind --")
+    parser.add_argument("flags", nargs="+", help="flags of vlc_jax.main, after --")
     args = parser.parse_args()
     if args.workers > 1 and not args.gpus and not args.tpu:
         parser.error(f"{args.workers} workers need --gpus or --tpu: Ray joins no processes on CPUs")
@@ -62,7 +62,7 @@ def cli() -> int:
         topology=topology or None,
         accelerator_type=f"TPU-{version.upper()}" if args.tpu else None,
     )
-    # read when Ray joins the processes; JAX would take SIGTERM for itself
+    # Read when Ray connects the processes: JAX must not install its own SIGTERM handler.
     environment = {"PYTHONPATH": str(ROOT), "JAX_ENABLE_PREEMPTION_SERVICE": "false"}
     run = RunConfig(
         storage_path=str(ROOT / "runs" / "ray"),

@@ -1,4 +1,4 @@
-"""A few processes at a time on one machine, each on its share of the cores and GPUs."""
+"""Runs several processes at a time on one machine, each on its share of the cores and GPUs."""
 
 import contextlib
 import os
@@ -13,35 +13,36 @@ from typing import Generic, NamedTuple, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LATER = object()  # from `take`: no item can be begun before another one has ended
-PREEMPTED = 75  # as vlc_jax.errors.ExitCode has it, whose import is not needed here
+LATER = object()  # from `take`: no item can start before another one ends
+PREEMPTED = 75  # vlc_jax.errors.ExitCode.PREEMPTED, without its import
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Share(NamedTuple):
-    """Share of a machine for one process: cores, and GPUs where CUDA_VISIBLE_DEVICES names some."""
+    """Share of a machine for one process: cores, and GPUs if CUDA_VISIBLE_DEVICES is set."""
 
     cores: Sequence[int]
     gpus: Sequence[str]
 
 
 def shares(jobs: int) -> list[Share]:
-    """The machine in `jobs` parts. Raises ValueError if there is no core or no GPU for one."""
+    """Splits the machine into `jobs` shares. Raises ValueError if a share has no core or GPU."""
     cores = sorted(os.sched_getaffinity(0))
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     most = min(len(cores), len(gpus)) if gpus else len(cores)
     if not 1 <= jobs <= most:
-        found = f"{len(cores)} cores" + (f" and {len(gpus)} GPUs" if gpus else "")
-        raise ValueError(f"{jobs} jobs at a time do not fit {found}; use 1 to {most}")
+        resources = f"{len(cores)} cores" + (f" and {len(gpus)} GPUs" if gpus else "")
+        raise ValueError(f"{jobs} jobs at a time do not fit {resources}; use 1 to {most}")
     return [Share(cores[i::jobs], gpus[i::jobs]) for i in range(jobs)]
 
 
 class Scheduler(Generic[Item, Result]):
-    """Does items, one at a time on each share, until none is left or a signal arrives.
+    """Processes items, one at a time per share, until none is left or a signal arrives.
 
-    take: the next item, None when none is left, or LATER. do: an item on a share. finish: what
-    follows, with the result. Only `do` runs on several threads at once. SIGTERM, SIGINT and SIGHUP
-    are passed on to all processes as SIGTERM; then nothing is begun, and `is_stopped` is True.
+    take: returns the next item, None if none is left, or LATER. do: processes an item on a share.
+    finish: called with the item and its result. Only `do` runs on several threads at once. SIGTERM,
+    SIGINT and SIGHUP are forwarded to all processes as SIGTERM; then no item starts, and
+    `is_stopped` is True.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Scheduler(Generic[Item, Result]):
         self._errors: list[BaseException] = []
 
     def run(self) -> None:
-        """Returns when all items are done, or all that were begun before a signal. Call it from
-        the main thread, the only one that can handle signals. Raises what take, do and finish
-        raise, having stopped the processes."""
+        """Processes all items; after a signal, only those already started.
+
+        Call it from the main thread, the only one that can handle signals. Errors of take, do and
+        finish are raised after the processes have stopped."""
         before = {number: signal.signal(number, self._receive) for number in SIGNALS}
         workers = [threading.Thread(target=self._work, args=(part,)) for part in self._shares]
         for worker in workers:
@@ -73,14 +75,15 @@ class Scheduler(Generic[Item, Result]):
             raise self._errors[0]
 
     def process(self, command: Sequence[str], cwd: Path, log: Path, share: Share) -> int:
-        """Runs a command to its end, its output behind that of `log`; returns its exit code, that
-        of a shell if a signal ended it. Raises OSError."""
+        """Runs a command, appends its output to `log`, and returns its exit code.
+
+        The code is 128 + N after signal N, as in a shell. Raises OSError."""
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(share.gpus)} if share.gpus else {}
         with log.open("ab") as output, self._changed:
             if self.is_stopped:
                 return PREEMPTED
-            # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and
-            # passed on, and the second signal ends a run without saving.
+            # In its own session: else Ctrl-C in a terminal would reach it twice, directly and
+            # forwarded, and the second signal ends a run without saving.
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
@@ -89,7 +92,7 @@ class Scheduler(Generic[Item, Result]):
                 stderr=output,
                 start_new_session=True,
             )
-            with contextlib.suppress(ProcessLookupError):  # it is over already
+            with contextlib.suppress(ProcessLookupError):  # it has already ended
                 os.sched_setaffinity(process.pid, share.cores)  # before it starts threads
             self._processes.add(process)
         code = process.wait()

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command and restarts it on the exit codes that ask for it: 30 (infrastructure), 31 (hang)
-# and 75 (stopped by a signal, state saved). Any other code, 0 included, ends it at once.
+# Runs a command and restarts it on exit codes 30 (infrastructure), 31 (hang) and 75 (stopped by a
+# signal, state saved). Any other code, 0 included, ends it at once.
 #
 #   launch/supervise.sh COMMAND [ARGUMENTS]
 #
 # The wait before a restart doubles from VLC_RESTART_WAIT (10 seconds) up to VLC_RESTART_WAIT_MAX
 # (600). After VLC_RESTARTS (10) restarts it ends with the last code. A command that ran for
-# VLC_RESTART_RESET (3600) seconds made progress: count and wait begin anew.
-# SIGTERM and SIGINT are passed on as SIGTERM, and the command is not started again after one.
+# VLC_RESTART_RESET (3600) seconds made progress: it resets count and wait.
+# SIGTERM and SIGINT are forwarded as SIGTERM, and prevent further restarts.
 set -uo pipefail
 
 refuse() {
@@ -31,11 +31,11 @@ reset=$(setting VLC_RESTART_RESET 3600) || exit
 signals=0 pending='' child=''
 pass_on() {
   ((signals += 1))
-  kill -s TERM "$child" 2>/dev/null || pending=yes # there is no child at this moment
+  kill -s TERM "$child" 2>/dev/null || pending=yes # no child at this moment
 }
 trap pass_on TERM INT
 
-finish() { # waits for the child, whatever signals come; its exit code is in $code
+finish() { # waits for the child despite signals; sets $code to its exit code
   local before
   [[ $pending ]] && kill -s TERM "$child" 2>/dev/null
   pending=''
@@ -43,14 +43,14 @@ finish() { # waits for the child, whatever signals come; its exit code is in $co
     before=$signals
     wait "$child"
     code=$?
-    ((signals == before)) && break # else a signal ended the wait, not the child
+    ((signals == before)) && break # else a signal interrupted the wait
   done
 }
 
 count=0 pause=$first_wait
 while :; do
   started=$SECONDS
-  # In a session of its own: Ctrl-C in a terminal would reach it twice, directly and passed on.
+  # In its own session: else Ctrl-C in a terminal would reach it twice, directly and forwarded.
   setsid "$@" &
   child=$!
   finish

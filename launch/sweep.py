@@ -1,19 +1,20 @@
-"""A sweep over fields of a config: a grid, or a search by Optuna. Each trial is a run of its own.
+"""A sweep over fields of a config: a grid, or a search by Optuna. Each trial is a separate run.
 
   python launch/sweep.py --out DIR --config FILE --grid NAME VALUE VALUE [--grid ...] [--config.F=V]
   python launch/sweep.py --out DIR --config FILE --metric BENCHMARK/METRIC --trials 20
       --search NAME log 1e-5 1e-3 [--search NAME choice VALUE VALUE] [--config.F=V ...]
 
-NAME is a field without `--config.`. A search draws uniform, log and int between two numbers, and
-choice of values; it maximizes the metric of the newest evaluation, or minimizes it with --minimize.
-Trial N is the run in DIR/trial_N, its output in log.txt there. The same command resumes a sweep.
+NAME is a config field without `--config.`. A search draws numbers (uniform, log, int) between two
+bounds, or one of several values (choice); it maximizes the metric of the newest evaluation, or
+minimizes it with --minimize. Trial N is the run in DIR/trial_N, with its output in log.txt. The
+same command resumes a sweep.
 
---jobs N runs N trials at a time here, each on its share of the cores and of the GPUs that
-CUDA_VISIBLE_DEVICES names, and again when it ended with 30, 31 or 75 (launch/supervise.sh).
---task I runs one trial, as task I of an array job does: the I-th of the grid, or the next of the
-search. All tasks need DIR on the same file system, which has a search's storage too (optuna.log).
+--jobs N runs N trials at a time on this machine, each on its share of the cores and of the GPUs in
+CUDA_VISIBLE_DEVICES, and restarts a trial after 30, 31 or 75 (launch/supervise.sh). --task I runs
+one trial, for task I of an array job: number I of the grid, or the next trial of the search. All
+tasks need DIR on a shared file system, which also has the storage of a search (optuna.log).
 
-Exit codes: 0 done; 75 stopped by a signal; else 1, or with --task that of the trial.
+Exit codes: 0 done; 75 stopped by a signal; else 1, or with --task the code of the trial.
 """
 
 import argparse
@@ -32,12 +33,12 @@ from launch.trials import Grid, Search, Trial  # noqa: E402
 from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
 from vlc_jax.run import workdir_files  # noqa: E402
 
-REQUEST = "sweep.json"  # in the folder of a sweep: what was asked for
+REQUEST = "sweep.json"  # settings of a sweep, in its folder
 RESTARTED = (ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED)
 
 
 class Sweep:
-    """The trials of a grid or a search, a few at a time."""
+    """Runs the trials of a grid or a search, several at a time."""
 
     def __init__(self, args: argparse.Namespace, more: list[str], trials: Grid | Search):
         self.args, self.more, self.trials = args, more, trials
@@ -49,7 +50,7 @@ class Sweep:
         """Runs all trials; returns the exit code."""
         self.scheduler.run()
         if self.scheduler.is_stopped:
-            print("stopped; the same command goes on where it stopped", file=sys.stderr)
+            print("stopped; the same command resumes", file=sys.stderr)
             return ExitCode.PREEMPTED
         if isinstance(self.trials, Search) and (best := self.trials.best()):
             print(f"best: {folder_of(best[0], self.args.out)} {setting(best[0])}: {best[1]:.4f}")
@@ -79,11 +80,11 @@ class Sweep:
                 print(f"{folder}: {error}", file=sys.stderr)
                 code = ExitCode.USAGE
         self.codes[trial.number] = code
-        if code not in RESTARTED:  # those go on when the same command is run again
+        if code not in RESTARTED:  # the same command resumes these
             self.trials.tell(trial, value)
         outcome = "done"
         if code in RESTARTED:
-            outcome = f"ended with {code}; the same command goes on with it"
+            outcome = f"ended with {code}; the same command resumes it"
         elif code != ExitCode.DONE:
             outcome = f"FAILED with {code}, see {folder}/log.txt"
         if value is not None:
@@ -97,23 +98,23 @@ def folder_of(trial: Trial, out: Path) -> Path:
 
 
 def setting(trial: Trial) -> str:
-    """The values of a trial in one line."""
+    """The values of a trial as one line."""
     return " ".join(f"{name}={value}" for name, value in trial.values.items())
 
 
 def command(trial: Trial, args: argparse.Namespace, more: list[str]) -> list[str]:
-    """The command line of a trial; alone, as a task, it is restarted by what started the task."""
+    """The command line of a trial; with --task unsupervised, since the array job restarts it."""
     supervised = [] if args.task is not None else [str(ROOT / "launch" / "supervise.sh")]
-    return [
-        *(*supervised, sys.executable, "-m", "vlc_jax.main", "--config", args.config),
-        *("--workdir", str(folder_of(trial, args.out)), *more),
-        *(f"--config.{name}={value}" for name, value in trial.values.items()),
-    ]
+    run = [*supervised, sys.executable, "-m", "vlc_jax.main"]
+    workdir = str(folder_of(trial, args.out))
+    fields = [f"--config.{name}={value}" for name, value in trial.values.items()]
+    return [*run, "--config", args.config, "--workdir", workdir, *more, *fields]
 
 
 def metric(workdir: Path, name: str) -> float:
-    """A metric of a run's newest evaluation, BENCHMARK/METRIC. Raises UsageError with those there
-    are."""
+    """The value of BENCHMARK/METRIC in a run's newest evaluation.
+
+    Raises UsageError for an unknown name, with the known ones."""
     values = {}
     for folder in (workdir / "evals").glob("*/"):
         files = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
@@ -125,12 +126,12 @@ def metric(workdir: Path, name: str) -> float:
 
 
 def keep_request(out: Path, request: dict[str, object]) -> None:
-    """Writes what is asked for to `out`. Raises UsageError if another sweep was asked for there."""
+    """Writes the settings of the sweep to `out`. Raises UsageError if they differ from its own."""
     path = out / REQUEST
     with tempfile.NamedTemporaryFile("w", dir=out, prefix=REQUEST, delete=False) as file:
         json.dump(request, file, indent=2)
     try:
-        os.link(file.name, path)  # whole or not at all: tasks of an array start at the same time
+        os.link(file.name, path)  # atomic: tasks of an array start at the same time
     except FileExistsError:
         saved = workdir_files.parse_json(path.read_bytes())
         differing = [
@@ -145,19 +146,21 @@ def keep_request(out: Path, request: dict[str, object]) -> None:
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The flags of a sweep, and those of its runs."""
+    """The flags of a sweep, and further flags for its runs."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # --config.seed=1 belongs to the runs
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of all trials")
-    parser.add_argument("--config", required=True, help="of every trial")
+    parser.add_argument("--config", required=True, help="config of every trial")
     parser.add_argument("--grid", nargs="+", action="append", default=[], metavar="NAME VALUE")
     parser.add_argument("--search", nargs="+", action="append", default=[], metavar="NAME KIND")
     parser.add_argument("--metric", help="BENCHMARK/METRIC, printed for each trial")
-    parser.add_argument("--minimize", action="store_true", help="the metric of a search")
-    parser.add_argument("--trials", type=int, default=20, help="of a search; default: 20")
+    parser.add_argument("--minimize", action="store_true", help="minimize the metric of a search")
+    parser.add_argument(
+        "--trials", type=int, default=20, help="number of trials of a search; default: 20"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time; default: 1")
     parser.add_argument("--task", type=int, help="run one trial, as this task of an array job")
     parser.add_argument("--dry-run", action="store_true", help="print the commands of a grid")
@@ -171,7 +174,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     if any(len(field) < 2 for field in args.grid):
         parser.error(f"--grid NAME VALUE [VALUE ...] needs a value; got {args.grid}")
     if args.search and (not args.metric or args.dry_run):
-        parser.error("--search needs --metric, and its trials are not known before: no --dry-run")
+        parser.error("--search needs --metric, and cannot list its trials with --dry-run")
     if args.task is not None and args.jobs > 1:
         parser.error(f"--task runs one trial, --jobs {args.jobs} at a time are several")
     return args, more

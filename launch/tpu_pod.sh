@@ -7,9 +7,9 @@
 #   launch/tpu_pod.sh [--dry-run] NAME ZONE stop
 #
 # setup copies the last commit of this checkout to every worker and installs it there. train starts
-# the run under launch/supervise.sh; it goes on when your machine leaves. log shows what worker 0
-# prints. stop has it save its state and end; the same train command resumes it.
-# --dry-run prints the commands. DIR lies on a file system that all workers have mounted.
+# the run under launch/supervise.sh; it continues if your machine disconnects. log follows the output
+# of worker 0. stop lets the run save its state and end; the same train command resumes it.
+# --dry-run prints the commands. DIR must be on a file system that all workers mount.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ run=()
 [[ ${1:-} == --dry-run ]] && run=(print) && shift
 print() { echo "${*@Q}"; }
 
-(($# >= 3)) || refuse "NAME, ZONE and what to do are needed, not '$*'"
+(($# >= 3)) || refuse "NAME, ZONE and a command are needed, not '$*'"
 name=$1 zone=$2 verb=$3
 shift 3
 vm=(gcloud compute tpus tpu-vm)
@@ -43,7 +43,7 @@ case $verb in
   train)
     [[ " $*" == *" --config"[=\ ]* ]] || refuse "--config FILE is missing"
     [[ " $*" == *" --workdir"[=\ ]* ]] || refuse "--workdir DIR is missing"
-    # setsid and no terminal: the end of the connection is no signal to the run
+    # setsid and no terminal: the end of the connection must not signal the run
     printf -v start '%s' \
       "cd vlc_jax && if kill -0 \"\$(cat train.pid)\" 2>/dev/null; then echo already running; exit 1; fi; " \
       "setsid launch/supervise.sh .venv/bin/python -m vlc_jax.main --coordinator=auto ${*@Q}" \

@@ -1,4 +1,4 @@
-"""Trials of a sweep: all points of a grid, or those that Optuna asks for."""
+"""Trials of a sweep: all points of a grid, or points proposed by Optuna."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vlc_jax.errors import UsageError, known
 
-# How a search draws a field: kind -> (Optuna's trial, name, words behind the kind) -> value.
+# Samplers of a search: kind -> (Optuna's trial, name, words after the kind) -> value.
 KINDS: dict[str, Callable[[Any, str, Sequence[str]], Any]] = {
     "uniform": lambda trial, name, ends: trial.suggest_float(name, *map(float, ends)),
     "log": lambda trial, name, ends: trial.suggest_float(name, *map(float, ends), log=True),
@@ -20,19 +20,19 @@ HERE = "no task"
 
 
 class Trial(NamedTuple):
-    """A run: its number in the sweep, and the value of every field that is swept."""
+    """A run: its number in the sweep, and the values of the swept fields."""
 
     number: int
     values: dict[str, str]
 
 
 class Grid:
-    """All combinations of the values, the last field changing first."""
+    """All combinations of the values; the last field varies fastest."""
 
     def __init__(self, fields: Sequence[Sequence[str]], task: int | None) -> None:
-        """fields: name and values of each. task: the index of the only one to try, None for all."""
+        """fields: [name, values...] each. task: index of the only trial; None: all trials."""
         names = [name for name, *_ in fields]
-        rows = itertools.product(*(values for _, *values in fields))
+        rows = itertools.product(*[values for _, *values in fields])
         trials = [Trial(i, dict(zip(names, row, strict=True))) for i, row in enumerate(rows)]
         if task is not None and not 0 <= task < len(trials):
             raise UsageError(
@@ -41,15 +41,15 @@ class Grid:
         self._todo = trials if task is None else [trials[task]]
 
     def take(self) -> Trial | None:
-        """The next trial, None when there is none left."""
+        """The next trial; None if none is left."""
         return self._todo.pop(0) if self._todo else None
 
     def tell(self, trial: Trial, value: float | None) -> None:
-        """A grid does not depend on results."""
+        """Does nothing: a grid does not depend on results."""
 
 
 class Search:
-    """An Optuna study in a file of the sweep's folder, which tasks on several machines may ask."""
+    """An Optuna study in a file of the sweep's folder, shared by tasks on several machines."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Search:
         count: int,
         task: int | None,
     ) -> None:
-        """fields: name, kind and its words, of each. count: trials of the study, for a sweep
-        without tasks; a task has one."""
+        """fields: [name, kind, words...] each. count: number of trials of a sweep without tasks; a
+        task runs one."""
         try:
-            import optuna  # the program does without
+            import optuna  # an optional dependency
             from optuna.storages import JournalStorage, journal
         except ImportError as error:
             raise UsageError(
@@ -78,8 +78,8 @@ class Search:
             known("kind of search", words[0], KINDS)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._fields, self._count = fields, count
-        self._draw(optuna.create_study().ask())  # raises ValueError for wrong numbers
-        # a file and not a database: it works on NFS, where SQLite does not
+        self._draw(optuna.create_study().ask())  # a trial draw: ValueError for wrong numbers
+        # a journal file works on NFS; SQLite does not
         storage = JournalStorage(journal.JournalFileBackend(str(out / STORAGE)))
         self._study = optuna.create_study(
             storage=storage,
@@ -89,32 +89,34 @@ class Search:
         )
         self._owner = HERE if task is None else f"task {task}"
         self._states = optuna.trial.TrialState
-        own = [each for each in self._study.trials if each.user_attrs.get(OWNER) == self._owner]
-        self._resumed = [each for each in own if each.state == self._states.RUNNING]
-        self._is_told = task is not None and len(own) > len(self._resumed)
+        trials = [
+            trial for trial in self._study.trials if trial.user_attrs.get(OWNER) == self._owner
+        ]
+        self._resumed = [trial for trial in trials if trial.state == self._states.RUNNING]
+        self._has_trial = task is not None and len(trials) > len(self._resumed)
 
     def take(self) -> Trial | None:
-        """A trial that was stopped, else a new one, None when there were enough."""
+        """An interrupted trial, else a new one; None after enough trials."""
         if self._resumed:
             stopped = self._resumed.pop(0)
             return self._trial(stopped.number, stopped.params)
         if self._owner == HERE:
             is_enough = len(self._study.trials) >= self._count
         else:
-            is_enough, self._is_told = self._is_told, True
+            is_enough, self._has_trial = self._has_trial, True
         if is_enough:
             return None
-        asked = self._study.ask()
-        asked.set_user_attr(OWNER, self._owner)
-        return self._draw(asked)
+        trial = self._study.ask()
+        trial.set_user_attr(OWNER, self._owner)
+        return self._draw(trial)
 
     def tell(self, trial: Trial, value: float | None) -> None:
-        """Reports the metric of a trial, None for one that failed."""
+        """Reports the metric of a trial; None: it failed."""
         state = self._states.FAIL if value is None else self._states.COMPLETE
         self._study.tell(trial.number, value, state=state)
 
     def best(self) -> tuple[Trial, float] | None:
-        """The best trial that is done, with its metric; None if none is."""
+        """The best finished trial and its metric; None if none has finished."""
         if not self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,)):
             return None
         best = self._study.best_trial

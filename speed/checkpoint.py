@@ -1,13 +1,12 @@
-"""Checkpoints: how long a save holds training up, until it counts, and a restore; bytes.
+"""Checkpoints: seconds that a save blocks training, until it is complete, and of a restore.
 
   python speed/checkpoint.py --model B/16
   python speed/checkpoint.py --model mini --store gs://BUCKET/speed
 
-Ours (run/checkpoint.py: Orbax, a sha256 of every file, verified when it is restored) and plain
-Orbax, as its documentation has it (CheckpointManager, asynchronous), save and restore the state of
-a run with AdamW in turn, round by round. Between two saves nothing computes, so a thread that
-writes has the machine to itself. What the operating system keeps of files in memory is not
-dropped: restores are from memory where that suffices.
+Ours (run/checkpoint.py: Orbax, with a sha256 of every file that a restore verifies) and plain Orbax
+as in its documentation (CheckpointManager, asynchronous) save and restore the state of a run with
+AdamW, interleaved by round. Nothing computes between two saves, so a writing thread has the machine
+to itself. The page cache is not dropped: restores read from memory where it suffices.
 """
 
 import argparse
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--model", default="B/16", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: /tmp")
-    parser.add_argument("--store", help="address of a folder, beside the local one")
+    parser.add_argument("--store", help="URL of a further folder to measure")
     args = parser.parse_args()
     state, shapes = make_state(args.model)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
@@ -64,16 +63,16 @@ def main() -> None:
 
 
 def make_state(variant: str) -> tuple[Any, Any]:
-    """The first state of a run with the default config, and its shapes."""
+    """The initial state of a run with the default config, and its shapes."""
     config = default.get_config()
     run = setup.of_model(config, models.build(variant=variant), config.steps)
     return jax.jit(partial(init_state, run))({})._asdict(), state_shapes(run, {})._asdict()
 
 
 def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> None:
-    """Prints a row of seconds for each side, and the ratios by round."""
+    """Prints a row of seconds per side, and the ratios by round."""
     sides = {"ours": ours(f"{where}/ours", shapes), "orbax": plain(f"{where}/orbax", shapes)}
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
+    seconds: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
     for step in range(1, rounds + 2):
         for name, (save, wait, restore) in sides.items():
             times = [time.perf_counter()]
@@ -81,14 +80,16 @@ def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> Non
                 work()
                 times.append(time.perf_counter())
             if step > 1:  # the first round allocates memory
-                found[name].append((times[1] - times[0], times[2] - times[0], times[3] - times[2]))
+                seconds[name].append(
+                    (times[1] - times[0], times[2] - times[0], times[3] - times[2])
+                )
     print(f"\n{title:32}" + "".join(f"{name:>22}" for name in MEASURED))
-    for name, rows in found.items():
+    for name, rows in seconds.items():
         columns = [statistics.median(column) for column in zip(*rows, strict=True)]
         print(f"{name:32}" + "".join(f"{value:22.2f}" for value in columns))
     ratios = [
         [mine / theirs for mine, theirs in zip(a, b, strict=True)]
-        for a, b in zip(found["ours"], found["orbax"], strict=True)
+        for a, b in zip(seconds["ours"], seconds["orbax"], strict=True)
     ]
     spans = [(statistics.median(r), min(r), max(r)) for r in zip(*ratios, strict=True)]
     print(

@@ -1,19 +1,19 @@
-"""Time of an evaluation: ours against a plain loop in torch, on several benchmarks of one folder.
+"""Time of an evaluation: ours against a plain loop in torch, on several benchmarks.
 
   python speed/evaluation.py --torch-python .venv-parity/bin/python
   python speed/evaluation.py --torch-python .venv-parity/bin/python --cases 1000 --images 100
 
-A ViT-B/32 with random weights of open_clip, the same on both sides, and four benchmarks over the
-same pictures (640x480 JPEG files with five captions each, as COCO has): a word replaced, two
-words swapped (two captions per case), five orders of the words, retrieval. The plain loop
-(speed/torch_evaluation.py) is that of CLIP_benchmark and of most authors: a DataLoader, batches of
+Both sides evaluate the same ViT-B/32 with random weights of open_clip on four benchmarks over the
+same images (640x480 JPEG files with five captions each, as in COCO): a word replaced, two words
+swapped (two captions per case), five word orders, and retrieval. The plain loop
+(speed/torch_evaluation.py) is like CLIP_benchmark's and most authors': a DataLoader, batches of
 cases, every image of a case decoded and encoded, every caption encoded at 77 tokens.
 
-Each side is a process of its own; they take turns, benchmark by benchmark. Printed: wall and CPU
-seconds of all processes of a side and their ratios, the seconds that ours took to compile before,
-those of a second evaluation from the cache, and the largest difference of a score. Then the time
-that the core suite (17 sets) would take on one H200, from counts, from the rates of decoding and
-tokenization measured here, and from an assumed rate of the GPU.
+Each side is a separate process; they alternate by benchmark. Prints wall and CPU seconds of all
+processes of a side and their ratios, our compile time, the seconds of a second evaluation from the
+cache, and the largest difference of a score. Then it estimates the time of the core suite (17 sets)
+on one H200 from counts, the measured rates of decoding and tokenization, and an assumed rate of the
+GPU.
 """
 
 import argparse
@@ -63,8 +63,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=64, help="of the plain loop")
-    parser.add_argument("--workers", type=int, default=2, help="of its DataLoader")
+    parser.add_argument("--batch-size", type=int, default=64, help="batch size of the plain loop")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="workers of the plain loop's DataLoader"
+    )
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -76,15 +78,15 @@ def main() -> None:
 
 
 def compare(args: argparse.Namespace, folder: Path) -> None:
-    """Runs both sides, prints their times, and the prediction."""
+    """Runs both sides, prints their times and the estimate."""
     cases = write_data(folder, args.cases, args.images)
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{platform.machine()}, {cores} cores, load {load:.1f}")
     texts = {text for rows in cases.values() for row in rows for text in row["captions"]}
-    asked = sum(len(row["captions"]) for rows in cases.values() for row in rows)
+    queries = sum(len(row["captions"]) for rows in cases.values() for row in rows)
     count = sum(map(len, cases.values()))
     print(f"{count:,} cases with {args.images:,} images, ", end="")
-    print(f"{asked:,} captions, {len(texts):,} different ones")
+    print(f"{queries:,} captions, {len(texts):,} different ones")
     loop = ROOT / "speed/torch_evaluation.py"
     options = (str(folder), str(args.batch_size), str(args.workers))
     sides = {"torch": Worker("torch", (args.torch_python, loop, *options))}  # writes the weights
@@ -107,26 +109,26 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
     print(f"largest difference of a score: {difference:.1e}")
     for worker in sides.values():
         worker.close()
-    predict(sides["ours"].facts, known["cpu"] / (count + asked))
+    predict(sides["ours"].facts, known["cpu"] / (count + queries))
 
 
 def print_line(name: str, times: dict[str, np.ndarray]) -> None:
-    """Wall and CPU seconds of both sides, and ratios to ours."""
+    """Prints wall and CPU seconds of both sides, and ratios to ours."""
     pairs = zip(times["ours"], times["torch"], strict=True)
     columns = (f"{a:9.1f}{b:9.1f}{b / a:6.1f}x" for a, b in pairs)
     print(f"{name:12}{''.join(columns)}", flush=True)
 
 
 def predict(facts: dict, row_seconds: float) -> None:
-    """Prints the time of the core suite on one H200.
+    """Prints the estimated time of the core suite on one H200.
 
-    row_seconds: of everything but decoding, tokenization and towers, per image or text asked for.
+    row_seconds: seconds per requested image or text, without decoding, tokenization and towers.
     """
     rate = UTILISATION * chips.CHIPS["NVIDIA H200"].flops
     images, texts = SUITE["images"], SUITE["texts"]
     decode = images / facts["decode"] / CORES
-    tokenize = texts / facts["tokenize"]  # one thread reads
-    rest = row_seconds * (images + texts)  # at least: some are asked for more than once
+    tokenize = texts / facts["tokenize"]  # tokenization runs on one thread
+    rest = row_seconds * (images + texts)  # a lower bound: some rows are requested more than once
     print(f"measured here: {facts['decode']:.0f} images/s and core decoded, ", end="")
     print(f"{facts['tokenize']:,.0f} texts/s tokenized, {1e6 * row_seconds:.0f} us per row scored")
     print(f"core suite, {images:,} images and {texts:,} texts, on one H200 with {CORES} cores:")
@@ -149,8 +151,7 @@ def predict(facts: dict, row_seconds: float) -> None:
 
 
 def write_data(folder: Path, count: int, images: int) -> dict[str, list[dict]]:
-    """Photographs and cases.json: benchmark -> rows of an image's name and captions, the correct
-    one first."""
+    """Writes images and cases.json: benchmark -> [{image: name, captions: correct one first}]."""
     rng = np.random.default_rng(0)
     for number in range(images):
         coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
@@ -190,12 +191,12 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
         wrong[1], wrong[second] = text[second], text[1]
         return [text, wrong]
     if name == "order":
-        return [text, *(words.sample(text, len(text)) for _ in range(4))]
+        return [text, *[words.sample(text, len(text)) for _ in range(4)]]
     return [text]
 
 
 def work(folder: Path) -> None:
-    """Our side: answers each line of stdin, the name of a benchmark, with a line of JSON."""
+    """Our side: answers each line of stdin, a benchmark's name, with a line of JSON."""
     answers, sys.stdout = sys.stdout, sys.stderr
     facts, ask = build(folder)
     print(json.dumps(facts), file=answers, flush=True)
@@ -204,8 +205,9 @@ def work(folder: Path) -> None:
 
 
 def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
-    """Facts, and a function that evaluates one benchmark; all of them "again", from the files of
-    the cache, or "known", from memory."""
+    """Facts, and a function that evaluates a benchmark by name.
+
+    "again" evaluates all benchmarks from the cache's files, "known" from memory."""
     vocabulary = (folder / "vocabulary").read_text()
     config = config_of_weights(
         folder / "weights.pt",
@@ -240,9 +242,9 @@ def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
 
     encoder = OnceEncoder(setup)
     scorer = encoder.scorer(variables)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     warm_up(scorer)
-    facts = {"compile": time.perf_counter() - begun, **rates(setup, folder, rows)}
+    facts = {"compile": time.perf_counter() - start, **rates(setup, folder, rows)}
 
     def ask(name: str) -> dict:
         before = time.perf_counter(), time.process_time()
@@ -262,7 +264,7 @@ def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
 
 
 def warm_up(scorer: evaluators.Scorer) -> None:
-    """Compiles every shape, with a picture and with texts that no benchmark has."""
+    """Compiles every shape, with an image and texts that are in no benchmark."""
     images = scorer.embed_images([np.zeros((224, 224, 3), np.uint8)])
     texts = scorer.embed_texts([" ".join(["bird"] * count) for count in (1, 20, 40, 60)])
     scorer.score(images, texts)
@@ -270,8 +272,7 @@ def warm_up(scorer: evaluators.Scorer) -> None:
 
 
 def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
-    """Images decoded and texts tokenized in a second of one core, and how many of the distinct
-    texts are cut to which length."""
+    """Images decoded and texts tokenized per second and core, and the distinct texts per length."""
     captions = (row["captions"] for each in rows.values() for row in each)
     texts = list(dict.fromkeys(text for options in captions for text in options))
     text_tower = setup.model.text
@@ -281,13 +282,13 @@ def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
         text_lengths(text_tower.context_length),
     )
     files = sorted(folder.glob("*.jpg"))[:64]
-    begun = time.process_time()
+    start = time.process_time()
     for file in files:
         setup.evaluation.transform(file, None)
     decoded = time.process_time()
     setup.tokenizer([f"{text} {number}" for number, text in enumerate(texts)])
     return {
-        "decode": len(files) / (decoded - begun),
+        "decode": len(files) / (decoded - start),
         "tokenize": len(texts) / (time.process_time() - decoded),
         "lengths": {str(length): cut.count(length) for length in sorted(set(cut))},
     }

@@ -3,17 +3,16 @@
   python speed/heads.py --torch-python .venv-parity/bin/python
   python speed/heads.py --heads dcsm --models B/16 --batches 16
 
-Ours is compared with the plain formula in JAX (`naive`), for PACL also with the sum over patches as
-a matrix product (`pooled`), and with the authors' formulation in torch (`torch`). For PACL that is
-the formula of `naive`; `pacl_own`, which pools every image by its own caption only, is what they
-train. Towers are frozen: the gradient is that of the head.
+Compares ours with the plain formula in JAX (`naive`), for PACL also with the sum over patches as a
+matrix product (`pooled`), and with the authors' formulation in torch (`torch`). For PACL, `torch`
+is the formula of `naive`; the authors train `pacl_own`, which pools every image by its own caption
+only. Towers are frozen: only the head has gradients.
 
-Each side is a process of its own; a round takes one step of each. Printed: seconds of a step
-(median over rounds), CPU seconds of all cores, peak memory that a step added, temporaries as XLA
-plans them (of torch the tensors with values for every pair), and the ratio to ours, by round. A
-side that plans more than --limit-gb, or a step of more operations than --limit-tflop, is not run.
-On a busy machine torch loses more than its share to threads that wait for each other: `taskset -c
-0` gives all sides one core.
+Each side is a separate process; a round takes one step of each. Prints seconds per step (median
+over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
+torch the tensors with values for every pair), and the ratio to ours by round. Cases above
+--limit-gb of planned memory or --limit-tflop per step are not run. On a busy machine torch suffers
+more, since its threads wait for each other: `taskset -c 0` gives all sides one core.
 """
 
 import argparse
@@ -39,13 +38,13 @@ SIDES = {
     "pacl_own": ("ours", "torch"),
     "sparc": ("ours", "torch"),
 }
-LENGTH = {"dcsm": 30}  # text tokens, as its authors have; of other heads the variant's
+LENGTH = {"dcsm": 30}  # text tokens, as in the authors' code; other heads: the variant's
 GIB = 2**30
 Step = Callable[[], None] | None  # None: too large to run here
 
 
 class Sizes(NamedTuple):
-    """Sizes of a case, which the JAX side tells the torch side."""
+    """Sizes of a case, sent by the JAX side to the torch side."""
 
     batch: int
     patches: int
@@ -82,7 +81,7 @@ def main() -> None:
 
 
 def compare(args: argparse.Namespace, head: str, model: str, batch: int) -> None:
-    """Measures all sides of one case, interleaved, and prints a line for each."""
+    """Measures all sides of one case, interleaved, and prints a line per side."""
     names = [name for name in SIDES[head] if name != "torch" or not args.no_torch]
     workers, sizes = {}, []
     limits = ("--limit-gb", str(args.limit_gb), "--limit-tflop", str(args.limit_tflop))
@@ -139,7 +138,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def memory(name: str) -> int:
-    """Memory of this process in bytes, by its name in Linux's /proc/self/status."""
+    """Bytes of the field `name` in Linux's /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
@@ -147,7 +146,7 @@ def memory(name: str) -> int:
 def build_jax(
     args: argparse.Namespace, side: str, head: str, variant: str, batch: int
 ) -> tuple[dict, Step]:
-    """Facts and step of one side in JAX; no step if it is too large for the limits."""
+    """Facts and step of one side in JAX; step is None above the limits."""
     import jax
 
     from vlc_jax import losses, models
@@ -197,7 +196,7 @@ def build_jax(
 
 
 def naive_head(name: str, side: str) -> type:
-    """Class of a head whose scores are the formula as printed, for all pairs at once.
+    """Class of a head that computes the printed formula for all pairs at once.
 
     side: "pooled" writes PACL's sum over patches as a matrix product.
     """
@@ -254,7 +253,7 @@ def stored(model, batch: int) -> dict:
 
 
 def random(shapes):
-    """Arrays of the given shapes: true, token ids, or normal with rows of length about 1."""
+    """Random arrays of the shapes: True, token ids, or normal with rows of norm about 1."""
     import jax
     import jax.numpy as jnp
     import numpy as np

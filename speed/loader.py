@@ -3,12 +3,12 @@
   python speed/loader.py
   python speed/loader.py --torch-python .venv-parity/bin/python
 
-One thread, CPU seconds (other processes disturb them less than wall time), rounds interleaved,
-median over rounds. Our JPEG path is compared with plain Pillow as in open_clip's and Hugging Face's
+One thread, CPU seconds (less sensitive to other processes than wall time), interleaved rounds,
+median over rounds. Compares our JPEG path with plain Pillow as in open_clip's and Hugging Face's
 preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The other lines are whole
-training loaders: records in shuffled order, captions drawn and tokenized, batches of 64 stacked;
-from JPEG files, from the shards that `vlc-jax prepare` makes of them, and, with --torch-python, by
-torch's DataLoader over the same files (speed/torch_loader.py).
+training loaders (shuffled records, captions drawn and tokenized, batches of 64): over JPEG files,
+over their shards by `vlc-jax prepare`, and, with --torch-python, torch's DataLoader over the same
+files (speed/torch_loader.py).
 """
 
 import argparse
@@ -84,7 +84,7 @@ def measure_images(files: list[bytes], args: argparse.Namespace) -> None:
 
 
 def measure_loaders(files: list[bytes], folder: Path, args: argparse.Namespace) -> None:
-    """Whole loaders of the same pictures, in turn."""
+    """Whole loaders over the same images, interleaved."""
     sources = {"JPEG files": Files(files)}
     for number, data in enumerate(files):
         (folder / f"{number:04d}.jpg").write_bytes(data)
@@ -125,7 +125,7 @@ def shrunk(data: bytes, size: int) -> bytes:
 
 
 def measure(rows: dict[str, tuple[Callable[[], None], int]], rounds: int) -> dict[str, list[float]]:
-    """Images per CPU second of each row, by round, without a first round to warm up."""
+    """Images per CPU second of each row, by round, without the warm-up round."""
     rates: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(rounds + 1):
         for name, (work, count) in rows.items():

@@ -3,11 +3,11 @@
   python speed/loss.py
   python speed/loss.py --devices 8 --batches 1024 4096 32768
 
-Each loss is compiled dense, chunked and as a ring (of one device: none), and timed in turn, round
-by round. Printed: milliseconds (median over rounds), their ratio to dense by round, and what XLA
-plans for temporaries of one device. What plans more than --limit-gb, on all devices together, or
-has more operations than --limit-tflop, is planned and not run. One hard negative and one hard
-positive per example; the embeddings have 512 numbers and are sharded over all devices.
+Each loss is compiled dense, chunked and as a ring (with several devices), and timed in interleaved
+rounds. Prints milliseconds (median over rounds), their ratio to dense by round, and XLA's planned
+temporaries per device. Cases above --limit-gb of planned memory on all devices together, or above
+--limit-tflop, are compiled but not run. One hard negative and one hard positive per example;
+embeddings have width 512 and are sharded over all devices.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from vlc_jax.devices import sharding  # noqa: E402
 
 EMBED = 512
 TEXTS = ("negative", "positive")
-LEFT_OUT = ("sparc_local", "caption")  # of tokens, not of embeddings: speed/heads.py has the first
+ON_TOKENS = ("sparc_local", "caption")  # losses without embeddings; speed/heads.py has the first
 GIB = 2**30
 
 
@@ -40,16 +40,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [name for name in losses.LOSSES if name not in LEFT_OUT]
+    names = [name for name in losses.LOSSES if name not in ON_TOKENS]
     parser.add_argument("--losses", nargs="+", choices=names, default=names, metavar="LOSS")
     parser.add_argument("--batches", nargs="+", type=int, default=[1024, 4096, 32768])
-    parser.add_argument("--devices", type=int, default=1, help="of a CPU, simulated")
+    parser.add_argument("--devices", type=int, default=1, help="simulated CPU devices")
     parser.add_argument("--chunk", type=int, default=256, help="images at a time")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit-gb", type=float, default=8.0)
     parser.add_argument("--limit-tflop", type=float, default=0.5)
     args = parser.parse_args()
-    jax.config.update("jax_num_cpu_devices", args.devices)  # before the first use of one
+    jax.config.update("jax_num_cpu_devices", args.devices)  # before the first use of a device
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"jax {jax.__version__}, {jax.device_count()} x {jax.devices()[0].device_kind}"
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def embeddings(mesh: Any, batch: int) -> dict[str, Any]:
-    """Unit vectors of images and texts, their gradient's arguments, and the masks of a batch."""
+    """A sharded batch: unit vectors of images and texts, and their masks."""
     rng = np.random.default_rng(0)
 
     def unit(*shape: int) -> np.ndarray:
@@ -83,8 +83,9 @@ def embeddings(mesh: Any, batch: int) -> dict[str, Any]:
 def make_step(
     mesh: Any, name: str, implementation: str, chunk: int, arrays: dict[str, Any]
 ) -> tuple[Callable[[], Any], int]:
-    """Value and gradient of a loss as a function, and the bytes of its temporaries; scores that no
-    loss reads are not computed."""
+    """A function that computes value and gradient of a loss, and the bytes of its temporaries.
+
+    XLA removes scores that the loss does not read."""
     options: dict[str, Any] = {"weight": 1.0, "implementation": implementation}
     if implementation == "chunked":
         options["chunk"] = chunk
@@ -108,7 +109,7 @@ def make_step(
             **more,
         )
         masks = {f"{kind}_mask": batch[f"{kind}_mask"] for kind in needs}
-        # which are there; the loss reads no tokens
+        # the mask stands for the tokens: the loss only needs to know that they exist
         tokens = {f"{kind}_text": batch[f"{kind}_mask"] for kind in needs}
         return losses.total({name: options}, outputs, {"mask": batch["mask"], **masks, **tokens})[0]
 
@@ -122,11 +123,11 @@ def make_step(
 def measure(
     args: argparse.Namespace, mesh: Any, name: str, batch: int, arrays: dict[str, Any]
 ) -> None:
-    """Prints a row for each implementation of a loss."""
+    """Prints a row per implementation of a loss."""
     loss = losses.LOSSES[name]
-    chosen = [each for each in loss.implementations if each != "ring" or mesh.size > 1]
+    names = [each for each in loss.implementations if each != "ring" or mesh.size > 1]
     sides: dict[str, tuple[Callable[[], Any], int]] = {
-        each: make_step(mesh, name, each, args.chunk, arrays) for each in chosen
+        each: make_step(mesh, name, each, args.chunk, arrays) for each in names
     }
     # scores of all pairs, forward and two gradients of them
     pairs = batch * batch * (1 + len(loss.contrasts_all))

@@ -1,17 +1,16 @@
-"""Time of VQAScore by a LLaVA: ours against a plain loop over transformers.
+"""Time of VQAScore with a LLaVA: ours against a plain loop over transformers.
 
   python speed/mllm.py --torch-python .venv-parity/bin/python
   python speed/mllm.py --torch-python .venv-parity/bin/python --pairs 256 --rounds 2
 
-A LLaVA with random weights that transformers writes: 256 tokens of an image of 224 pixels, a
-language model of 6 layers of 384, 32,000 tokens; four captions of about 10 words an image. Ours is
-`vlc_jax.load(FOLDER)` and the evaluation of a benchmark, which reads an image once and its
-keys and values for all of its captions. The plain loop (speed/torch_mllm.py) is that of a user: a
-batch of 8 pairs at a time, each with its image, prompt and answer.
+transformers writes a LLaVA with random weights: 256 tokens per image of 224 pixels, a language
+model of 6 layers of width 384, 32,000 tokens; four captions of about 10 words per image. Ours is
+`vlc_jax.load(FOLDER)` and the evaluation of a benchmark, which encodes an image once and shares its
+keys and values between its captions. The plain loop (speed/torch_mllm.py) runs batches of 8 pairs,
+each with its image, prompt and answer.
 
-Each side is a process of its own with the same threads; they take turns, round by round. Printed:
-wall and CPU seconds of both, their ratios, the seconds that ours took to compile before, and the
-largest difference of a score.
+Each side is a separate process with the same threads; they alternate by round. Prints wall and CPU
+seconds of both sides, their ratios, our compile time, and the largest difference of a score.
 """
 
 import argparse
@@ -41,9 +40,11 @@ PLACES = ("to the left of", "to the right of", "behind", "in front of", "under",
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=1000, help="of an image and a caption")
-    parser.add_argument("--rounds", type=int, default=5, help="that the pairs are split into")
-    parser.add_argument("--batch-size", type=int, default=8, help="of the plain loop")
+    parser.add_argument("--pairs", type=int, default=1000, help="image-caption pairs")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds over which the pairs are split"
+    )
+    parser.add_argument("--batch-size", type=int, default=8, help="batch size of the plain loop")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def compare(args: argparse.Namespace, folder: Path) -> None:
-    """Runs both sides, prints their times."""
+    """Runs both sides and prints their times."""
     images = args.pairs // (CAPTIONS * args.rounds)
     rounds = [write_cases(folder, number, images) for number in range(args.rounds)]
     (folder / "cases.json").write_text(json.dumps(rounds))
@@ -86,14 +87,14 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
 
 
 def print_line(name: str, times: dict[str, np.ndarray]) -> None:
-    """Wall and CPU seconds of both sides, and ratios to ours."""
+    """Prints wall and CPU seconds of both sides, and ratios to ours."""
     pairs = zip(times["ours"], times["torch"], strict=True)
     columns = (f"{a:9.1f}{b:9.1f}{b / a:6.1f}x" for a, b in pairs)
     print(f"{name:8}{''.join(columns)}", flush=True)
 
 
 def write_cases(folder: Path, number: int, images: int) -> list[dict]:
-    """Pictures of noise, 320 x 240, and four captions of each."""
+    """Writes noise images, 320 x 240; returns their names with four captions each."""
     rng, words = np.random.default_rng(number), random.Random(number)
     cases = []
     for index in range(images):
@@ -111,7 +112,7 @@ def caption(words: random.Random) -> str:
 
 
 def work(folder: Path) -> None:
-    """Our side: answers each line of stdin, the number of a round, with a line of JSON."""
+    """Our side: answers each line of stdin, a round's number, with a line of JSON."""
     answers, sys.stdout = sys.stdout, sys.stderr
     import flax
     import jax
@@ -129,10 +130,10 @@ def work(folder: Path) -> None:
         result = evaluators.evaluate("choice", Benchmark("speed", cases, "1"), scorer)
         return [score for row in result.per_example for score in row["scores"]]
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     scorer = OnceEncoder(setup).scorer(variables)
     evaluate([Case("0", (np.zeros((240, 320, 3), np.uint8),), tuple(rounds[0][0]["captions"]))])
-    facts = {"compile": time.perf_counter() - begun}
+    facts = {"compile": time.perf_counter() - start}
     facts["versions"] = f"jax {jax.__version__}, flax {flax.__version__}"
     print(json.dumps(facts), file=answers, flush=True)
 

@@ -1,10 +1,10 @@
-"""Speed of hard negatives and hard positives: training steps with more texts, and generators.
+"""Speed of hard texts: training steps with several texts per image, and generators.
 
   python speed/negatives.py --model mini --batch 128
 
-Steps with 1, 2 and 3 texts per image are compiled in one process and timed in turn, round by round;
-printed with the ratio to plain CLIP is the ratio of their FLOPs. The generators run on captions of
-the embedded scenes, on one core.
+Steps with 1, 2 and 3 texts per image are compiled in one process and timed in interleaved rounds.
+Prints the ratio of time and of FLOPs to plain CLIP. The generators run on captions of the embedded
+scenes, on one core.
 """
 
 import argparse
@@ -47,7 +47,7 @@ TAGGED = ("negclip", "shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_
 
 
 def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float], int]:
-    """A function that takes one step and returns its seconds, and the FLOPs of an example."""
+    """A function that runs one step and returns its seconds, and the FLOPs per example."""
     negatives, positives, losses = STEPS[name]
     config = default.get_config()
     with config.unlocked():
@@ -94,7 +94,7 @@ def time_steps(args: argparse.Namespace) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for round_ in range(args.rounds + 1):
         for name, (step, _) in steps.items():
-            step()  # the step before left its own data in the caches
+            step()  # warms the caches after another side's step
             best = min(step() for _ in range(args.steps))
             if round_:  # the first round allocates memory
                 seconds[name].append(best)
@@ -121,7 +121,7 @@ def time_generators(args: argparse.Namespace) -> None:
     for side in ("negatives", "positives"):
         for name, make in sampling.generator_table(side).items():
             if name == "svlc_fill_mask":
-                continue  # as fast as its language model
+                continue  # its speed is that of its language model
             generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
             rates = list(_rates(generator, captions, args.rounds))
             fraction = sum(rate[1] for rate in rates) / len(rates)
@@ -131,7 +131,7 @@ def time_generators(args: argparse.Namespace) -> None:
 def _rates(
     generator: Callable, captions: Sequence[tuple[str, dict]], rounds: int
 ) -> Iterator[tuple[float, float]]:
-    """Yields (captions per second, fraction of captions with a text) of every round."""
+    """Yields (captions per second, fraction of captions with a text) per round."""
     for seed in range(rounds):
         rng = np.random.default_rng(seed)
         start = time.perf_counter()
@@ -150,10 +150,10 @@ def main() -> None:
         nargs="*",
         default=list(STEPS),
         choices=STEPS,
-        help="steps to time; CLIP, with which they are compared, is always timed",
+        help="steps to time; CLIP, the reference, is always timed",
     )
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=2, help="per round, of which the best counts")
+    parser.add_argument("--steps", type=int, default=2, help="steps per round; the fastest counts")
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")
     args = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")

@@ -5,17 +5,17 @@
   python speed/step.py --model mini --batch 256 --no-torch
   python speed/step.py --model B/16 --batch 256 --attention xla
 
-Each side is a process of its own; a round times one step of each, and a matrix product for the
-peak. Printed: examples/s (median over rounds), the ratio and its range over rounds, MFU against the
-peak measured in the same run, compile time and peak memory.
+Each side is a separate process; a round times one step of each, and a matrix product for the peak.
+Prints examples/s (median over rounds), the ratio and its range over rounds, MFU against the peak of
+the same run, compile time and peak memory.
 
-Both sides run where JAX does. On a CPU both compute in float32. On a GPU ours computes in the dtype
-of config.model.dtype=auto and open_clip as its --precision amp_bf16; the peak is the published one
-of bfloat16, and memory is that of arrays on the GPU.
+Both sides use JAX's platform. On a CPU both compute in float32. On a GPU ours uses the dtype of
+config.model.dtype=auto and open_clip its --precision amp_bf16; the peak is the published bfloat16
+rate, and memory counts arrays on the GPU.
 
---context is our context length: captions of up to 32 tokens have the same embedding with 32 as with
-77, so a user may shorten it; open_clip pads them to 77. torch and open_clip are in the environment
-that `make parity` builds; --torch-python names its interpreter.
+--context is our context length: captions of up to 32 tokens have equal embeddings at 32 and 77
+tokens, so users may shorten it; open_clip pads to 77. --torch-python is an interpreter with torch
+and open_clip, such as .venv-parity/bin/python after `make parity`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ OPEN_CLIP = {
 
 
 class Side(NamedTuple):
-    """step: one step of training, to its end.   peak: FLOP/s.   memory: its peak, GB."""
+    """step: runs one training step to its end.   peak: FLOP/s.   memory: peak in GB."""
 
     facts: dict
     step: Callable[[], None]
@@ -59,18 +59,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="B/32", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--batch", type=int, default=16, help="pairs per step")
-    parser.add_argument("--context", type=int, default=None, help="text tokens; the variant's")
+    parser.add_argument(
+        "--context", type=int, default=None, help="text tokens; default: the variant's"
+    )
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--attention", default="auto", help="config.model.attention, of ours")
+    parser.add_argument("--attention", default="auto", help="config.model.attention of our side")
     parser.add_argument("--no-torch", action="store_true", help="only ours")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--worker", choices=sorted(WORKERS), help=argparse.SUPPRESS)
-    parser.add_argument("--platform", help=argparse.SUPPRESS)  # of torch: that of JAX
+    parser.add_argument("--platform", help=argparse.SUPPRESS)  # torch's platform: JAX's
     args = parser.parse_args()
     if args.worker:
         work(WORKERS[args.worker], args)
         return
-    # else JAX takes three quarters of a GPU's memory, and torch finds too little
+    # without it JAX takes three quarters of the GPU's memory, and torch runs out of it
     ours = Worker(
         "jax", command(sys.executable, "jax", args), XLA_PYTHON_CLIENT_PREALLOCATE="false"
     )
@@ -108,7 +110,7 @@ def command(python: str, name: str, args: argparse.Namespace) -> list[str]:
 
 
 def describe(args: argparse.Namespace, facts: dict) -> None:
-    """The case, as soon as our side is compiled: on a GPU that can take longer than all rounds."""
+    """Prints the case once our side is compiled, which on a GPU may take longer than all rounds."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(
         f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
@@ -147,7 +149,7 @@ def work(build: Callable[[argparse.Namespace], Side], args: argparse.Namespace) 
 
 
 def resident_gb() -> float:
-    """The largest resident set of this process so far."""
+    """Peak resident set of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
@@ -216,7 +218,7 @@ def build_torch(args: argparse.Namespace) -> Side:
     torch.manual_seed(0)
     is_gpu = args.platform == "gpu"
     device = "cuda" if is_gpu else "cpu"
-    if is_gpu:  # as open_clip's training does
+    if is_gpu:  # as in open_clip's training
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
     model = open_clip.create_model(OPEN_CLIP[args.model], pretrained=None, device=device)
     loss = open_clip.ClipLoss()
@@ -253,7 +255,7 @@ def build_torch(args: argparse.Namespace) -> Side:
 
 
 def captions(count: int, length: int, vocabulary: int, eos: int):
-    """Random token ids that fill the context, the last one EOS."""
+    """Random token ids that fill the context, with EOS last."""
     import numpy as np
 
     text = np.random.default_rng(0).integers(3, vocabulary - 2, (count, length))

@@ -1,9 +1,9 @@
-"""Seconds until the first record of a large table: at the first opening, and at the next.
+"""Seconds to open a large table and find a record by id, at the first and the second opening.
 
   python speed/tables.py
 
-Made-up captions and one image; CPU seconds of this process. The second opening finds the index
-that the first one left beside the table.
+Random captions and 100 small images; CPU seconds of this process. The second opening uses the index
+that the first one wrote beside the table.
 """
 
 import argparse
@@ -37,10 +37,10 @@ def main() -> None:
             write_jsonl(folder / "c.jsonl", rows),
         ):
             for which in ("first", "second"):
-                opened, found = open_and_find(path)
+                opening, search = open_and_find(path)
                 print(
-                    f"{path.suffix}, {rows:,} rows, {which} opening: {opened:.2f} s with a "
-                    f"holdout, {found:.2f} s more for the first hard image"
+                    f"{path.suffix}, {rows:,} rows, {which} opening: {opening:.2f} s with a "
+                    f"holdout, {search:.2f} s more for the first hard image"
                 )
 
 
@@ -48,24 +48,25 @@ def write_csv(path: Path, rows: int) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("image", "caption"))
-        writer.writerows(made_up(rows))
+        writer.writerows(random_rows(rows))
     return path
 
 
 def write_jsonl(path: Path, rows: int) -> Path:
     with path.open("w") as file:
-        for image, caption in made_up(rows):
+        for image, caption in random_rows(rows):
             file.write(json.dumps({"image": image, "caption": caption}) + "\n")
     return path
 
 
-def made_up(rows: int):
+def random_rows(rows: int):
     rng = random.Random(0)
     for row in range(rows):
         yield f"{row % 100}.png", " ".join(rng.choices(WORDS, k=12))
 
 
 def open_and_find(path: Path) -> tuple[float, float]:
+    """CPU seconds to open the table, and to find its first record by id."""
     times = [time.process_time()]
     source = make_source("records", "train", path=path, holdout=0.1)
     times.append(time.process_time())

@@ -1,5 +1,6 @@
-"""A plain evaluation loop in torch, as CLIP_benchmark and most authors have it, for
-speed/evaluation.py: every image of a case is decoded and encoded, every caption at 77 tokens."""
+"""A plain torch evaluation loop for speed/evaluation.py, like CLIP_benchmark's and most authors'.
+
+Decodes and encodes every image of a case, and encodes every caption at 77 tokens."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def collate(batch: list) -> tuple[torch.Tensor, list[list[str]]]:
 
 
 def main() -> None:
-    """Answers each line of stdin, the name of a benchmark, with a line of JSON."""
+    """Answers each line of stdin, a benchmark's name, with a line of JSON."""
     answers, sys.stdout = sys.stdout, sys.stderr
     folder, batch_size, workers = Path(sys.argv[1]), *map(int, sys.argv[2:4])
     without_torchvision()
@@ -88,16 +89,16 @@ def main() -> None:
 
     for line in sys.stdin:
         name = line.strip()
-        begun, cpu = time.perf_counter(), cpu_seconds()
+        start, cpu = time.perf_counter(), cpu_seconds()
         scores = evaluate(name)
-        answer = {"s": time.perf_counter() - begun, "cpu": cpu_seconds() - cpu}
+        answer = {"s": time.perf_counter() - start, "cpu": cpu_seconds() - cpu}
         np.save(folder / f"torch_{name}.npy", scores.numpy())
         answer["scores"] = str(folder / f"torch_{name}.npy")
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process and of the workers that have ended."""
+    """CPU seconds of this process and of finished workers."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)
 

@@ -1,4 +1,4 @@
-"""The heads' training losses in torch, as their authors write them, for speed/heads.py."""
+"""Training losses of the heads in torch, as in their authors' code, for speed/heads.py."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Loss = Callable[[], torch.Tensor]
 
 
 def floats_per_pair(head: str, sizes: Sizes) -> int:
-    """Numbers that a formulation holds for every image-text pair; 0 if none grows with pairs."""
+    """Floats stored per image-text pair; 0 if memory does not grow with the number of pairs."""
     if head == "dcsm":  # three maps; 4 channels after each convolution and ReLU
         return (sizes.patches + 1) * sizes.length * (3 + 4 * 4)
     return sizes.patches * sizes.embed if head == "pacl" else 0
 
 
 def make_step(head: str, sizes: Sizes) -> Callable[[], None]:
-    """A function that computes the loss of a head on random features, and its gradient."""
+    """A function that computes loss and gradient of a head on random features."""
     torch.manual_seed(0)
     build = {"dcsm": dcsm, "pacl": pacl, "pacl_own": pacl_own, "sparc": sparc}[head]
     net, loss = build(sizes)
@@ -75,7 +75,7 @@ def dcsm(sizes: Sizes) -> tuple[nn.Module, Loss]:
     def loss() -> torch.Tensor:
         maps = torch.einsum("npd,mtd->nmpt", image, text)
         replaced = []
-        for j in range(batch):  # caption by caption, as the authors' code does
+        for j in range(batch):  # per caption, as in the authors' code
             k, column = 3 + j % 5, table[j % 11][None, :, None].expand(batch, rows, 1)
             replaced.append(torch.cat([maps[:, j, :, :k], column, maps[:, j, :, k + 1 :]], -1))
         maps = torch.stack(replaced, 1)

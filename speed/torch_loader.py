@@ -1,5 +1,6 @@
-"""A plain input pipeline in torch, as open_clip's is, for speed/loader.py: a DataLoader over JPEG
-files, Pillow's bicubic resize and central crop, pixels as normalised float32 tensors."""
+"""A plain input pipeline in torch for speed/loader.py, like open_clip's.
+
+A DataLoader over JPEG files: Pillow's bicubic resize, centre crop, normalised float32 tensors."""
 
 from __future__ import annotations
 

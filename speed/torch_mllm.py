@@ -1,5 +1,6 @@
-"""A plain loop over transformers that computes VQAScore, for speed/mllm.py: each pair of an image
-and a caption has its own prompt."""
+"""A plain loop over transformers that computes VQAScore, for speed/mllm.py.
+
+Each image-caption pair has its own prompt."""
 
 from __future__ import annotations
 
@@ -17,27 +18,11 @@ from PIL import Image
 IMAGE_TOKENS, VOCAB, IMAGE_ID = 256, 32_064, 32_000
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 WORDS = (
-    *("<unk>", "<s>", "</s>", "\n", "USER:", "ASSISTANT:", "Yes", "Does", "this", "figure", "show"),
-    *(
-        "?",
-        '"',
-        "Please",
-        "answer",
-        "yes",
-        "or",
-        "no",
-        ".",
-        "a",
-        "the",
-        "to",
-        "left",
-        "right",
-        "of",
-    ),
-    *("behind", "in", "front", "under", "next", "red", "blue", "green", "black", "white", "yellow"),
-    *("brown", "grey", "dog", "cat", "horse", "bus", "kite", "boat", "child", "table", "lamp"),
-    "bird",
-)
+    "<unk>", "<s>", "</s>", "\n", "USER:", "ASSISTANT:", "Yes", "Does", "this", "figure", "show",
+    "?", '"', "Please", "answer", "yes", "or", "no", ".", "a", "the", "to", "left", "right", "of",
+    "behind", "in", "front", "under", "next", "red", "blue", "green", "black", "white", "yellow",
+    "brown", "grey", "dog", "cat", "horse", "bus", "kite", "boat", "child", "table", "lamp", "bird",
+)  # fmt: skip
 
 
 def build(folder: Path) -> torch.nn.Module:
@@ -56,7 +41,7 @@ def build(folder: Path) -> torch.nn.Module:
     )  # fmt: skip
     model = transformers.LlavaForConditionalGeneration(config).eval()
     with torch.no_grad():
-        for name, x in model.named_parameters():  # else all scores are alike
+        for name, x in model.named_parameters():  # else all scores are nearly equal
             if x.ndim > 1:
                 x.normal_(0, 0.5 if "embed_tokens" in name else x.shape[-1] ** -0.5)
     model.save_pretrained(folder)
@@ -72,7 +57,7 @@ def build(folder: Path) -> torch.nn.Module:
 
 
 def main() -> None:
-    """Answers each line of stdin, the number of a round, with a line of JSON."""
+    """Answers each line of stdin, a round's number, with a line of JSON."""
     answers, sys.stdout = sys.stdout, sys.stderr
     folder, batch_size = Path(sys.argv[1]), int(sys.argv[2])
     model = build(folder / "llava")
@@ -103,20 +88,20 @@ def main() -> None:
             input_ids[i, : len(row)], mask[i, : len(row)] = torch.tensor(row), 1
         logits = model(input_ids=input_ids, attention_mask=mask, pixel_values=pixels).logits
         log_p = logits.log_softmax(-1)
-        found = []
-        for i, row in enumerate(rows):  # of "Yes" and the end token
+        scores = []
+        for i, row in enumerate(rows):  # mean log p of "Yes" and the end token
             last = range(len(row) - 2, len(row))
-            found.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
-        return found
+            scores.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
+        return scores
 
     for line in sys.stdin:
         cases = rounds[int(line)]
         pairs = [(row["image"], caption) for row in cases for caption in row["captions"]]
-        begun, cpu = time.perf_counter(), cpu_seconds()
+        start, cpu = time.perf_counter(), cpu_seconds()
         scores = []
-        for start in range(0, len(pairs), batch_size):
-            scores += score(pairs[start : start + batch_size])
-        answer = {"s": time.perf_counter() - begun, "cpu": cpu_seconds() - cpu, "scores": scores}
+        for first in range(0, len(pairs), batch_size):
+            scores += score(pairs[first : first + batch_size])
+        answer = {"s": time.perf_counter() - start, "cpu": cpu_seconds() - cpu, "scores": scores}
         print(json.dumps(answer), file=answers, flush=True)
 
 

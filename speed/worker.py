@@ -1,4 +1,4 @@
-"""Process of one side of a measurement: it builds its step once, then answers questions."""
+"""Process of one side of a measurement: builds its step once, then answers questions."""
 
 import json
 import os
@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Worker:
-    """A process that prints its facts as a line of JSON, then one line for every question.
+    """A process that prints its facts as a line of JSON, then a line per question.
 
-    Sides run in processes of their own and wait while another one works, so that all meet the same
-    machine and none holds the memory of another.
+    Sides are separate processes that wait while another works: all measure the same machine, and
+    memory is counted per side.
     """
 
     def __init__(self, name: str, command: Sequence[str], **environment: str):

@@ -1,4 +1,4 @@
-"""Sweep over the rows of the tables of the ACL 2025 paper on CLIP's vision encoder.
+"""Reproduces the tables of the ACL 2025 paper on CLIP's vision encoder: one run per row.
 
   python studies/acl2025.py --miniature --out runs/acl2025
   python studies/acl2025.py --out runs/full --clip weights=ViT-L-14-336px.pt,path=prepared/llava \\
@@ -6,21 +6,20 @@
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
-relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
-model that knows relations (--base). Without it they are the configs of configs/llava; --clip,
---siglip, --eva and --eva-e are further arguments of all their configs, with paths that are absolute
-or start in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose
-embedding has the paper's width of 1,024, unless --eva names another variant; those of --eva-e are
-EVA02-CLIP E/14, not in the paper. --vectors names the file with vectors of all texts for the row of
-a stronger text encoder; without it that row is left out. For the scenes
+relations. --miniature trains all rows on the embedded scenes, from CLIP or from the relations model
+(--base). Otherwise rows are configs of configs/llava; --clip, --siglip, --eva and --eva-e are
+further config arguments, with paths that are absolute or relative to the folder of this project.
+EVA-CLIP is EVA01-CLIP g/14 at 224 pixels, which has the paper's embedding width of 1,024, unless
+--eva names another variant; --eva-e adds EVA02-CLIP E/14, which is not in the paper. --vectors is
+the file of text vectors for the row with a stronger text encoder; without it this row is skipped.
+For the scenes
 
   vlc-jax embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
-makes it. Writes OUT/acl2025.md: the paper's numbers beside those of the runs, on the benchmarks
-that all runs were evaluated on. Rows that are DONE are not trained again, so the same command
-resumes the sweep. --dry-run prints the commands and starts none. Further flags (--config....) go to
-all runs.
+writes this file. The result is OUT/acl2025.md: the paper's numbers and the runs' numbers, on the
+benchmarks that all runs share. Rows that are DONE are skipped, so the same command resumes the
+sweep. --dry-run only prints the commands. Further flags (--config....) go to all runs.
 """
 
 import argparse
@@ -37,20 +36,20 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from studies import study, study_columns, study_results  # noqa: E402
 from vlc_jax.report import published  # noqa: E402
 
-# Columns of the paper: What'sUp, two-way; in each accuracy of images and of pairs in percent.
+# Columns of the paper: two-way What'sUp, accuracy per image and per pair in percent.
 PAPER = {
     "A left/right": ("whatsup_a_two_way", "left_right"),
     "A on/under": ("whatsup_a_two_way", "on_under"),
     "B left/right": ("whatsup_b_two_way", "left_right"),
     "B front/behind": ("whatsup_b_two_way", "front_behind"),
 }
-# Benchmarks of the scenes that the table shows.
-SCENES_SHOWN = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
+# Benchmarks of the scenes in the table.
+SCENES = ("scenes_whatsup", "scenes_relation_swap", "scenes_attribute_swap")
 CLIP = "CLIP ViT-L/14-336"  # the paper's
 SIGLIP = "family=siglip"
 EVA = "variant=EVA01-g/14,size=224"
 EVA_E = "variant=EVA02-E/14,size=224"
-# Options of the sweep beside --clip -> what their rows have among the arguments.
+# Option of the sweep -> marker in the arguments of its rows; all other rows belong to --clip.
 FAMILIES = {"siglip": SIGLIP, "eva": EVA, "eva_e": EVA_E}
 OWN_CAPTION = "pooling=own_caption"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
@@ -61,9 +60,9 @@ UNLOCKED = "image_tower=unlocked"
 class Row(NamedTuple):
     """One row of the table.
 
-    name: of its run.
-    config: in configs/llava; "" if nothing is trained.
-    model: its name in `vlc_jax.report.published`; "" for our rows.
+    name: name of its run.
+    config: config in configs/llava; "" for a row without training.
+    model: model in `vlc_jax.report.published`; "" for rows that are not in the paper.
     """
 
     name: str
@@ -77,48 +76,65 @@ ROWS = (
     Row("clip", "CLIP", model=CLIP),
     Row("ft", "CLIP + finetuning", "clip_ft", "", f"{CLIP} + finetuning"),
     Row(
-        *("ft_negatives", "CLIP + finetuning + left/right negatives"),
-        *("clip_ft", "negatives=leftright", f"{CLIP} + left/right negatives"),
+        "ft_negatives",
+        "CLIP + finetuning + left/right negatives",
+        config="clip_ft",
+        arguments="negatives=leftright",
+        model=f"{CLIP} + left/right negatives",
     ),
     Row("siglip", "SigLIP", model="SigLIP ViT-L/16-384"),
     Row(
-        *("siglip_ft", "SigLIP + finetuning", "clip_ft", SIGLIP),
-        "SigLIP ViT-L/16-384 + finetuning",
+        "siglip_ft",
+        "SigLIP + finetuning",
+        config="clip_ft",
+        arguments=SIGLIP,
+        model="SigLIP ViT-L/16-384 + finetuning",
     ),
     Row(
-        *("siglip_ft_negatives", "SigLIP + finetuning + left/right negatives"),
-        *("clip_ft", f"{SIGLIP},negatives=leftright"),
-        "SigLIP ViT-L/16-384 + left/right negatives",
+        "siglip_ft_negatives",
+        "SigLIP + finetuning + left/right negatives",
+        config="clip_ft",
+        arguments=f"{SIGLIP},negatives=leftright",
+        model="SigLIP ViT-L/16-384 + left/right negatives",
     ),
     Row("eva", "EVA-CLIP", model="EVA-CLIP"),
     Row("eva_ft", "EVA-CLIP + finetuning", "clip_ft", EVA, "EVA-CLIP + finetuning"),
     Row(
-        *("eva_ft_negatives", "EVA-CLIP + finetuning + left/right negatives"),
-        *("clip_ft", f"{EVA},negatives=leftright", "EVA-CLIP + left/right negatives"),
+        "eva_ft_negatives",
+        "EVA-CLIP + finetuning + left/right negatives",
+        config="clip_ft",
+        arguments=f"{EVA},negatives=leftright",
+        model="EVA-CLIP + left/right negatives",
+    ),
+    Row("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION, f"{CLIP} + PACL"),
+    Row(
+        "pacl_feature_1d",
+        "PACL + RoPE",
+        config="pacl",
+        arguments=f"{OWN_CAPTION},rope=feature_1d",
+        model=f"{CLIP} + PACL + RoPE",
     ),
     Row(
-        *("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION),
-        f"{CLIP} + PACL",
+        "sparc_feature_1d",
+        "SPARC + RoPE: multiple text tokens",
+        config="sparc",
+        arguments="text_tokens=all,rope=feature_1d",
+        model=f"{CLIP} + SPARC + RoPE",
     ),
     Row(
-        *("pacl_feature_1d", "PACL + RoPE", "pacl", f"{OWN_CAPTION},rope=feature_1d"),
-        f"{CLIP} + PACL + RoPE",
+        "pacl_vectors",
+        "PACL + RoPE + stronger text encoder",
+        config="pacl",
+        arguments=f"{OWN_CAPTION},rope=feature_1d,{VECTORS}",
+        model=f"{CLIP} + PACL + RoPE + stronger text encoder",
     ),
-    Row(
-        *("sparc_feature_1d", "SPARC + RoPE: multiple text tokens"),
-        *("sparc", "text_tokens=all,rope=feature_1d"),
-        f"{CLIP} + SPARC + RoPE",
-    ),
-    Row(
-        *("pacl_vectors", "PACL + RoPE + stronger text encoder"),
-        *("pacl", f"{OWN_CAPTION},rope=feature_1d,{VECTORS}"),
-        f"{CLIP} + PACL + RoPE + stronger text encoder",
-    ),
-    # Not in the paper: controls and variants of ours.
+    # Not in the paper: our controls and variants.
     Row("eva_e_ft", "EVA02-CLIP E/14 + finetuning", "clip_ft", EVA_E),
     Row(
-        *("eva_e_ft_negatives", "EVA02-CLIP E/14 + finetuning + left/right negatives"),
-        *("clip_ft", f"{EVA_E},negatives=leftright"),
+        "eva_e_ft_negatives",
+        "EVA02-CLIP E/14 + finetuning + left/right negatives",
+        config="clip_ft",
+        arguments=f"{EVA_E},negatives=leftright",
     ),
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
@@ -146,14 +162,14 @@ ROWS = (
 
 
 def family(row: Row) -> str:
-    """Whose weights the row starts from: a key of FAMILIES, or clip."""
-    return next((name for name, said in FAMILIES.items() if said in row.arguments), "clip")
+    """Model family of the row's first weights: a key of FAMILIES, or clip."""
+    return next((name for name, mark in FAMILIES.items() if mark in row.arguments), "clip")
 
 
 def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.Run]:
-    """Runs of CLIP's rows on the scenes, base models first; without hard images.
+    """Runs of CLIP's rows on the scenes, base models first; heads train without hard images.
 
-    vectors: file with vectors of all texts, for the row that needs it.
+    vectors: file of text vectors; "" skips the row that needs it.
     """
     bases = [study.Run("clip", "clip:pooling=mean")]
     if base == "relations":
@@ -176,15 +192,15 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
 def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.Run]:
     """Runs of the rows on real data.
 
-    options: config arguments of "clip" and of FAMILIES, and the file of "vectors"; rows of an empty
-    one are left out.
+    options: config arguments of "clip" and of FAMILIES, and the file of "vectors"; an empty option
+    skips its rows.
     """
     runs = []
     for row in rows:
         arguments = options[family(row)]
         if VECTORS in row.arguments:
-            is_given = arguments and options["vectors"]
-            arguments = f"{arguments},noun_phrases=0" if is_given else ""
+            is_complete = arguments and options["vectors"]
+            arguments = f"{arguments},noun_phrases=0" if is_complete else ""
         if row.config and arguments:
             row_arguments = row.arguments.format(vectors=options["vectors"])
             joined = ",".join(filter(None, (row_arguments, arguments)))
@@ -202,7 +218,7 @@ def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
 
 
 def paper(model: str) -> list[str]:
-    """The paper's numbers of a model: "49.0 1.9" in each column of PAPER, "–" without."""
+    """The paper's numbers of a model, such as "49.0 1.9", per column of PAPER; "–" without one."""
     printed = {
         (value.benchmark, value.subset, value.metric): f"{value.value:.1f}"
         for value in published.values()
@@ -217,7 +233,7 @@ def paper(model: str) -> list[str]:
 
 
 def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.Results) -> str:
-    """Markdown table: the paper's numbers, and the shared benchmarks of the runs that are done.
+    """Markdown table: the paper's numbers, and the finished runs on their shared benchmarks.
 
     names: name of a row -> name of its run.
     """
@@ -225,9 +241,9 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.
     columns = shared_columns(results, [*done.values()])
     titles = [column.title for column in columns]
     lines = [
-        _line("", *(f"paper: {title}" for title in PAPER), *titles),
+        _line("", *[f"paper: {title}" for title in PAPER], *titles),
         "|" + "---|" * (1 + len(PAPER) + len(columns)),
-        _line("chance", *paper("chance"), *(_percent(column.chance) for column in columns)),
+        _line("chance", *paper("chance"), *[_percent(column.chance) for column in columns]),
     ]
     for row in rows:
         cells = ["–"] * len(columns)
@@ -241,16 +257,16 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.
 def shared_columns(
     results: study_results.Results, runs: Sequence[str]
 ) -> list[study_columns.Column]:
-    """Columns of the summary metrics that all of these runs were evaluated on.
+    """Columns of the summary metrics that all the runs have.
 
     Raises ValueError for a damaged result.
     """
     shared: dict[tuple[str, str], float] | None = None
     for run in runs:
         chance = {}
-        # a run without benchmarks, or without results yet, shares no column
+        # a run without results leaves no shared column
         for folder in sorted((results.out / f"{run}-0" / "evals").glob("*")):
-            if folder.name.startswith("scenes_") and folder.name not in SCENES_SHOWN:
+            if folder.name.startswith("scenes_") and folder.name not in SCENES:
                 continue
             result = study_results.newest_result(folder)
             for metric in result.get("summary", ()) if result else ():
@@ -271,7 +287,7 @@ def _line(*cells: str) -> str:
 
 
 def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
-    """Writes OUT/acl2025.md from the runs that are done; returns its path."""
+    """Writes OUT/acl2025.md from the finished runs; returns its path."""
     page = out / "acl2025.md"
     intro = (
         "What'sUp: individual and pair accuracy (of the paper: 206 images of A and 204 images of B "
@@ -283,7 +299,7 @@ def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) 
 
 
 def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """Options of the sweep, and the flags for all runs."""
+    """Options of the sweep, and further flags for all runs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -293,10 +309,14 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     parser.add_argument("--clip", default="", help="arguments of the configs of CLIP's rows")
     parser.add_argument("--siglip", default="", help="arguments of the configs of SigLIP's rows")
     parser.add_argument("--eva", default="", help="arguments of the configs of EVA-CLIP's rows")
-    parser.add_argument("--eva-e", default="", help="the same of EVA02-CLIP E/14's rows")
-    parser.add_argument("--vectors", default="", help="file of text vectors, for the row of these")
-    parser.add_argument("--rows", help="some of them, by name; default: all")
-    parser.add_argument("--seeds", type=int, default=1, help="of each row; default: 1")
+    parser.add_argument(
+        "--eva-e", default="", help="arguments of the configs of EVA02-CLIP E/14's rows"
+    )
+    parser.add_argument(
+        "--vectors", default="", help="file of text vectors, for the row that reads them"
+    )
+    parser.add_argument("--rows", help="names of rows, separated by commas; default: all")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds per row; default: 1")
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
     args, more = parser.parse_known_args(arguments)
@@ -312,7 +332,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
         )
     if args.miniature == any(getattr(args, name) for name in ("clip", *FAMILIES)):
         parser.error(
-            "say --miniature, or --clip, --siglip, --eva, --eva-e: arguments of the configs"
+            "use --miniature, or --clip, --siglip, --eva, --eva-e: arguments of the configs"
         )
     return args, more
 
@@ -325,8 +345,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = miniature(rows, args.base, args.vectors)
         names = {row.name: f"{row.name}-of-{args.base}" for row in rows} | {"clip": args.base}
     else:
-        given = {name: getattr(args, name) for name in ("clip", *FAMILIES, "vectors")}
-        runs = at_full_size(rows, given)
+        options = {name: getattr(args, name) for name in ("clip", *FAMILIES, "vectors")}
+        runs = at_full_size(rows, options)
     todo = of_seeds(runs, args.seeds)
     if args.dry_run:
         for run in todo:
@@ -339,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("interrupted; the same command resumes", file=sys.stderr)
         return 130
     try:
         print(f"results: {write(out, rows, names, args.seeds)}")

@@ -2,6 +2,7 @@
 
   python studies/study.py --out runs/study
 
+<<<<<<< HEAD
 trains CLIP on the embedded scenes and finetunes it with every method, three seeds of each. All runs
 are evaluated on the test split. Writes OUT/results.md, OUT/lab_notes.md and figures to OUT/images,
 with `--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
@@ -10,6 +11,16 @@ the file results.json beside results.md has, unless another run starts from it, 
 made in pieces and on several machines. Delete the file to begin anew. A folder of a run with other
 settings, or whose base run was replaced, is refused. The output of a run is in
 OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+=======
+trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
+evaluates all runs on the test split. Writes OUT/results.md and its figures in OUT/images, or docs/
+with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
+DONE are skipped, so the same command resumes the study. Runs with values in results.json, beside
+results.md, are skipped, too, unless another run starts from them: a study can be done in pieces and
+on several machines. Delete results.json to start over. A run's folder with other settings, or with
+a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
+OUT/NAME/env.json.
+>>>>>>> 2032187c8486efd82ec957cfcefe56dab24f9a18
 """
 
 import argparse
@@ -30,23 +41,21 @@ from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import VALUES  # noqa: E402
 from vlc_jax.run import workdir_files  # noqa: E402
 
-REQUEST = "asked.json"  # in the folder of a run: its settings
-FEATURES, VECTORS = "features", "vectors.npy"  # names in the folder of a run that stores them
+REQUEST = "asked.json"  # settings of a run, in its folder
+FEATURES, VECTORS = "features", "vectors.npy"  # in the folder of a run that stores them
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
-    """Command line of a run; more: further flags."""
+    """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
     if "/" not in name:
         name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
     flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
     if run.tool == "evaluate":
-        asked = f"configs/{name}.py:run={base},{arguments}"
-        return [
-            *(sys.executable, "-m", "vlc_jax.main", "--mode", "eval"),
-            *("--workdir", str(folder), "--config", asked, *more),
-        ]
+        module = ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)]
+        config = f"configs/{name}.py:run={base},{arguments}"
+        return [sys.executable, "-m", *module, "--config", config, *more]
     if run.tool == "vectors":
         module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
     else:
@@ -66,7 +75,7 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
 
 
 def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
-    """Raises ValueError if the folder of a run holds one with other settings or another base."""
+    """Raises ValueError if the folder of a run has other settings or another base run."""
     for run in todo:
         path = out / run.name / REQUEST
         if not path.exists():
@@ -75,17 +84,17 @@ def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
         differing = [key for key in new if key != "id" and old.get(key) != new[key]]
         if differing:
             raise ValueError(
-                f"{path.parent} was asked for otherwise: "
+                f"{path.parent} has other settings: "
                 + "; ".join(f"{key} {old.get(key)}, now {new[key]}" for key in differing)
                 + "; remove that folder or choose another --out"
             )
 
 
 def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
-    """Settings of a run, as its folder keeps them.
+    """Settings of a run, stored in its folder.
 
-    id: random; a run that was deleted and trained again has another one, which the runs that
-    started from the old one then notice.
+    id: random; it changes if a run is deleted and trained again, so that runs that started from
+    the old one are detected.
     """
     return {
         "config": run.config,
@@ -115,7 +124,7 @@ def _saved_request(path: Path) -> dict[str, object]:
 
 
 class Study:
-    """Trains runs, `jobs` at a time, each on its share of the cores, until all are done."""
+    """Trains all runs, `jobs` at a time, each on its share of the cores."""
 
     def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
         self.todo, self.out, self.more = list(todo), out, more
@@ -125,15 +134,16 @@ class Study:
         self.scheduler = scheduler.Scheduler(parts, self._take, self._train, self._finish)
 
     def run(self) -> list[str]:
-        """Trains all; returns the names of runs that failed or whose base did. Raises
-        KeyboardInterrupt if a signal stopped it; the runs save and end."""
+        """Trains all runs; returns the names of runs that failed, or whose base failed.
+
+        Raises KeyboardInterrupt after a signal, when the runs have saved their state and ended."""
         self.scheduler.run()
         if self.scheduler.is_stopped:
             raise KeyboardInterrupt
         return self.failed
 
     def _take(self) -> Run | object | None:
-        """The next run whose bases are done."""
+        """The next run whose base runs are done."""
         for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
             self.todo.remove(run)
             self.failed.append(run.name)
@@ -171,7 +181,7 @@ def train(
     more: Sequence[str],
     processes: scheduler.Scheduler,
 ) -> bool:
-    """Trains a run, unless it is done already; returns whether it is done."""
+    """Trains a run, unless it is done; True if it is done in the end."""
     folder = out / run.name
     if (folder / "DONE").exists():
         return True
@@ -189,9 +199,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
-    parser.add_argument("--docs", type=Path, help="where results.md is written; default: OUT")
+    parser.add_argument("--docs", type=Path, help="folder of results.md; default: OUT")
     parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
-    parser.add_argument("--seeds", type=int, default=3, help="of each run; default: 3")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds per run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -210,7 +220,7 @@ def main() -> int:
     try:
         failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("interrupted; the same command resumes", file=sys.stderr)
         return 130
     try:
         page = study_page.write(out, docs, args.seeds, args.parts)

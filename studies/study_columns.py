@@ -57,7 +57,7 @@ LABELS = {  # run -> its name in tables
     "vlm2vec": "decoder that knows relations as an embedder, asked",
     "vlm2vec_plain": "the same, not asked",
 }
-PROTOCOLS = {  # of part i: end of an evaluation's name -> row of its table
+PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
     "score": "log probability of the caption",
     "vqascore": "VQAScore",
     "keywords": "keywords in what it writes, greedy",
@@ -65,20 +65,18 @@ PROTOCOLS = {  # of part i: end of an evaluation's name -> row of its table
     "m3id_t1": "keywords, M3ID with t from 1",
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
-HEADS_SHOWN = (
-    *("dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors"),
-    *("pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d"),
-)
-DECODERS_SHOWN = ["captioner", "captioner_any", "captioner_pooled"]
-CAPTIONS_SHOWN = ("labclip", "labclip_plain", "pacl", "pacl_plain", "sparc", "sparc_plain")
+HEAD_RUNS = (
+    "dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors",
+    "pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d",
+)  # fmt: skip
+DECODER_RUNS = ["captioner", "captioner_any", "captioner_pooled"]
+CAPTION_RUNS = ("labclip", "labclip_plain", "pacl", "pacl_plain", "sparc", "sparc_plain")
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
-
-
 NO_CHANCE = float("nan")
 
 
 class Column(NamedTuple):
-    """Column of a table: title, benchmark and metric, chance as a fraction or NO_CHANCE."""
+    """Column of a table; chance: a fraction, or NO_CHANCE."""
 
     title: str
     benchmark: str
@@ -117,7 +115,7 @@ SPATIAL = (
     Column("left/right/above/below", "scenes_spatial", "accuracy", 0.5),
     Column("pair of them", "scenes_spatial", "pair_accuracy", 0.25),
 )
-ANSWERS = (*(column for column in DECODERS if "individual" not in column.title), *SPATIAL)
+ANSWERS = (*[column for column in DECODERS if "individual" not in column.title], *SPATIAL)
 PROBES = (  # of part g
     Column("colours: probe", "scenes_binding", "probe_accuracy", 0.5),
     Column("colours: score", "scenes_binding", "score_accuracy", 0.5),
@@ -146,15 +144,14 @@ SHUFFLED = tuple(
 )
 
 OTHERS = (  # rows of part f
-    *("clip", "siglip", "clip_ft", "crepe_swap", "crepe_replace", "crepe_negate", "svlc"),
-    *("svlc_pos", "dac", "fsc_clip", "leftright_none", "leftright", "leftright_siglip_none"),
-    "leftright_siglip",
-)
+    "clip", "siglip", "clip_ft", "crepe_swap", "crepe_replace", "crepe_negate", "svlc", "svlc_pos",
+    "dac", "fsc_clip", "leftright_none", "leftright", "leftright_siglip_none", "leftright_siglip",
+)  # fmt: skip
 OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, pairs, negation
 
 
 def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[Column, ...]:
-    """Columns original, augmented, brittleness of a triplet benchmark, or of one of its groups.
+    """Original, augmented and brittleness columns of a triplet benchmark, or of one of its groups.
 
     suffix: appended to the titles.
     """
@@ -162,7 +159,7 @@ def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[
     titles = ("Orig", "Aug", "Brit")
     return tuple(
         Column(f"{title} {suffix}".strip(), benchmark, f"{metric}{path}", chance)
-        # Chance: the negative is the lower of two texts; the lowest, or the middle, of three.
+        # Chance that the negative is the lower of two texts; the lowest, or the middle, of three.
         for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
     )
 

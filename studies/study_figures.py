@@ -13,8 +13,8 @@ COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
 
 def _bag_of_words(results: Results) -> Figure | None:
-    shown = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
-    runs = [run for run in shown if results.has(run)]
+    names = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
+    runs = [run for run in names if results.has(run)]
     swaps = ("attribute swap", "relation swap")
     columns = [column for column in study_columns.BAG_OF_WORDS if column.title in swaps]
     return _bars(results, runs, columns, 0.5) if runs else None
@@ -45,7 +45,9 @@ def _bars(
         values = [results.value(run, column.benchmark, column.metric) for column in columns]
         positions = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
         axes.bar(
-            *(positions, [100 * value.mean for value in values], 0.92 * width),
+            positions,
+            [100 * value.mean for value in values],
+            width=0.92 * width,
             yerr=[100 * value.half for value in values],
             label=study_columns.label(run),
             color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
@@ -74,10 +76,12 @@ def _sweep(results: Results) -> Figure | None:
     ):
         sizes = study_columns.triplet_columns(benchmark, "size")
         for colour, column in zip(COLOURS, sizes, strict=True):
-            asked = (column.benchmark, column.metric)
-            values = [results.value(run, *asked) for run in study_columns.SWEEP]
+            values = [
+                results.value(run, column.benchmark, column.metric) for run in study_columns.SWEEP
+            ]
             axes.errorbar(
-                *(weights, [100 * value.mean for value in values]),
+                weights,
+                [100 * value.mean for value in values],
                 yerr=[100 * value.half for value in values],
                 label=column.title,
                 color=colour,

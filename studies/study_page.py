@@ -171,7 +171,7 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    results.keep(docs / VALUES)
+    results.save(docs / VALUES)
     for part, name, paint in study_figures.FIGURES:
         if part not in parts:
             continue
@@ -202,15 +202,15 @@ def _template_names(results: Results) -> dict[str, object]:
         "scores": lambda runs, benchmark: scores(results, runs, benchmark),
         "bag_of_words": study_columns.BAG_OF_WORDS,
         "heads": study_columns.HEADS,
-        "heads_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.HEADS_SHOWN],
-        "captions_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTIONS_SHOWN],
+        "heads_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.HEAD_RUNS],
+        "captions_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTION_RUNS],
         "triplet": study_columns.triplet_columns,
         "findings": lambda: findings(results),
         "paper": replace_of_paper,
         "others": study_columns.OTHERS,
         "other_columns": study_columns.OTHER_COLUMNS,
         "probes": study_columns.PROBES,
-        "decoders": study_columns.DECODERS_SHOWN,
+        "decoders": study_columns.DECODER_RUNS,
         "decoder_columns": study_columns.DECODERS,
         "protocols": answers,
         "superposition": study_columns.SUPERPOSITION,

@@ -1,4 +1,4 @@
-"""Runs of the study, part by part: their configs, and the runs they start from."""
+"""Runs of the study by part: their configs and base runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from studies import study_columns
 
-NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # weight of the hard negatives; 1 is hp_hn itself
-PAIRS = "pairs=24000"  # of images whose features are stored
-HEADS = {  # config with the arguments that stored features depend on -> run -> further arguments
+NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; hp_hn has weight 1
+PAIRS = "pairs=24000"  # pairs of images with stored features
+HEADS = {  # config with the arguments of the stored features -> run -> further arguments
     "dcsm:": {
         "dcsm": "layout=flat",
         "dcsm_grid": "layout=grid",
@@ -25,7 +25,7 @@ HEADS = {  # config with the arguments that stored features depend on -> run -> 
     "sparc:": {"sparc": "steps=500"},
     "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
     "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
-    # As many steps of as many pairs as PACL has; features are of pooled outputs, and small.
+    # Steps and pairs as for PACL; the features are pooled outputs, and small.
     "labclip:": {"labclip": "steps=500"},
     "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
 }
@@ -49,9 +49,9 @@ OTHERS = {  # run -> config, base
     "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
     "leftright_siglip": ("leftright:family=siglip", "siglip"),
 }
-# Benchmark -> number of cases, of the runs with a head: the columns of their table.
+# Benchmarks of runs with a head (the columns of their table) -> number of cases.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
-# A decoder reads every pair of an image and a text, of which retrieval has a million.
+# No retrieval: a decoder would have to read its million image-text pairs.
 DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
 RELATIONS = "captioner:depth=2,steps=800,batch=256,relations=1"
 DECODERS = {  # captioner -> config
@@ -59,7 +59,7 @@ DECODERS = {  # captioner -> config
     "captioner_pooled": f"{RELATIONS},select=pooled",
     "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
 }
-# of VLM2Vec; sizes are those of the captioner that it starts from
+# VLM2Vec; same sizes as the captioner that it starts from
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
 PARTS = {
     "a": "the bag of words, and what cures it",
@@ -78,13 +78,13 @@ PARTS = {
 class Run(NamedTuple):
     """One run of a study.
 
-    name: its folder below OUT.
-    config: its config with arguments, in configs/scenes unless it has a folder.
-    base: the run whose weights it starts from.
-    features, vectors: the runs whose stored features, or vectors of texts, it trains on.
-    tool: train | evaluate | features | vectors; the last two store features or vectors of texts of
-      `base`, evaluate asks other benchmarks of it.
-    evals: evaluate on these (name -> number of cases) instead of the config's benchmarks.
+    name: its folder in OUT.
+    config: config with arguments, in configs/scenes unless it names a folder.
+    base: run whose weights it starts from.
+    features, vectors: runs whose stored features, or text vectors, it trains on.
+    tool: train | evaluate | features | vectors: evaluate runs further benchmarks on `base`; the
+      last two store the features or text vectors of `base`.
+    evals: benchmark -> number of cases, instead of the config's benchmarks.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Run(NamedTuple):
     evals: Mapping[str, int] = MappingProxyType({})
 
     def in_world(self, world: str) -> "Run":
-        """The same run in another of the worlds scenes-..., its name with that suffix."""
+        """The same run in another world scenes-SUFFIX, with the suffix in its name."""
         suffix = f"_{world.removeprefix('scenes-')}"
         name, _, arguments = self.config.partition(":")
         arguments = ",".join(filter(None, (arguments, f"world={world}")))
@@ -106,12 +106,12 @@ class Run(NamedTuple):
 
     @property
     def needed(self) -> list[str]:
-        """Names of the runs that must be done first."""
+        """Names of the runs that must finish first."""
         return [name for name in (self.base, self.features, self.vectors) if name]
 
 
 def runs(part: str) -> list[Run]:
-    """Runs of a part, without seeds; a base comes before the runs that start from it."""
+    """Runs of a part, without seeds; base runs come first."""
     clip = Run("clip", "clip")
     relations = [
         Run("hard_images", "hard_images", "clip"),
@@ -119,13 +119,16 @@ def runs(part: str) -> list[Run]:
     ]
     if part == "a":
         return [
-            *(clip, Run("clip_ft_400", "clip_ft:steps=400", "clip")),
-            *(Run("negclip", "negclip:steps=400", "clip"), *relations),
+            clip,
+            Run("clip_ft_400", "clip_ft:steps=400", "clip"),
+            Run("negclip", "negclip:steps=400", "clip"),
+            *relations,
             Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
         ]
     if part == "b":
         return [
-            *(clip, *relations),
+            clip,
+            *relations,
             *_hard_positives("", "clip"),
             *_hard_positives("_relations", "relations"),
         ]
@@ -134,27 +137,29 @@ def runs(part: str) -> list[Run]:
     if part == "e":
         return [run.in_world("scenes-synonyms") for run in runs("b")]
     if part == "f":
-        return [clip, *(Run(name, config, base) for name, (config, base) in OTHERS.items())]
+        return [clip, *[Run(name, config, base) for name, (config, base) in OTHERS.items()]]
     if part == "g":
-        asked = "eval/all:sets=scenes_geometry+scenes_shuffled"
+        config = "eval/all:sets=scenes_geometry+scenes_shuffled"
         return [
-            *(clip, *relations),
-            Run("clip_geometry", asked, "clip", tool="evaluate"),
-            Run("relations_geometry", asked, "relations", tool="evaluate"),
+            clip,
+            *relations,
+            Run("clip_geometry", config, "clip", tool="evaluate"),
+            Run("relations_geometry", config, "relations", tool="evaluate"),
         ]
     frozen, evals = Run("clip_frozen", "clip:pooling=mean"), {"evals": DECODER_EVALS}
     if part == "h":
         decoders = DECODERS.items()
-        return [frozen, *(Run(name, config, frozen.name, **evals) for name, config in decoders)]
+        return [frozen, *[Run(name, config, frozen.name, **evals) for name, config in decoders]]
     if part == "i":
         return [frozen, *_llava("", ""), *_llava("_pooled", ",select=pooled")]
     if part == "j":
         return [
-            *(frozen, Run("captioner", DECODERS["captioner"], frozen.name, **evals)),
+            frozen,
+            Run("captioner", DECODERS["captioner"], frozen.name, **evals),
             Run("vlm2vec", f"vlm2vec:{EMBEDDER}", "captioner", **evals),
             Run("vlm2vec_plain", f"vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
         ]
-    few = [clip, *(Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn"))]
+    few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
 
 
@@ -171,16 +176,16 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
 
 
 def _llava(suffix: str, arguments: str) -> list[Run]:
-    """Both stages of a miniature LLaVA."""
+    """Runs of both stages of a miniature LLaVA."""
     first = Run(f"llava_stage1{suffix}", f"llava:stage=1{arguments}", "clip_frozen")
     return [first, Run(f"llava{suffix}", f"llava:stage=2{arguments}", first.name)]
 
 
 def _heads() -> list[Run]:
-    """Runs of part d: base models, stored features, heads trained on these.
+    """Runs of part d: base models, stored features, and heads trained on them.
 
-    Bases have mean pooling, so that their loss trains the patch tokens. RoPE inside the image tower
-    needs that tower trained. Vectors of texts are those of the relations model.
+    Base models have mean pooling, so that their loss trains the patch tokens. RoPE inside the image
+    tower requires training that tower. Text vectors come from the relations model.
     """
     all_runs = [
         Run("clip_mean", "clip:pooling=mean"),
@@ -208,7 +213,7 @@ def _heads() -> list[Run]:
 
 
 def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    """All runs of the parts with all seeds, each once, bases before the runs that need them."""
+    """All runs of the parts with all seeds, each once, base runs first."""
     unique = {run.name: run for part in parts for run in runs(part)}
     return [
         run._replace(
@@ -223,12 +228,12 @@ def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     ]
 
 
-def remaining(todo: Sequence[Run], kept: Path) -> list[Run]:
-    """Without the runs whose values are in the file `kept` and which no other one needs."""
-    done = json.loads(kept.read_text()) if kept.exists() else {}
+def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
+    """Runs without values in the file `values`, and the runs that they need."""
+    done = json.loads(values.read_text()) if values.exists() else {}
     has_values = ("train", "evaluate")
-    wanted = {run.name for run in todo if run.tool in has_values and run.name not in done}
-    for run in reversed(todo):  # a base comes before the runs that start from it
-        if run.name in wanted:
-            wanted |= {*run.needed}
-    return [run for run in todo if run.name in wanted]
+    names = {run.name for run in todo if run.tool in has_values and run.name not in done}
+    for run in reversed(todo):  # reversed: base runs come before the runs that need them
+        if run.name in names:
+            names |= {*run.needed}
+    return [run for run in todo if run.name in names]

@@ -1,4 +1,4 @@
-"""Results of a study's runs: values of every seed, their means and differences."""
+"""Results of a study's runs: values per seed, means and differences."""
 
 import json
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ import scipy.stats
 from vlc_jax.run import workdir_files
 
 VALUES = "results.json"  # in the folder of results.md
-GROUPED = ("scenes_replace", "scenes_replace_unseen")  # whose groups tables show
+GROUPED = ("scenes_replace", "scenes_replace_unseen")  # benchmarks with groups in tables
 
 
 class Value(NamedTuple):
     """Mean over seeds and half of its 95 % interval.
 
-    The interval is Student's t over seeds; of a single seed it is the one over cases.
+    The interval is Student's t over seeds; for a single seed it is the interval over cases.
     """
 
     mean: float
@@ -25,19 +25,19 @@ class Value(NamedTuple):
 
 
 class Results:
-    """Evaluation results of the runs below `out`, read when they are needed, and those of earlier
-    runs that the file `kept` has: run with seed -> benchmark -> metric -> [value, low, high].
+    """Evaluation results of the runs in `out`, read on demand, and of earlier runs from a file.
+
+    values: JSON file, run with seed -> benchmark -> metric -> [value, low, high].
     """
 
-    def __init__(self, out: Path, seeds: int, kept: Path | None = None):
+    def __init__(self, out: Path, seeds: int, values: Path | None = None):
         self.out, self.seeds = out, seeds
-        self.kept: dict[str, dict] = {}
-        if kept and kept.exists():
-            self.kept = json.loads(kept.read_text())
+        self._values: dict[str, dict] = {}
+        if values and values.exists():
+            self._values = json.loads(values.read_text())
 
     def has(self, run: str, benchmark: str = "") -> bool:
-        """True if all seeds of a run are done, and were evaluated on the benchmark, if one is
-        named."""
+        """True if all seeds of a run are done, and evaluated on `benchmark`, if it is set."""
         names = [f"{run}-{seed}" for seed in range(self.seeds)]
         if not all(map(self._has, names)):
             return False
@@ -51,29 +51,30 @@ class Results:
         return _over_seeds([value for value, _, _ in estimates])
 
     def difference(self, run: str, other: str, benchmark: str, metric: str) -> Value:
-        """Mean difference of two runs, seed by seed: both started from the same weights."""
+        """Mean difference of two runs, paired by seed: equal seeds start from the same weights."""
         pairs = (
             (self._estimate(name, seed, benchmark, metric)[0] for name in (run, other))
             for seed in range(self.seeds)
         )
         return _over_seeds([first - second for first, second in pairs])
 
-    def keep(self, path: Path) -> None:
-        """Adds the results of all runs below `out` that are done to the file."""
+    def save(self, path: Path) -> None:
+        """Writes the file of values, with all finished runs in `out` added."""
         for done in sorted(self.out.glob("*/DONE")):
             if (done.parent / "evals").is_dir():
-                self.kept[done.parent.name] = _values(done.parent)
-        lines = (f"{json.dumps(run)}: {json.dumps(self.kept[run])}" for run in sorted(self.kept))
+                self._values[done.parent.name] = _values(done.parent)
+        runs = sorted(self._values.items())
+        lines = (f"{json.dumps(run)}: {json.dumps(values)}" for run, values in runs)
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
     def _has(self, run: str) -> bool:
-        return run in self.kept or (self.out / run / "DONE").exists()
+        return run in self._values or (self.out / run / "DONE").exists()
 
     def _of(self, name: str) -> dict[str, dict]:
         """Values of a run with its seed."""
-        if name not in self.kept:
-            self.kept[name] = _values(self.out / name)
-        return self.kept[name]
+        if name not in self._values:
+            self._values[name] = _values(self.out / name)
+        return self._values[name]
 
     def _estimate(self, run: str, seed: int, benchmark: str, metric: str) -> list[float]:
         name = f"{run}-{seed}"
@@ -84,8 +85,9 @@ class Results:
 
 
 def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
-    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations. Raises ValueError
-    for a result that is none."""
+    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations.
+
+    Raises ValueError for a missing or malformed result."""
     values = {}
     for folder in sorted((workdir / "evals").iterdir()):
         result = newest_result(folder)
@@ -93,8 +95,8 @@ def _values(workdir: Path) -> dict[str, dict[str, list[float]]]:
             raise ValueError(f"{folder} holds no results of a run that is done")
         try:
             values[folder.name] = {
-                name: [round(float(each[key]), 5) for key in ("value", "low", "high")]
-                for name, each in result["metrics"].items()
+                name: [round(float(metric[key]), 5) for key in ("value", "low", "high")]
+                for name, metric in result["metrics"].items()
                 if "/" not in name or folder.name in GROUPED
             }
         except (KeyError, TypeError, ValueError) as error:
@@ -111,9 +113,9 @@ def _over_seeds(values: Sequence[float]) -> Value:
 
 
 def newest_result(folder: Path) -> dict | None:
-    """The result of a benchmark at its last step: "metrics", and the names of some as "summary".
+    """The result of a benchmark at its last step: {"metrics": ..., "summary": names of metrics}.
 
-    None if there is none. Raises ValueError for a file of anything else.
+    None if there is none. Raises ValueError for a damaged or another file.
     """
     steps = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
     if not steps:

@@ -1,7 +1,6 @@
-"""Readers of evaluation sets: name -> function that returns a `Benchmark`, a list of cases.
+"""Table of readers of evaluation sets: name -> function that returns a `Benchmark` (cases).
 
-A reader takes split, count and options of its own. Its protocol has the same name in
-`vlc_jax.evaluators.EVALUATIONS`.
+`vlc_jax.evaluators.EVALUATIONS` maps the same names to their protocols.
 """
 
 import inspect
@@ -47,7 +46,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 __all__ = ["PUBLISHED", "READERS", "Average", "Benchmark", "Case", "reads_source"]
 
-PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {  # sets of the papers
+PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {  # published evaluation sets
     **aro.READERS,
     **bivlc.READERS,
     **bla.READERS,
@@ -90,5 +89,5 @@ READERS: dict[str, Callable[..., Benchmark]] = {
 
 
 def reads_source(name: str) -> bool:
-    """True if a benchmark is made of a training-style source, which its option `source` names."""
+    """True if the benchmark reads a training source, chosen by its option `source`."""
     return "source" in inspect.signature(READERS[name]).parameters

@@ -1,20 +1,24 @@
 """ARO: Visual Genome Relation and Attribution, COCO-Order and Flickr30k-Order.
 
-Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
-read as github.com/mertyg/vision-language-models-are-bows does. An argmax there takes the *wrong*
-caption of a tie in Relation and Attribution, whose options are [false, true], and the correct one
-in Order: `tie="strict"` and `tie="first_index"` here.
+Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023);
+read like github.com/mertyg/vision-language-models-are-bows. Its argmax counts a tie as *wrong* in
+Relation and Attribution, whose options are [false, true], and as correct in Order: `tie="strict"`
+and `tie="first_index"` here.
 """
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.record import Crop, DataError
@@ -29,7 +33,7 @@ RELATION = Origin(
     source=_SOURCE,
     licence="MIT",
     cases=23_937,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 ATTRIBUTION = dataclasses.replace(RELATION, files=("visual_genome_attribution.json",), cases=28_748)
 COCO_ORDER = Origin(
@@ -52,30 +56,26 @@ FLICKR30K_ORDER = Origin(
     cases=5_000,
     overlap="Flickr30k",
 )
-# In the order of the paper's code, whose options these are.
+# In the order of the options in the paper's code.
 SHUFFLES = (
     "shuffle_nouns_and_adjectives",
     "shuffle_all_but_nouns_and_adjectives",
     "shuffle_within_trigrams",
     "shuffle_trigrams",
 )
-ATTRIBUTION_FLOOR = 25  # cases; attribute pairs with fewer are not in the paper's mean
-MAX_WORDS = 30  # of a caption, as BLIP prepares it
+TAGGER = "spacy:en_core_web_sm"
+ATTRIBUTION_FLOOR = 25  # attribute pairs with fewer cases are not in the paper's mean
+MAX_WORDS = 30  # per caption, as in BLIP
 
 
-def vg_relation(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """23,937 cases of two captions, "the horse is eating the grass" and "the grass is eating the
-    horse", for the part of an image in a box.
+@published(RELATION)
+def vg_relation(files: PublishedFiles) -> Benchmark:
+    """23,937 cases: an image cropped to a box and two captions, "the horse is eating the grass" and
+    "the grass is eating the horse".
 
-    accuracy_macro, the headline: the mean over relations without the 157 that the authors' notebook
-    calls symmetric. accuracy_all_relations: over all. accuracy: over cases.
+    accuracy_macro, the headline: mean over relations, without the 157 symmetric ones of the
+    authors' notebook. accuracy_all_relations: mean over all relations. accuracy: over cases.
     """
-    files = PublishedFiles(RELATION, root, folder, images)
     averages = {
         "macro": Average(("relation",), drop=SYMMETRIC_RELATIONS),
         "all_relations": Average(("relation",)),
@@ -83,22 +83,17 @@ def vg_relation(
     rows = _boxed(files, "visual_genome_relation.json", "relation_name")
     cases = (_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_relation", cases, count, averages, summary=summary)
+    return files.benchmark("vg_relation", cases, averages, summary=summary)
 
 
-def vg_attribution(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """28,748 cases of two captions, "the paved road and the white house" and "the white road and
-    the paved house", for the part of an image in a box.
+@published(ATTRIBUTION)
+def vg_attribution(files: PublishedFiles) -> Benchmark:
+    """28,748 cases: an image cropped to a box and two captions, "the paved road and the white
+    house" and "the white road and the paved house".
 
-    accuracy_macro, the headline: the mean over pairs of attributes with at least 25 cases.
-    accuracy_all_attributes: over all pairs. accuracy: over cases.
+    accuracy_macro, the headline: mean over pairs of attributes with at least 25 cases.
+    accuracy_all_attributes: mean over all pairs. accuracy: over cases.
     """
-    files = PublishedFiles(ATTRIBUTION, root, folder, images)
     averages = {
         "macro": Average(("attributes",), floor=ATTRIBUTION_FLOOR),
         "all_attributes": Average(("attributes",)),
@@ -109,53 +104,43 @@ def vg_attribution(
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_attribution", cases, count, averages, summary=summary)
+    return files.benchmark("vg_attribution", cases, averages, summary=summary)
 
 
-def coco_order(root: str | Path = "", **options: Any) -> Benchmark:
+@published(COCO_ORDER)
+def coco_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """25,010 captions of COCO's Karpathy test split, each against four shuffles of its words.
 
-    options: as `flickr30k_order`.
+    seed, tagger: as in `flickr30k_order`.
     """
-    return _order("coco_order", COCO_ORDER, root, **options)
+    return _order("coco_order", files, seed, tagger)
 
 
-def flickr30k_order(root: str | Path = "", **options: Any) -> Benchmark:
+@published(FLICKR30K_ORDER)
+def flickr30k_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """5,000 captions of Flickr30k's Karpathy test split, each against four shuffles of its words.
 
-    options:
-      count: of cases. folder, images: where annotations and images are, if elsewhere.
-      seed: of the shuffles, which the authors draw anew at each start (and average five of).
-      tagger: parts of speech for the first two shuffles, as hard_texts/taggers.py takes it.
+    seed: of the shuffles; the authors average five unseeded runs.
+    tagger: for the first two shuffles, KIND:ARGUMENT of hard_texts/taggers.py.
     """
-    return _order("flickr30k_order", FLICKR30K_ORDER, root, **options)
+    return _order("flickr30k_order", files, seed, tagger)
 
 
-def _order(
-    name: str,
-    origin: Origin,
-    root: str | Path,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    seed: int = 1,
-    tagger: str = "spacy:en_core_web_sm",
-) -> Benchmark:
-    files = PublishedFiles(origin, root, folder, images)
+def _order(name: str, files: PublishedFiles, seed: int, tagger: str) -> Benchmark:
     shuffles = [
         NEGATIVES[shuffle](mode="authors", **({"tagger": tagger} if k < 2 else {}))
         for k, shuffle in enumerate(SHUFFLES)
     ]
 
     def cases() -> Iterator[Case]:
-        rows = karpathy_rows(files, origin.files[0])
+        rows = karpathy_rows(files, files.origin.files[0])
         captions = ((image, caption) for image, several in rows for caption in several)
         for number, (image, caption) in enumerate(captions):
             options = [caption]
             for k, shuffle in enumerate(shuffles):
-                # A stream of its own for each case and shuffle: a part of the set has the same.
+                # One generator per case and shuffle: `count` does not change the shuffles.
                 rng = np.random.default_rng((seed, number, k))
-                # A shuffle that finds no other order leaves the caption, which then ties.
+                # Without another order the option is the caption itself, a tie.
                 options += list(shuffle(caption, rng, 1))[:1] or [caption]
             yield Case(
                 case_id(number, image),
@@ -164,13 +149,13 @@ def _order(
                 meta={"record": image},
             )
 
-    benchmark = files.benchmark(name, cases(), count)
+    benchmark = files.benchmark(name, cases())
     versions = "/".join(str(shuffle.version) for shuffle in shuffles)
     return dataclasses.replace(benchmark, version=f"{benchmark.version}/{seed}/{versions}")
 
 
 def karpathy_rows(files: PublishedFiles, name: str) -> Iterator[tuple[str, list[str]]]:
-    """(image, its captions) of a list of {image, caption: [...]}, as BLIP has Karpathy's splits."""
+    """Yields (image, its captions) of a Karpathy split in BLIP's JSON, [{image, caption: []}]."""
     for row in files.objects(name, "image", "caption"):
         captions = row["caption"]
         if not isinstance(captions, list) or not captions:
@@ -179,8 +164,8 @@ def karpathy_rows(files: PublishedFiles, name: str) -> Iterator[tuple[str, list[
 
 
 def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
-    """A caption as ARO and BLIP prepare it: lower case, without . ! " ( ) * # : ; ~ and repeated
-    spaces, at most `max_words` words long."""
+    """Preprocessing of ARO and BLIP: lower case, no . ! " ( ) * # : ; ~ and repeated spaces, at
+    most `max_words` words."""
     spaced = caption.lower().translate(str.maketrans(dict.fromkeys('.!"()*#:;~', " ")))
     return " ".join(spaced.split()[:max_words])
 

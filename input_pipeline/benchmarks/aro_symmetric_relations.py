@@ -1,6 +1,6 @@
-"""The 157 relations of ARO's notebook that say the same both ways, or nearly so.
+"""The 157 (nearly) symmetric relations of ARO's notebook.
 
-The paper's mean over relations leaves them out; the annotation file still has them.
+The annotation file has them; the paper's mean over relations excludes them.
 """
 
 import re

@@ -1,17 +1,18 @@
-"""BiVLC: SugarCrepe's captions and negatives with an image for each of them.
+"""BiVLC: SugarCrepe's captions and negatives, each with an image.
 
 Miranda et al., "BiVLC: Extending vision-language compositionality evaluation with text-to-image
-retrieval" (NeurIPS 2024). Packed in Parquet with both images; the file was not to be had: columns
-are those of its card (image, caption, negative_image, negative_caption, type, subtype).
+retrieval" (NeurIPS 2024). Parquet with both images. Unverified: the file was not available; column
+names are from its card (image, caption, negative_image, negative_caption, type, subtype).
 """
 
-from pathlib import Path
+from collections.abc import Iterator
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
@@ -27,30 +28,27 @@ ORIGIN = Origin(
 )
 
 
-def bivlc(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """2,933 cases of an image and its caption, a negative caption and an image made from it.
+@published(ORIGIN)
+def bivlc(files: PublishedFiles) -> Benchmark:
+    """2,933 cases: an image and its caption, a negative caption and an image generated from it.
 
-    group_score, the headline, text_score (its image-to-text) and image_score (its text-to-image).
-    Groups: type (replace, swap, add) and subset, the type with what it changes (replace_att).
+    group_score, the headline, text_score (image-to-text in the paper) and image_score
+    (text-to-image). Groups: type (replace, swap, add) and subset (replace_att).
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
-    texts = ("caption", "negative_caption")
-    cases = (
-        Case(
-            case_id(number, place[2]["type"], place[2]["subtype"]),
-            (packed_image(place, "image"), packed_image(place, "negative_image")),
-            tuple(place[2][text] for text in texts),
-            {"type": place[2]["type"], "subset": f"{place[2]['type']}_{place[2]['subtype']}"},
-        )
-        for number, place in enumerate(files.packed("**/*.parquet", *texts, "type", "subtype"))
-    )
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("bivlc", cases, count, summary=summary)
+    return files.benchmark("bivlc", _cases(files), summary=summary)
+
+
+def _cases(files: PublishedFiles) -> Iterator[Case]:
+    fields = ("caption", "negative_caption", "type", "subtype")
+    for number, packed in enumerate(files.packed("**/*.parquet", *fields)):
+        row = packed[2]
+        yield Case(
+            case_id(number, row["type"], row["subtype"]),
+            (packed_image(packed, "image"), packed_image(packed, "negative_image")),
+            (row["caption"], row["negative_caption"]),
+            {"type": row["type"], "subset": f"{row['type']}_{row['subtype']}"},
+        )
 
 
 READERS = {"bivlc": (bivlc, ORIGIN)}

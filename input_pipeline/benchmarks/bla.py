@@ -1,15 +1,14 @@
-"""BLA: sentences in active and passive voice, coordinated, or with relative clauses, two of them
-right for an image and two wrong.
+"""BLA: two correct and two wrong sentences per image, in active and passive voice, coordinated, or
+with relative clauses.
 
 Chen et al., "The BLA Benchmark: Investigating Basic Language Abilities of Pre-Trained Multimodal
-Models" (EMNLP 2023), github.com/shin-ee-chen/BLA. Of its files that of relative clauses was seen;
-the other two are as the authors' and other evaluations read them, and no counts are known. The
-cases here are pairs of a right and a wrong sentence, as in github.com/kargibora/CS-CLIP, strict;
-the authors rank all four.
+Models" (EMNLP 2023), github.com/shin-ee-chen/BLA. Partly unverified: only the file of relative
+clauses was available; the format of the other two is from the authors' and other evaluations, and
+the numbers of cases are unknown. A case is a correct and a wrong sentence, as in
+github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -17,6 +16,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -30,31 +30,26 @@ ORIGIN = Origin(
     images="BLA_Benchmark/images",
     source="github.com/shin-ee-chen/BLA (BLA_benchmark.zip, which its README names)",
     licence="MIT",
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 
 
+@published(ORIGIN)
 def bla(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-    first_group: bool = False,
+    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
 ) -> Benchmark:
-    """Two cases of two captions for each group of four sentences.
+    """Two cases of two captions per group of four sentences.
 
-    accuracy_macro, the headline: the mean over subsets. accuracy/subset=coordination and the like.
-    four_accuracy: both cases of a group are right; four_accuracy_macro: the mean over subsets.
-    count: of cases of all.
-    first_group: of several groups of an image only the first, as the authors' CLIP script has it.
+    accuracy_macro, the headline: mean over subsets. accuracy/subset=coordination etc.: per subset.
+    four_accuracy: both cases of a group are right; four_accuracy_macro: mean over subsets.
+    count: total number of cases.
+    first_group: only the first group of an image, as in the authors' CLIP script.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset, first_group))
     averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
-    return files.benchmark("bla", cases, count, averages, together=("four",), summary=summary)
+    return files.benchmark("bla", cases, averages, together=("four",), summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[Case]:
@@ -62,8 +57,8 @@ def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[C
     for number, row in enumerate(files.objects(name, "image_id", "caption_group")):
         image = f"{row['image_id']}.jpg"
         groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
-        for place, group in enumerate(groups[:1] if first_group else groups):
-            four = f"{subset}_{case_id(number, image, place)}"
+        for index, group in enumerate(groups[:1] if first_group else groups):
+            four = f"{subset}_{case_id(number, image, index)}"
             for pair, (right, wrong) in enumerate(PAIRS, 1):
                 yield Case(
                     f"{four}_{pair}",
@@ -74,7 +69,7 @@ def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[C
                 )
 
 
-def _groups(place: str, groups: Any) -> list[dict[str, str]]:
+def _groups(where: str, groups: Any) -> list[dict[str, str]]:
     sentences = [sentence for pair in PAIRS for sentence in pair]
     if not isinstance(groups, list) or not all(
         isinstance(group, dict) and isinstance(group.get(sentence), str)
@@ -82,7 +77,7 @@ def _groups(place: str, groups: Any) -> list[dict[str, str]]:
         for sentence in sentences
     ):
         raise DataError(
-            f"{place} needs a list of groups with the texts {sentences} in 'caption_group'; got "
+            f"{where} needs a list of groups with the texts {sentences} in 'caption_group'; got "
             f"{groups!r:.80}"
         )
     return groups

@@ -1,26 +1,26 @@
-"""CLEVR-bind: a rendered scene of two objects, its description and four wrong ones.
+"""CLEVR-bind: a rendered scene of two objects, its description and four wrong descriptions.
 
 Lewis et al., "Does CLIP Bind Concepts? Probing Compositionality in Large Image Models" (EACL
-Findings 2024), github.com/marthaflinderslewis/clip-binding, the set two-object as there and in "Is
-CLIP Ideal? No. Can We Fix It? Yes!" (ICCV 2025), github.com/Raphoo/DCSM_Ideal_CLIP. Its code was
-read; its files were not to be had, so no counts are known. An argmax there credits ties
-("first_index" here).
+Findings 2024), github.com/marthaflinderslewis/clip-binding; the two-object set, as in "Is CLIP
+Ideal? No. Can We Fix It? Yes!" (ICCV 2025), github.com/Raphoo/DCSM_Ideal_CLIP. Unverified: the
+files were not available, the format is from the code, and the numbers of cases are unknown. The
+argmax there counts ties as correct ("first_index" here).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
-SUBSETS = ("train", "val", "gen")  # gen: pairs of a colour and a shape that train has not
+SUBSETS = ("train", "val", "gen")  # gen: colour-shape pairs that are not in train
 WRONG = tuple(f"neg_{n}" for n in range(4))
-PROMPT = "An image of a {}"  # of the ICCV paper; the texts are short, "red cube"
+PROMPT = "An image of a {}"  # of the ICCV paper, for texts such as "red cube"
 ORIGIN = Origin(
     protocol="choice",
     folder="clevr_bind/two_object",
@@ -31,35 +31,29 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def clevr_bind(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-    prompt: str = PROMPT,
+    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, prompt: str = PROMPT
 ) -> Benchmark:
-    """Cases of five captions, in three subsets, on the first of which the first paper trains.
+    """Cases of five captions, in three subsets; the EACL paper trains on the subset train.
 
-    accuracy/subset=gen and the like, as the papers' tables; accuracy_macro, the headline: their
-      mean.
-    prompt: of each text, in which {} stands for it. "a photo of{}" is that of the first paper's
-      code, which forgot a space.
+    accuracy/subset=gen etc., as in the papers' tables; accuracy_macro, the headline: their mean.
+    prompt: template with {} for the text. The EACL paper's code has "a photo of{}", without the
+      space.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     if prompt.count("{}") != 1:
         raise ValueError(f"prompt needs one {{}}, which stands for the text; got {prompt!r}")
     cases = (case for subset in subsets for case in _subset(files, subset, prompt))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("clevr_bind", cases, count, averages, summary=summary)
+    return files.benchmark("clevr_bind", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str, prompt: str) -> Iterator[Case]:
     for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
         image = f"{subset}/{row['file_name']}"
-        texts = (row["pos"], *(row[column] for column in WRONG))
+        texts = [row[column] for column in ("pos", *WRONG)]
         yield Case(
             f"{subset}_{case_id(number, row['file_name'])}",
             (files.image(image),),

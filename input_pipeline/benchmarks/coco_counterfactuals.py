@@ -1,12 +1,15 @@
-"""COCO-Counterfactuals: captions of COCO with a noun exchanged, and images made from both.
+"""COCO-Counterfactuals: COCO captions with one noun replaced, and images generated from both.
 
 Le et al., "COCO-Counterfactuals: Automatically constructed counterfactual examples for image-text
-pairs" (NeurIPS 2023), read as github.com/linzhiqiu/t2v_metrics does, which adds ".jpg" to names.
+pairs" (NeurIPS 2023); read like github.com/linzhiqiu/t2v_metrics, which appends ".jpg" to names.
 """
 
-from pathlib import Path
-
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "cococounterfactuals.jsonl"
@@ -24,18 +27,13 @@ ORIGIN = Origin(
 )
 
 
-def coco_counterfactuals(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def coco_counterfactuals(files: PublishedFiles) -> Benchmark:
     """17,410 cases: "A woman is cutting into a cake ...", "A baker is cutting into a cake ...".
 
-    group_score, the headline, text_score and image_score. All images are made by a model; cases of
-    one COCO caption count as one in the intervals.
+    group_score, the headline, text_score and image_score. All images are generated. Confidence
+    intervals treat the cases of one COCO caption as one cluster.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     fields = ("image_0", "image_1"), ("caption_0", "caption_1")
     rows = files.json_lines(_FILE, "id", *fields[0], *fields[1])
     cases = (
@@ -48,7 +46,7 @@ def coco_counterfactuals(
         for number, row in enumerate(rows)
     )
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("coco_counterfactuals", cases, count, summary=summary)
+    return files.benchmark("coco_counterfactuals", cases, summary=summary)
 
 
 READERS = {"coco_counterfactuals": (coco_counterfactuals, ORIGIN)}

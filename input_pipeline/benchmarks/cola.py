@@ -1,14 +1,19 @@
 """COLA, multi-object matching: two images and two captions with the same attributes and objects.
 
-Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurIPS 2023), read as
-github.com/arijitray1993/COLA does. Images are Visual Genome's; the file has their addresses.
+Ray et al., "COLA: A benchmark for compositional text-to-image retrieval" (NeurIPS 2023); read like
+github.com/arijitray1993/COLA. Images are Visual Genome's; the file lists their URLs.
 """
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "COLA_multiobjects_matching_benchmark.json"
@@ -20,30 +25,25 @@ ORIGIN = Origin(
     source="github.com/arijitray1993/COLA (data/) and visualgenome.org (VG_100K, VG_100K_2)",
     licence="MIT",
     cases=210,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 
 
-def cola(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def cola(files: PublishedFiles) -> Benchmark:
     """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
 
-    image_score, the headline, is the paper's: both captions find their image. text_score and
-    group_score beside it.
+    image_score, the headline, is the paper's metric: both captions rank their image first. Also
+    text_score and group_score.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
     cases = (_case(files, number, row) for number, row in enumerate(rows))
     summary = ("image_score", "text_score", "group_score")
-    return files.benchmark("cola", cases, count, summary=summary)
+    return files.benchmark("cola", cases, summary=summary)
 
 
 def _case(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
-    # addresses of a server that has the images flat: only their names count
+    # URLs of another folder structure: only the file names are used
     names = [PurePosixPath(str(row[field])).name for field in ("image_0", "image_1")]
     pictures = tuple(visual_genome.image(files, name) for name in names)
     return Case(case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))

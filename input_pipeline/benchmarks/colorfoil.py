@@ -1,26 +1,30 @@
-"""ColorFoil: a caption of COCO that names colours, and the same one with other colours.
+"""ColorFoil: a COCO caption with colour words, and the same caption with other colours.
 
 Samin et al., "ColorFoil: Investigating Color Blindness in Large Vision and Language Models" (2024):
-made of COCO's captions as github.com/samin9796/ColorFoil does at each start, with unseeded colours;
-here they are drawn from a seed. All comparisons strict, as there.
+generated from COCO's captions as in github.com/samin9796/ColorFoil, which draws unseeded colours at
+each start; here a seed fixes them. Strict comparison, as there.
 """
 
 import collections
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from PIL import ImageColor
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "captions_val2017.json"
 FOILS = ("blue", "black", "red", "pink", "yellow", "grey", "orange", "white", "green", "brown")
-# The names of CSS 3; "snow", "wheat" and "tan" are some. Pillow has one of CSS 4 beside them.
+# The colour names of CSS 3, "snow", "wheat" and "tan" included; Pillow adds one of CSS 4.
 COLOURS = frozenset(ImageColor.colormap) - {"rebeccapurple"}
-GREYSCALE = frozenset({550, 1164, 1752, 2236})  # places in the set of images without colours
+GREYSCALE = frozenset({550, 1164, 1752, 2236})  # indices of greyscale images
 ORIGIN = Origin(
     protocol="choice",
     folder="coco/annotations",
@@ -33,28 +37,22 @@ ORIGIN = Origin(
 )
 
 
-def colorfoil(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    seed: int = 1,
-    whole_words: bool = True,
-) -> Benchmark:
-    """2,507 cases of two captions: the first of an image that has a colour's name in lower case
-    between spaces, and its foil.
+@published(ORIGIN)
+def colorfoil(files: PublishedFiles, seed: int = 1, whole_words: bool = True) -> Benchmark:
+    """2,507 cases of two captions: an image's first caption with a lower-case colour word between
+    spaces, and its foil.
 
-    seed: of the colours of the foils.
-    whole_words: False is the authors' way, which replaces letters inside other words ("covered"),
-      and a new colour by the next one, and may exchange "gray" and "grey".
+    seed: of the colours in foils.
+    whole_words: False: the authors' rule, which also replaces inside words ("covered"), may replace
+      a new colour again, and may swap "gray" and "grey".
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     foil = _foil if whole_words else _foil_by_letters
 
     def cases() -> Iterator[Case]:
         for number, (image, caption) in enumerate(_coloured(files)):
             if number not in GREYSCALE:
-                rng = np.random.default_rng((seed, number))  # a part of the set has the same foils
+                # One generator per case: `count` does not change the foils.
+                rng = np.random.default_rng((seed, number))
                 yield Case(
                     case_id(number, image),
                     (files.image(image),),
@@ -63,11 +61,11 @@ def colorfoil(
                     {"record": image},
                 )
 
-    return files.benchmark("colorfoil", cases(), count)
+    return files.benchmark("colorfoil", cases())
 
 
 def _coloured(files: PublishedFiles) -> Iterator[tuple[str, str]]:
-    """(image, caption) of every image with a caption that names a colour, of these the first."""
+    """Yields (image, its first caption with a colour word)."""
     captions: dict[int, list[str]] = collections.defaultdict(list)
     match files.json(FILE):
         case {"images": list(images), "annotations": list(annotations)}:
@@ -84,7 +82,7 @@ def _coloured(files: PublishedFiles) -> Iterator[tuple[str, str]]:
 
 
 def _foil(caption: str, rng: np.random.Generator) -> str:
-    """The caption with another of FOILS for each colour."""
+    """The caption with each colour word replaced by another colour of FOILS."""
     words = [_other(word, rng) if word in COLOURS else word for word in caption.split(" ")]
     return " ".join(words)
 

@@ -1,12 +1,11 @@
-"""ColorSwap: two images and two captions with the same words, whose colours change places.
+"""ColorSwap: two images and two captions of the same words, with their colours swapped.
 
 Burapacheep et al., "ColorSwap: A Color and Word Order Dataset for Multimodal Evaluation" (ACL
-Findings 2024), the test split as Winoground: the authors' test.json and images, or the Parquet
-files of huggingface.co/datasets/stanfordnlp/colorswap, which need an account there.
+Findings 2024); the test split, scored like Winoground. Reads the authors' test.json and images, or
+the gated Parquet files of huggingface.co/datasets/stanfordnlp/colorswap.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -14,6 +13,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import ImageLike
@@ -34,21 +34,16 @@ ORIGIN = Origin(
 _FIELDS = ("caption_1", "caption_2", "image_source", "caption_source")
 
 
-def colorswap(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def colorswap(files: PublishedFiles) -> Benchmark:
     """300 cases of two images and two captions.
 
     group_score, the headline, text_score and image_score as in Winoground;
-    group_score/image_source=midjourney, group_score/caption_source=human and the like: of parts.
-    Where test.json is absent, test-*.parquet is read, which has the images inside.
+    group_score/image_source=midjourney, group_score/caption_source=human etc.: per group.
+    Without test.json it reads test-*.parquet, which contains the images.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("colorswap", _cases(files), count, summary=summary)
+    return files.benchmark("colorswap", _cases(files), summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:
@@ -65,8 +60,8 @@ def _rows(
     files: PublishedFiles,
 ) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
     if not files.has("test.json") and files.has(PACKED):
-        for place in files.packed(PACKED, *_FIELDS):
-            yield place[2], (packed_image(place, "image_1"), packed_image(place, "image_2"))
+        for packed in files.packed(PACKED, *_FIELDS):
+            yield packed[2], (packed_image(packed, "image_1"), packed_image(packed, "image_2"))
         return
     for row in files.objects("test.json", *_FIELDS, "image_1", "image_2"):
         yield row, (files.image(row["image_1"]), files.image(row["image_2"]))

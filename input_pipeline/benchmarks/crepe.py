@@ -1,13 +1,12 @@
-"""CREPE: a region of a Visual Genome image, its caption, and hard negatives to rank it among.
+"""CREPE: a region of a Visual Genome image, its caption, and hard negatives.
 
-Ma et al., "CREPE: Can Vision-Language Foundation Models Reason Compositionally?" (CVPR 2023), read
-as github.com/RAIVNLab/CREPE does; its tables themselves were not to be had. `accuracy` is the
-paper's recall at 1. Ties have no rule there (an unstable sort).
+Ma et al., "CREPE: Can Vision-Language Foundation Models Reason Compositionally?" (CVPR 2023); read
+like github.com/RAIVNLab/CREPE. Unverified: the tables were not available. `accuracy` is the paper's
+recall at 1. The authors' code has no tie rule (an unstable sort).
 """
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks import visual_genome
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -15,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_options,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
@@ -23,10 +23,10 @@ from vlc_jax.input_pipeline.sources import cells
 TRAINING = ("cc12m", "yfcc", "laion")
 SPLITS = ("seen_compounds", "unseen_compounds")
 SYSTEMATICITY_NEGATIVES = ("atom", "comp", "combined")
-# Kind -> cases of all complexities: that which all 202 recalls of a kind in vl_compo's table are
-# multiples of.
+# Kind -> number of cases of all complexities, inferred from vl_compo's table: all 202 recalls of a
+# kind are multiples of 1 / number.
 PRODUCTIVITY_NEGATIVES = {"atom": 17_698, "swap": 7_405, "negate": 17_303}
-COMPLEXITIES = tuple(range(4, 13))  # atoms of a caption
+COMPLEXITIES = tuple(range(4, 13))  # atoms per caption
 _BOX = ("x", "y", "width", "height")
 SYSTEMATICITY = Origin(
     protocol="choice",
@@ -35,7 +35,7 @@ SYSTEMATICITY = Origin(
     images="vg",
     source="github.com/RAIVNLab/CREPE (its zip files) and visualgenome.org",
     licence="none given",
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 PRODUCTIVITY = dataclasses.replace(
     SYSTEMATICITY,
@@ -45,26 +45,23 @@ PRODUCTIVITY = dataclasses.replace(
 )
 
 
+@published(SYSTEMATICITY)
 def crepe_systematicity(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     training: str = "laion",
     negatives: tuple[str, ...] = SYSTEMATICITY_NEGATIVES,
 ) -> Benchmark:
-    """Captions whose compounds a training set has, or has not, each against wrong ones.
+    """Captions of compounds seen or unseen in a training set, each against hard negatives.
 
-    accuracy_macro, the headline: the mean over the two splits and the kinds of negatives.
-    accuracy/split=unseen_compounds and the like: parts of it.
-    count: of cases of all.
-    training: cc12m, yfcc or laion: what the model was trained on. The authors use the set for no
-      other models.
-    negatives: atom (a word replaced), comp (words of others combined anew), combined (both).
+    accuracy_macro, the headline: mean over the two splits and the kinds of negatives.
+    accuracy/split=unseen_compounds etc.: per split and kind.
+    count: total number of cases.
+    training: cc12m, yfcc or laion: the model's training set. The authors evaluate only models
+      trained on one of them.
+    negatives: atom (a word replaced), comp (words of other compounds recombined), combined (both).
     """
     check_options("negatives", negatives, SYSTEMATICITY_NEGATIVES)
     check_options("values of training", (training,), TRAINING)
-    files = PublishedFiles(SYSTEMATICITY, root, folder, images)
 
     def cases() -> Iterator[Case]:
         for split in SPLITS:
@@ -75,27 +72,24 @@ def crepe_systematicity(
 
     averages = {"macro": Average(("file",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_systematicity", cases(), count, averages, summary=summary)
+    return files.benchmark("crepe_systematicity", cases(), averages, summary=summary)
 
 
+@published(PRODUCTIVITY)
 def crepe_productivity(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     negatives: tuple[str, ...] = tuple(PRODUCTIVITY_NEGATIVES),
     complexities: tuple[int, ...] = COMPLEXITIES,
 ) -> Benchmark:
-    """42,406 captions of 4 to 12 atoms, each against five wrong ones.
+    """42,406 captions of 4 to 12 atoms, each against five hard negatives.
 
-    accuracy_macro, the headline: the mean over kinds of negatives.
-    accuracy/subset=swap, accuracy/file=swap_4 and the like: of a kind, and of one complexity of it.
-    count: of cases of each kind.
-    negatives: atom (a word replaced), swap (two words exchanged), negate (a "not" put in).
+    accuracy_macro, the headline: mean over kinds of negatives.
+    accuracy/subset=swap, accuracy/file=swap_4 etc.: per kind, and per kind and complexity.
+    count: number of cases per kind.
+    negatives: atom (a word replaced), swap (two words swapped), negate (a "not" inserted).
     """
     check_options("negatives", negatives, PRODUCTIVITY_NEGATIVES)
     check_options("complexities", complexities, COMPLEXITIES)
-    files = PublishedFiles(PRODUCTIVITY, root, folder, images)
 
     def cases() -> Iterator[Case]:
         for kind in negatives:
@@ -106,32 +100,32 @@ def crepe_productivity(
 
     averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_productivity", cases(), count, averages, summary=summary)
+    return files.benchmark("crepe_productivity", cases(), averages, summary=summary)
 
 
 def _cases(files: PublishedFiles, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:
     rows = files.table(name, "image_id", "caption", *_BOX, column)
     for number, row in enumerate(rows):
-        place = f"{files.folder / name}: case {number}"
-        wrong = cells.read(row, column, place)
+        where = f"{files.folder / name}: case {number}"
+        wrong = cells.read(row, column, where)
         if not isinstance(wrong, list) or not wrong or not all(isinstance(w, str) for w in wrong):
-            raise DataError(f"{place} needs a list of texts in {column!r}; got {row[column]!r:.80}")
+            raise DataError(f"{where} needs a list of texts in {column!r}; got {row[column]!r:.80}")
         image = visual_genome.image(files, row["image_id"].removesuffix(".jpg") + ".jpg")
         yield Case(
             f"{group['file'].replace('/', '_')}_{case_id(number, row['image_id'])}",
-            (Crop(image, _box(row, place)),),
+            (Crop(image, _box(row, where)),),
             (row["caption"], *wrong),
             group,
             {"record": image.name},
         )
 
 
-def _box(row: dict[str, str], place: str) -> tuple[int, int, int, int]:
+def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
     try:
         x, y, width, height = (int(float(row[side])) for side in _BOX)
     except (ValueError, OverflowError):
         got = {side: row[side] for side in _BOX}
-        raise DataError(f"{place}: {', '.join(_BOX)} are numbers of pixels; got {got}") from None
+        raise DataError(f"{where}: {', '.join(_BOX)} are numbers of pixels; got {got}") from None
     return x, y, x + width, y + height
 
 

@@ -1,9 +1,9 @@
-"""EqBen-mini: two images that differ little, of videos and of engines, and a caption of each.
+"""EqBen-mini: two similar images, from videos or graphics engines, and a caption of each.
 
 Wang et al., "Equivariant Similarity for Vision-Language Foundation Models" (ICCV 2023),
-github.com/Wangt-CN/EqBen; its small subset, read as the code of github.com/linzhiqiu/t2v_metrics
-does. The files were not to be had, so no number of cases is known. The full set (250,000 cases, 100
-GB) and its tenth have other annotation files, which are not read.
+github.com/Wangt-CN/EqBen; its small subset, read like github.com/linzhiqiu/t2v_metrics. Unverified:
+the files were not available, and the number of cases is unknown. The full set (250,000 cases, 100
+GB) and its 10 % subset have other annotation files, which this reader does not support.
 """
 
 from collections.abc import Iterator
@@ -11,16 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "all_select.json"
-FAMILIES = {  # first folder of an image, the subset -> family, the groups of results there
+FAMILIES = {  # subset (first folder of an image) -> family, as in the results of t2v_metrics
     "eqbenag": "eqbenag",  # Action Genome, videos
     "eqbengebc": "eqbeng",  # GEBC, videos
     "eqbenyoucook2": "eqbeny",  # YouCook2, videos
-    "eqbenkubric_attr": "eqbenk",  # Kubric, an engine for scenes of objects
+    "eqbenkubric_attr": "eqbenk",  # Kubric, a rendering engine
     "eqbenkubric_cnt": "eqbenk",
     "eqbenkubric_loc": "eqbenk",
     "eqbensd": "eqbensd",  # Stable Diffusion
@@ -31,28 +36,23 @@ ORIGIN = Origin(
     files=(FILE,),
     images="eqben_vllm/images",
     source="github.com/linzhiqiu/t2v_metrics (dataset.py names the archive eqben_vllm.zip)",
-    licence="none in its README; images: those of Action Genome, GEBC and YouCook2",
+    licence="none in its README; images: as in Action Genome, GEBC and YouCook2",
     overlap="Action Genome, GEBC, YouCook2",
 )
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
 
 
-def eqben(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def eqben(files: PublishedFiles) -> Benchmark:
     """Pairs of images with a caption each.
 
-    group_score, the headline: all four comparisons of a case are right. text_score and image_score
-      beside it. Groups, of each metric: subset=eqbenkubric_cnt and the like, the folder of the
-      images; family=eqbenk and the like, as t2v_metrics prints them: Kubric's three are one.
-    Frames of YouCook2 are NumPy files of pixels, with their channels in OpenCV's order.
+    group_score, the headline: all four comparisons of a case are right. Also text_score and
+      image_score. Groups: subset=eqbenkubric_cnt etc., the folder of the images; family=eqbenk
+      etc., as in t2v_metrics, where Kubric's three subsets are one family.
+    Frames of YouCook2 are NumPy files of pixels, in OpenCV's channel order.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("eqben", _cases(files), count, summary=summary)
+    return files.benchmark("eqben", _cases(files), summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:
@@ -73,8 +73,7 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
 
 
 def _pixels(path: Path) -> np.ndarray | Path:
-    """RGB pixels of a NumPy file of BGR pixels; the path itself if it is not there, which is seen
-    when it is decoded."""
+    """RGB pixels of a NumPy file of BGR pixels; the path itself if missing: decoding raises."""
     if not path.is_file():
         return path
     try:

@@ -1,8 +1,8 @@
 """Benchmarks from the hard texts of any source: choice, triplet and pairs on your own data.
 
-A table, prepared shards, or a published file with hard negatives (sources crepe and sugarcrepe)
-becomes an evaluation set without any conversion. Nothing is skipped: a record that lacks what the
-protocol needs raises DataError, since leaving it out would change the question.
+The source is a table, prepared shards, or a published file with hard negatives (sources crepe and
+sugarcrepe). No record is skipped, since that would change the benchmark: a record without the texts
+of the protocol raises DataError.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source
 def choice(
     split: str = "test", count: int | None = None, source: str = "records", **options: Any
 ) -> Benchmark:
-    """Each caption of the first `count` records against its own hard negatives."""
+    """Each caption of the first `count` records against its hard negatives."""
     cases, records = [], open_source(source, split, options)
     for index, record in _records(records, count):
         for caption, negatives, _ in _hard_texts(record):
@@ -30,8 +30,9 @@ def choice(
 def triplet(
     split: str = "test", count: int | None = None, source: str = "records", **options: Any
 ) -> Benchmark:
-    """Each caption against a hard negative, with a hard positive: as many cases per caption as it
-    has of both, the first negative with the first positive."""
+    """Each caption with a hard negative and a hard positive.
+
+    A caption with n negatives and n positives makes n cases, negative k with positive k."""
     cases, records = [], open_source(source, split, options)
     for index, record in _records(records, count):
         for caption, negatives, positives in _hard_texts(record):
@@ -56,11 +57,11 @@ def pairs(
     second: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Benchmark:
-    """Two images with a caption each, as Winoground's: of the first `count` records.
+    """Two images with a caption each, as in Winoground, from the first `count` records.
 
     second: options of the source that differ for the second image of a row, such as
-      {"image_column": "image_1", "caption_column": "caption_1"}. Without it the second image is
-      that of the record's first hard image, whose own caption is the second caption.
+      {"image_column": "image_1", "caption_column": "caption_1"}. Without it the second image and
+      caption are those of the record's first hard image.
     """
     records = open_source(source, split, options)
     others = open_source(source, split, {**options, **second}) if second else None
@@ -86,7 +87,7 @@ def pairs(
         )
     version = f"{records.fingerprint}/{len(cases)}"
     if others is not None:
-        version += f"/{others.fingerprint}"  # its columns, which the first one's does not know
+        version += f"/{others.fingerprint}"  # covers the columns of the second image
     return Benchmark("pairs", tuple(cases), version)
 
 
@@ -99,7 +100,7 @@ def _records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]
 
 
 def _hard_texts(record: Record) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """(caption, its negatives, its positives) of every caption."""
+    """Yields (caption, its negatives, its positives)."""
     for position in _captions(record):
         negatives, positives = (
             tuple(texts[position]) if texts else ()

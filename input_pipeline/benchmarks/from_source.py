@@ -18,8 +18,8 @@ def retrieval(
 ) -> Benchmark:
     """Image <-> caption retrieval among the first `count` records of any source.
 
-    A case is one image with all its captions. Unlike in training nothing is skipped, since that
-    would change the question: a record without captions raises DataError.
+    A case is one image with all its captions. Unlike in training, no record is skipped, since that
+    would change the benchmark: a record without captions raises DataError.
     """
     records = open_source(source, split, options)
     cases = []
@@ -49,18 +49,18 @@ def zeroshot(
     templates: str | Path | Sequence[str] | None = None,
     **options: Any,
 ) -> Benchmark:
-    """Classification by captions on a source whose records carry `meta["label"]`.
+    """Zero-shot classification on a source whose records have `meta["label"]`.
 
-    Such sources (`digits`, `tfds` with a label) have `classes` and `templates` of their own.
+    Such sources (`digits`, `tfds` with a label) define default `classes` and `templates`.
 
-    class_names: what prompts call the classes instead ("tench" for n01440764), in the order of the
-      labels: a list, a text file with a name per line, or a .json file with a list, or with an
-      object of the source's own names and these. FILE.json:NAME is the entry NAME of an object, as
-      in CLIP_benchmark's en_classnames.json:imagenet1k.
-    templates: of the prompts, with {} (or CLIP_benchmark's {c}) in place of the class: a list, a
-      text file with one per line, a .json file with a list, FILE.json:NAME, or a single template.
+    class_names: other names of the classes in prompts ("tench" for n01440764), in the order of the
+      labels: a list, a text file with a name per line, or a .json file with a list or an object
+      {source's name: name}. FILE.json:NAME is the entry NAME of an object, as in CLIP_benchmark's
+      en_classnames.json:imagenet1k.
+    templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
+      per line, a .json file with a list, FILE.json:NAME, or a single template.
 
-    Raises ValueError for class names that are not one per class, or not different.
+    Raises ValueError unless class names are distinct and one per class.
     """
     records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)
@@ -84,11 +84,10 @@ def linear_probe(
     validation_split: str | None = None,
     **options: Any,
 ) -> Benchmark:
-    """Classification by a linear map of frozen image features, on a source with labels as
-    `zeroshot` takes it.
+    """Linear probe of frozen image features, on a source with labels (`zeroshot`).
 
-    train_split, train_count: what the map is fitted to. validation_split: what its regularisation
-    is chosen by; by default every fifth record of training.
+    train_split, train_count: records to fit the probe. validation_split: records to choose its
+    regularisation; by default every fifth training record.
     """
     parts = {"test": _labelled(source, split, options)}
     parts["train"] = _labelled(source, train_split, options)
@@ -117,7 +116,7 @@ def _labelled(source: str, split: str, options: Mapping[str, Any]) -> Source:
 def _cases_of_classes(
     records: Source, count: int | None, names: Sequence[str] | None = None
 ) -> tuple[Case, ...]:
-    """Cases of the first `count` records; names: of the classes, if not the records' own."""
+    """Cases of the first `count` records. names: class names instead of the records' groups."""
     cases = []
     for index in range(number(len(records), count)):
         record = records[index]
@@ -129,10 +128,7 @@ def _cases_of_classes(
 
 
 def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
-    """The records of a source that training could read, too.
-
-    Raises ValueError for one with records without an image.
-    """
+    """The records of a training source. Raises ValueError if some have no image."""
     from vlc_jax.input_pipeline.sources import make_source
 
     records = make_source(source, split, **options)
@@ -145,12 +141,12 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
 
 
 def number(available: int, count: int | None) -> int:
-    """The number of records that are asked for: `count`, at most those there are."""
+    """min(count, available); None: all. Raises ValueError for count < 1."""
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1; got {count}")
     return available if count is None else min(count, available)
 
 
 def case_id(index: int, record_id: str) -> str:
-    """Unique, and fit for a file name whatever the record is called."""
+    """A unique id that is a valid file name for any record id."""
     return f"{index:06d}_{re.sub(r'[^0-9A-Za-z.-]+', '_', record_id)[-80:]}"

@@ -1,12 +1,11 @@
 """REPLACE and SWAP: an image with a caption c, a hard negative n and a hard positive p.
 
-Kamath et al., "The Hard Positive Truth about Vision-Language Compositionality" (ECCV 2024), read as
-github.com/amitakamath/hard_positives does: the same list twice, data/ with c and swapped_data/ with
-p in the place of the true caption, joined by position. All comparisons there are strict.
+Kamath et al., "The Hard Positive Truth about Vision-Language Compositionality" (ECCV 2024); read
+like github.com/amitakamath/hard_positives: two lists, data/ with c and swapped_data/ with p as the
+true caption, joined by position. All comparisons are strict.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import aro
@@ -15,11 +14,12 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 
-FOLDERS = ("data", "swapped_data")  # of captions, of hard positives
+FOLDERS = ("data", "swapped_data")  # with captions, with hard positives
 _SOURCE = "github.com/amitakamath/hard_positives"
 REPLACE = Origin(
     protocol="triplet",
@@ -33,7 +33,7 @@ REPLACE = Origin(
     source=f"{_SOURCE} and homes.cs.washington.edu/~ranjay/visualgenome (VG_100K, VG_100K_2)",
     licence="none stated; images CC BY 4.0",
     cases={"attributes": 10_575, "relations": 16_868},
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 _SWAP_FILE = "visual_genome_attribution.json"
 SWAP = Origin(
@@ -48,53 +48,41 @@ SWAP = Origin(
 )
 
 
-def replace(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    drop_equal: bool = False,
-) -> Benchmark:
+@published(REPLACE)
+def replace(files: PublishedFiles, drop_equal: bool = False) -> Benchmark:
     """27,443 cases on whole images: "walking elephant", "jumping elephant", "strolling elephant".
 
-    augmented_accuracy_macro, the headline, and the other metrics that end in _macro are what the
-    paper prints: unweighted means of the subsets attributes and relations. Those without are over
-    all cases.
+    augmented_accuracy_macro, the headline, and the other _macro metrics are the paper's numbers:
+    unweighted means over the subsets attributes and relations. Metrics without _macro: over cases.
 
-    count: of cases of each subset.
-    drop_equal: leaves out cases whose negative is equal to c or p. No model can be right there: in
-      15 published relations, all of "holding", n is c, and in one attribute n is p. A note says how
-      many there are either way.
+    count: number of cases per subset.
+    drop_equal: drop cases whose negative equals c or p, which no model can solve: in 15 published
+      relations, all of "holding", n is c, and in one attribute n is p. A note gives their number in
+      any case.
     """
-    files = PublishedFiles(REPLACE, root, folder, images)
     cases = [case for subset in REPLACE.cases for case in _subset(files, subset)]
-    kept = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
+    answerable = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
     averages = {"macro": Average(("subset",))}
-    benchmark = files.benchmark("replace", kept, count, averages, summary=summary)
-    equal = len(cases) - len(kept) or sum(map(_is_unanswerable, benchmark.cases))
-    what = "are left out" if drop_equal else "cannot be answered"
-    note = f"{equal} cases whose negative is equal to a correct caption {what}"
+    benchmark = files.benchmark("replace", answerable, averages, summary=summary)
+    equal = len(cases) - len(answerable) or sum(map(_is_unanswerable, benchmark.cases))
+    status = "are left out" if drop_equal else "cannot be answered"
+    note = f"{equal} cases whose negative is equal to a correct caption {status}"
     return amended(benchmark, *[note] if equal else [])
 
 
-def swap(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """28,748 cases of ARO's VG-Attribution, on the part of an image in a box: "the paved road and
-    the white house", "the white road and the paved house", "the white house and the paved road".
+@published(SWAP)
+def swap(files: PublishedFiles) -> Benchmark:
+    """28,748 cases of ARO's VG-Attribution, on images cropped to a box: "the paved road and the
+    white house", "the white road and the paved house", "the white house and the paved road".
 
-    augmented_accuracy, the headline, is over all cases, as the paper has it.
+    augmented_accuracy, the headline: over all cases, as in the paper.
 
-    Where swapped_data has no such file, p is rebuilt from c by changing the places of its two
-    parts, and a note says so; the authors' own file was not to be had for a comparison.
+    Without the file in swapped_data, p is rebuilt from c by swapping its two parts, and a note is
+    added. Unverified: the authors' file was not available for comparison.
     """
-    files = PublishedFiles(SWAP, root, folder, images)
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
-    of_aro = Path(root) / aro.ATTRIBUTION.folder / _SWAP_FILE
+    of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
     box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     if files.has(swapped):
         rows, notes = _joined(files, original, swapped, *box), []
@@ -103,13 +91,13 @@ def swap(
         rows = _rebuilt(files, name, *box)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
     cases = (_boxed(files, number, row) for number, row in rows)
-    return amended(files.benchmark("swap", cases, count), *notes)
+    return amended(files.benchmark("swap", cases), *notes)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
     names = (f"{folder}/vl_checklist_{subset}.json" for folder in FOLDERS)
     for number, row in _joined(files, *names):
-        image = row["image_path"].removeprefix("data/")  # of the authors' repository
+        image = row["image_path"].removeprefix("data/")  # prefix in the authors' repository
         yield Case(
             f"{subset}_{case_id(number, image)}",
             (files.image(image),),
@@ -133,7 +121,7 @@ def _boxed(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
 def _joined(
     files: PublishedFiles, original: str, swapped: str, *fields: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(position, row with its "positive") of two lists with the same images and negatives."""
+    """Yields (position, row with its "positive") of two lists with equal images and negatives."""
     shared = ("image_path", "false_caption")
     first, second = (
         files.objects(name, "true_caption", *shared, *fields) for name in (original, swapped)

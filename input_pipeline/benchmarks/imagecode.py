@@ -1,48 +1,48 @@
-"""ImageCoDe: ten similar images, and a description that is right for one of them only.
+"""ImageCoDe: ten similar images, and a description that fits only one of them.
 
 Krojer et al., "Image Retrieval from Contextual Descriptions" (ACL 2022),
-github.com/McGill-NLP/imagecode. Its descriptions of the validation set are read, those that MIEB
-calls test. The images were not to be had; their folders are as the authors' README and zero_shot.py
-have them. MIEB's packing (query, corpus, qrels) is not read: names of its files were not to be had.
+github.com/McGill-NLP/imagecode. Uses the validation descriptions, called test in MIEB. Unverified:
+the images were not available; their folders are from the authors' README and zero_shot.py. MIEB's
+format (query, corpus, qrels) is not supported: its file names were not available.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "valid_data.json"
-IMAGES = 10  # of each set
+IMAGES = 10  # per set
 ORIGIN = Origin(
     protocol="choice",
     folder="imagecode",
     files=(FILE,),
     images="imagecode/image-sets",
     source="github.com/McGill-NLP/imagecode (data/; its README links the archive of image sets)",
-    licence="MIT; images: those of MSR-VTT, Video Storytelling, YouCook and Open Images",
+    licence="MIT; images: as in MSR-VTT, Video Storytelling, YouCook and Open Images",
     cases=2302,
     overlap="Open Images, MSR-VTT",
 )
 _INDICES = {str(index): index for index in range(IMAGES)}
-_STATIC = "open-images"  # begins the names of sets of photographs; the others are frames of videos
+_STATIC = "open-images"  # prefix of sets of photographs; other sets are video frames
 
 
-def imagecode(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """2,302 descriptions of one image out of ten, the images of 1,039 sets.
+@published(ORIGIN)
+def imagecode(files: PublishedFiles) -> Benchmark:
+    """2,302 descriptions of one image out of ten, in 1,039 sets of images.
 
     accuracy, the headline: over all cases; accuracy/static (Open Images, 430 cases) and
-      accuracy/video (1,872), as the paper has them.
-    Descriptions lose the blanks around them, as in the authors' code.
+      accuracy/video (1,872), as in the paper.
+    Descriptions are stripped, as in the authors' code.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
-    return files.benchmark("imagecode", _cases(files), count)
+    return files.benchmark("imagecode", _cases(files))
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:
@@ -72,20 +72,20 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
 
 
 def _pictures(folder: Path) -> tuple[Path, ...]:
-    """The ten images of a set in the order that indices count in.
+    """The ten images of a set, in the order of the annotations' indices.
 
-    Numbers in names may be those of frames, with gaps: an index is a place in their order. Where
-    there is no folder, names are img0.jpg to img9.jpg, which are then seen to be missing.
+    Numbers in names may be frame numbers with gaps: index k is the k-th smallest number. Without
+    the folder the names are img0.jpg to img9.jpg; decoding then reports them as missing.
     """
     if not folder.is_dir():
         return tuple(folder / f"img{index}.jpg" for index in range(IMAGES))
-    found = {path.stem.removeprefix("img"): path for path in folder.glob("img*.jpg")}
-    if len(found) != IMAGES or not all(number.isdecimal() for number in found):
+    paths = {path.stem.removeprefix("img"): path for path in folder.glob("img*.jpg")}
+    if len(paths) != IMAGES or not all(number.isdecimal() for number in paths):
         raise DataError(
-            f"{folder} needs {IMAGES} images imgNUMBER.jpg; got {sorted(found)!r:.80}: "
+            f"{folder} needs {IMAGES} images imgNUMBER.jpg; got {sorted(paths)!r:.80}: "
             "unpack the image sets again"
         )
-    return tuple(found[number] for number in sorted(found, key=int))
+    return tuple(paths[number] for number in sorted(paths, key=int))
 
 
 READERS = {"imagecode": (imagecode, ORIGIN)}

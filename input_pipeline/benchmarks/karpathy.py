@@ -1,11 +1,10 @@
-"""Image-text retrieval on Karpathy's test splits of COCO and Flickr30k, also shuffled.
+"""Image-text retrieval on Karpathy's test splits of COCO and Flickr30k, optionally shuffled.
 
-Captions are taken as they are, as CLIP_benchmark does; `prepare=True` takes ARO's form of them.
+Captions are unchanged, as in CLIP_benchmark; `prepare=True` applies ARO's preprocessing.
 """
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.aro import (
@@ -15,10 +14,10 @@ from vlc_jax.input_pipeline.benchmarks.aro import (
     prepare_caption,
 )
 from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.benchmarks.shuffled import shuffled
 from vlc_jax.input_pipeline.case import Benchmark, Case
@@ -28,44 +27,40 @@ FLICKR30K = dataclasses.replace(FLICKR30K_ORDER, protocol="retrieval", cases=1_0
 CAPTIONS = {"coco_retrieval": 25_010, "flickr30k_retrieval": 5_000}
 
 
-def coco_retrieval(root: str | Path = "", **options: Any) -> Benchmark:
+@published(COCO)
+def coco_retrieval(files: PublishedFiles, **options: Any) -> Benchmark:
     """5,000 images of COCO with 25,010 captions. options: as `flickr30k_retrieval`."""
-    return _retrieval("coco_retrieval", COCO, root, **options)
+    return _retrieval("coco_retrieval", files, **options)
 
 
-def flickr30k_retrieval(root: str | Path = "", **options: Any) -> Benchmark:
+@published(FLICKR30K)
+def flickr30k_retrieval(files: PublishedFiles, **options: Any) -> Benchmark:
     """1,000 images of Flickr30k with 5,000 captions.
 
     options:
-      count: of images. folder, images: where annotations and images are, if elsewhere.
-      prepare: captions in ARO's form (`aro.prepare_caption`); shuffled ones always are.
-      text_shuffle, image_shuffle, shuffle_seed, tagger: as `shuffled` takes them.
+      prepare: apply ARO's preprocessing (`aro.prepare_caption`); implied by text_shuffle.
+      text_shuffle, image_shuffle, shuffle_seed, tagger: options of `shuffled`.
     """
-    return _retrieval("flickr30k_retrieval", FLICKR30K, root, **options)
+    return _retrieval("flickr30k_retrieval", files, **options)
 
 
 def _retrieval(
     name: str,
-    origin: Origin,
-    root: str | Path,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     prepare: bool = False,
     text_shuffle: str | None = None,
     **shuffle: Any,
 ) -> Benchmark:
-    files = PublishedFiles(origin, root, folder, images)
-    is_prepared = prepare or text_shuffle is not None  # ARO shuffles what it has prepared
+    is_prepared = prepare or text_shuffle is not None  # ARO shuffles preprocessed captions
 
     def cases() -> Iterator[Case]:
-        for number, (image, captions) in enumerate(karpathy_rows(files, origin.files[0])):
+        for number, (image, captions) in enumerate(karpathy_rows(files, files.origin.files[0])):
             texts = map(prepare_caption, captions) if is_prepared else captions
             yield Case(case_id(number, image), (files.image(image),), tuple(texts))
 
-    benchmark = files.benchmark(name, cases(), count)
+    benchmark = files.benchmark(name, cases())
     number = sum(len(case.captions) for case in benchmark.cases)
-    if count is None and number != CAPTIONS[name]:
+    if files.count is None and number != CAPTIONS[name]:
         note = f"{number:,} captions; published are {CAPTIONS[name]:,}"
         benchmark = amended(benchmark, note)
     return shuffled(benchmark, text_shuffle, **shuffle)

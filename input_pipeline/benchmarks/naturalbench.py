@@ -1,13 +1,16 @@
-"""NaturalBench-Retrieval: two images and two captions that models mix up.
+"""NaturalBench-Retrieval: two images and two captions that models confuse.
 
 Li et al., "NaturalBench: Evaluating vision-language models on natural adversarial samples" (NeurIPS
-2024), read as naturalbench_retrieval.py of github.com/Baiqi-Li/NaturalBench does: metadata.json,
-images below images/; comparisons are strict. The file was not to be had.
+2024); read like naturalbench_retrieval.py of github.com/Baiqi-Li/NaturalBench: metadata.json and a
+folder images; comparisons are strict. Unverified: the file was not available.
 """
 
-from pathlib import Path
-
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 ORIGIN = Origin(
@@ -21,14 +24,9 @@ ORIGIN = Origin(
 )
 
 
-def naturalbench_retrieval(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def naturalbench_retrieval(files: PublishedFiles) -> Benchmark:
     """Pairs of images and captions; text_score, the headline, image_score and group_score."""
-    files = PublishedFiles(ORIGIN, root, folder, images)
     fields = ("index", "image_0", "image_1", "caption_0", "caption_1")
     cases = (
         Case(
@@ -39,7 +37,7 @@ def naturalbench_retrieval(
         for number, row in enumerate(files.objects("metadata.json", *fields))
     )
     summary = ("text_score", "image_score", "group_score")
-    return files.benchmark("naturalbench_retrieval", cases, count, summary=summary)
+    return files.benchmark("naturalbench_retrieval", cases, summary=summary)
 
 
 READERS = {"naturalbench_retrieval": (naturalbench_retrieval, ORIGIN)}

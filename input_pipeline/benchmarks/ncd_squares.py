@@ -1,25 +1,25 @@
-"""NCD squares: two fruits or vegetables side by side, and which has which colour.
+"""NCD squares: two fruits or vegetables side by side, and captions of their colours.
 
-The composite set that Kang et al., "Is CLIP Ideal? No. Can We Fix It? Yes!" (ICCV 2025), made of
-the Natural Color Dataset, read as github.com/Raphoo/DCSM_Ideal_CLIP does; its images were not to be
-had, so no counts are known. All there is to a case is the name of its image,
-COLOUR_OBJECT_COLOUR_OBJECT.png. An argmax there credits ties ("first_index" here).
+Composites of the Natural Color Dataset by Kang et al., "Is CLIP Ideal? No. Can We Fix It? Yes!"
+(ICCV 2025); read like github.com/Raphoo/DCSM_Ideal_CLIP. The only annotation is the image's name,
+COLOUR_OBJECT_COLOUR_OBJECT.png. Unverified: the images were not available, and the numbers of cases
+are unknown. The argmax there counts ties as correct ("first_index" here).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 _TEXT = "A picture of a {} {} and a {} {}"
-SUBSETS = ("ncd_subset1", "ncd_subset2")  # the first object first, the second object first
+SUBSETS = ("ncd_subset1", "ncd_subset2")  # captions with the first, or the second, object first
 ORIGIN = Origin(
     protocol="choice",
     folder="NCD_colorful_composite_squares",
@@ -30,26 +30,20 @@ ORIGIN = Origin(
 )
 
 
-def ncd_squares(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = SUBSETS,
-) -> Benchmark:
-    """Two cases an image, of two captions: "A picture of a red apple and a blue corn" and "A
-    picture of a blue apple and a red corn", then with the second object first.
+@published(ORIGIN)
+def ncd_squares(files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
+    """Two cases per image, with two captions each: "A picture of a red apple and a blue corn" and
+    "A picture of a blue apple and a red corn"; in the other case the second object comes first.
 
     accuracy/subset=ncd_subset1, accuracy/subset=ncd_subset2: as in the paper; accuracy_macro, the
       headline: their mean.
-    Images called MIRROR are left out, as there.
+    Images named MIRROR are skipped, as in the authors' code.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("ncd_squares", cases, count, averages, summary=summary)
+    return files.benchmark("ncd_squares", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

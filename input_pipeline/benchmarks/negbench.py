@@ -1,27 +1,28 @@
-"""NegBench: captions that say what is in an image, what is not, or both.
+"""NegBench: captions of objects that are present, absent, or both.
 
 Alhamoud et al., "Vision-Language Models Do Not Understand Negation" (CVPR 2025): the tables of
-github.com/m1k2zoo/negbench (datasets.md names their place) for COCO and VOC 2007, columns as its
-code reads them; the tables themselves were not to be had, so no counts are known. Left out:
-HardNeg, whose synthetic images were never released, videos and CheXpert. An argmax there credits
-ties ("first_index" here), for caption 0 is the correct one of every question.
+github.com/m1k2zoo/negbench (links in datasets.md) for COCO and VOC 2007. Unverified: the tables
+were not available, the columns are from the code, and the numbers of cases are unknown. Not
+supported: HardNeg, whose synthetic images were never released, videos and CheXpert. The argmax
+there counts ties as correct ("first_index" here), since caption 0 is always the correct one.
 """
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import cells
 
-IMAGES = {  # subset -> folder; the tables' own paths are those of the authors' machine
+IMAGES = {  # subset -> folder; the tables have paths of the authors' machine
     "coco": "coco/val2017",
     "voc2007": "VOCdevkit/VOC2007/JPEGImages",  # as VOCtest_06-Nov-2007.tar unpacks
 }
@@ -29,7 +30,7 @@ FILES = {
     "coco": "COCO_val_mcq_llama3.1_rephrased.csv",
     "voc2007": "VOC2007_mcq_llama3.1_rephrased.csv",
 }
-RETRIEVAL_FILES = {  # negated
+RETRIEVAL_FILES = {  # negated -> file
     False: "COCO_val_retrieval.csv",
     True: "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
 }
@@ -54,51 +55,37 @@ RETRIEVAL = dataclasses.replace(
 )
 
 
-def negbench(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(FILES),
-) -> Benchmark:
+@published(CHOICE)
+def negbench(files: PublishedFiles, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
     """Questions with four captions of an image, one of them correct.
 
-    accuracy/subset=coco, accuracy/subset=voc2007: as the paper's tables; accuracy_macro, the
-      headline: their mean. accuracy/template=negative (positive, hybrid): by what the correct
-      caption says: that something is absent, is there, or one of each.
-    count: of cases of all.
+    accuracy/subset=coco, accuracy/subset=voc2007: as in the paper's tables; accuracy_macro, the
+      headline: their mean. accuracy/template=positive, negative, hybrid: the correct caption names
+      a present object, an absent one, or one of each.
+    count: total number of cases.
     """
-    files = PublishedFiles(CHOICE, root, folder, images)
     check_subsets(subsets, FILES)
     cases = (case for subset in subsets for case in _questions(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(
-        "negbench", cases, count, {"macro": Average(("subset",))}, summary=summary
-    )
+    return files.benchmark("negbench", cases, {"macro": Average(("subset",))}, summary=summary)
 
 
-def negbench_retrieval(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    negated: bool = True,
-) -> Benchmark:
-    """Images of COCO val2017 with about five captions each, which say that something is absent.
+@published(RETRIEVAL)
+def negbench_retrieval(files: PublishedFiles, negated: bool = True) -> Benchmark:
+    """Images of COCO val2017 with about five captions each, which also name an absent object.
 
-    text_to_image_r5, the headline: the paper's R-Neg@5; negated=False: its R@5, of the captions as
-    they were.
+    text_to_image_r5, the headline: the paper's R-Neg@5; with negated=False, the original captions:
+    its R@5.
     """
-    files = PublishedFiles(RETRIEVAL, root, folder, images)
     name = RETRIEVAL_FILES[negated]
 
     def cases() -> Iterator[Case]:
         for number, row in enumerate(files.table(name, "filepath", "captions")):
-            place = f"{files.folder / name}: case {number}"
-            captions = cells.read(row, "captions", place)
+            where = f"{files.folder / name}: case {number}"
+            captions = cells.read(row, "captions", where)
             if not isinstance(captions, list) or not all(isinstance(c, str) for c in captions):
                 raise DataError(
-                    f"{place} needs a list of texts in 'captions'; got {row['captions']!r:.80}"
+                    f"{where} needs a list of texts in 'captions'; got {row['captions']!r:.80}"
                 )
             image = _file_name(row["filepath"])
             yield Case(
@@ -110,7 +97,7 @@ def negbench_retrieval(
             )
 
     summary = ("text_to_image_r5", "text_to_image_r1", "image_to_text_r5", "image_to_text_r1")
-    return files.benchmark("negbench_retrieval", cases(), count, summary=summary)
+    return files.benchmark("negbench_retrieval", cases(), summary=summary)
 
 
 def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:

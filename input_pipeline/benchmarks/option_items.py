@@ -1,8 +1,8 @@
-"""Items {"image_options", "caption_options"} of ARO's code, as many authors' data sets give them.
+"""Conversion from and to items {"image_options", "caption_options"}, the format of ARO's code.
 
-`from_items` makes a benchmark of such a data set, without any conversion of its files; `to_items`
-gives a benchmark to code that expects one. A scorer of theirs returns scores of shape (items, image
-options, caption options).
+`from_items` makes a benchmark from a data set of items, `to_items` makes items from a benchmark for
+code that expects them. A scorer of such code returns scores (items, image options, caption
+options).
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from vlc_jax.input_pipeline.record import DataError
 
 
 class Items(Protocol):
-    """A data set of items, such as torch's."""
+    """A map-style data set of items, such as torch's."""
 
     def __len__(self) -> int: ...
 
@@ -26,9 +26,9 @@ class Items(Protocol):
 
 
 class ItemsOf(Sequence):
-    """A benchmark as items; pictures are decoded when an item is asked for.
+    """A benchmark as items; images are decoded on access.
 
-    preprocess: picture -> what the other code wants, such as a tensor; by default the Pillow image.
+    preprocess: Pillow image -> input of the other code, such as a tensor; default: no change.
     """
 
     def __init__(self, benchmark: Benchmark, preprocess: Any = None) -> None:
@@ -40,15 +40,16 @@ class ItemsOf(Sequence):
     def __getitem__(self, index: int) -> dict[str, list[Any]]:
         case = self._cases[index]
         pictures = [image_ops.open_rgb(image) for image in case.images]
-        shown = pictures if self._preprocess is None else [self._preprocess(p) for p in pictures]
+        if self._preprocess is not None:
+            pictures = [self._preprocess(picture) for picture in pictures]
         captions = list(case.captions)
         if isinstance(positive := case.meta.get("positive"), str):
             captions.append(positive)
-        return {"image_options": shown, "caption_options": captions}
+        return {"image_options": pictures, "caption_options": captions}
 
 
 def to_items(benchmark: Benchmark, preprocess: Any = None) -> ItemsOf:
-    """Items of a benchmark of choice, pairs or triplets, the correct option first."""
+    """Items of a benchmark of protocol choice, pairs or triplet, the correct option first."""
     return ItemsOf(benchmark, preprocess)
 
 
@@ -58,26 +59,26 @@ def from_items(
     correct: int | Sequence[int] = 0,
     groups: Sequence[Any] | None = None,
 ) -> Benchmark:
-    """A benchmark of items whose options are Pillow images, paths, bytes or uint8 arrays.
+    """A benchmark from items; image options are Pillow images, paths, bytes or uint8 arrays.
 
-    correct: index of the correct option, of all items or of each; 1 for ARO's Relation and
-      Attribution. Of items with two images and two captions caption k belongs to image k.
-    groups: `Case.group` of each.
-    Raises DataError for an item without options, or with a correct one that it does not have.
+    correct: index of the correct option, one for all items or one per item; 1 for ARO's Relation
+      and Attribution. In items with two images and two captions, caption k belongs to image k.
+    groups: `Case.group` per item.
+    Raises DataError for an item without options, or a correct index out of range.
     """
     digest, cases = hashlib.sha256(), []
     for number in range(len(items)):
         item = items[number]
         images, captions = (list(item.get(f"{kind}_options", ())) for kind in ("image", "caption"))
-        place = correct if isinstance(correct, int) else correct[number]
+        index = correct if isinstance(correct, int) else correct[number]
         options = images if len(captions) == 1 else captions
-        if not images or not captions or not 0 <= place < len(options):
+        if not images or not captions or not 0 <= index < len(options):
             raise DataError(
                 f"item {number} of {name} has {len(images)} images and {len(captions)} captions; "
-                f"the correct option is {place}"
+                f"the correct option is {index}"
             )
-        if len(images) == 1 or len(captions) == 1:  # else both orders belong together
-            options.insert(0, options.pop(place))
+        if len(images) == 1 or len(captions) == 1:  # 2 x 2 options are paired by their order
+            options.insert(0, options.pop(index))
         digest.update(repr(captions).encode())
         group = None if groups is None else groups[number]
         pictures = tuple(_image_like(image) for image in images)

@@ -9,17 +9,19 @@ from typing import Any
 Texts = str | Path | Sequence[str]
 
 
-def class_names(given: Texts, known: Sequence[str]) -> tuple[str, ...]:
+def class_names(names_or_file: Texts, known: Sequence[str]) -> tuple[str, ...]:
     """A name for each of the classes `known`, in their order.
 
-    given: the names, or a file of them; an object in a .json file maps the known names to others.
-    Raises ValueError unless they are one per class, and different: equal names would tie.
+    names_or_file: the names, or a file of them; a JSON object maps known names to new names.
+    Raises ValueError unless names are one per class and distinct: equal names would tie.
     """
-    names = _read(given, "class_names")
+    names = _read(names_or_file, "class_names")
     if isinstance(names, dict):
         missing = [name for name in known if name not in names]
         if missing:
-            raise ValueError(f"class_names: {given} has no {missing[0]!r}, a class of the source")
+            raise ValueError(
+                f"class_names: {names_or_file} has no {missing[0]!r}, a class of the source"
+            )
         names = [names[name] for name in known]
     names = _texts(names, "class_names")
     if len(names) != len(known):
@@ -35,23 +37,24 @@ def class_names(given: Texts, known: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def templates(given: Texts) -> tuple[str, ...]:
-    """The templates: given, or in a file. Raises ValueError unless each has {} once."""
-    is_one = isinstance(given, str) and "{}" in given
-    found = _texts([given] if is_one else _read(given, "templates"), "templates")
-    found = tuple(template.replace("{c}", "{}") for template in found)  # CLIP_benchmark's
-    for template in found:
+def templates(texts_or_file: Texts) -> tuple[str, ...]:
+    """Templates from a list, a file or a single text. Raises ValueError unless each has {} once."""
+    is_template = isinstance(texts_or_file, str) and "{}" in texts_or_file
+    texts = [texts_or_file] if is_template else _read(texts_or_file, "templates")
+    # {c} is CLIP_benchmark's placeholder
+    texts = tuple(text.replace("{c}", "{}") for text in _texts(texts, "templates"))
+    for template in texts:
         if template.count("{}") != 1:
             raise ValueError(f"templates have {{}} once, in place of the class; got {template!r}")
-    if not found:
+    if not texts:
         raise ValueError("templates: there are none")
-    return found
+    return texts
 
 
-def _read(given: Texts, option: str) -> Any:
-    if not isinstance(given, str | Path):
-        return given
-    path, colon, name = str(given).rpartition(".json:")
+def _read(texts_or_file: Texts, option: str) -> Any:
+    if not isinstance(texts_or_file, str | Path):
+        return texts_or_file
+    path, colon, name = str(texts_or_file).rpartition(".json:")
     if colon:
         entries = _read(f"{path}.json", option)
         if not isinstance(entries, dict) or name not in entries:
@@ -59,15 +62,15 @@ def _read(given: Texts, option: str) -> Any:
             raise ValueError(f"{option}: {path}.json has no {name!r}; it has {known}")
         return entries[name]
     try:
-        text = Path(given).read_text("utf-8")
-        if Path(given).suffix == ".json":
+        text = Path(texts_or_file).read_text("utf-8")
+        if Path(texts_or_file).suffix == ".json":
             return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{option}: cannot read {given}: {error}") from error
+        raise ValueError(f"{option}: cannot read {texts_or_file}: {error}") from error
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _texts(found: Any, option: str) -> tuple[str, ...]:
-    if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
-        raise ValueError(f"{option} are texts; got {found!r:.80}")
-    return tuple(found)
+def _texts(value: Any, option: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"{option} are texts; got {value!r:.80}")
+    return tuple(value)

@@ -1,14 +1,16 @@
-"""Annotation files of published evaluation sets: where they come from, and reading them."""
+"""Annotation files of published evaluation sets: their origin, and readers of their formats."""
 
 import csv
 import dataclasses
+import functools
 import hashlib
+import inspect
 import io
 import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,15 @@ from vlc_jax.input_pipeline.sources import json_annotations
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """An evaluation set as its authors publish it, below a folder ROOT that all sets share.
+    """Origin of a published evaluation set, whose files are in a folder ROOT shared by all sets.
 
     protocol: a key of vlc_jax.evaluators.PROTOCOLS.
-    folder: of its annotations, in ROOT.   files: the annotations, in `folder`; patterns have *.
-    images: the folder where image names start, in ROOT.
-    source: address of both.   licence: of the annotations.
-    cases: published number of cases, if one is known; of a set of subsets, of each of them: name
-      (the label of kind "subset" in `Case.group`) -> number.
-    overlap: data sets whose images it shares: training on them is to be checked for leaks.
+    folder: folder of the annotations in ROOT.   files: annotations in `folder`; * in patterns.
+    images: folder in ROOT to which image names are relative.
+    source: address of annotations and images.   licence: of the annotations.
+    cases: published number of cases, if known; for subsets {subset: number}, where the subset is
+      the label of kind "subset" in `Case.group`.
+    overlap: data sets that share its images: check training on them for leaks.
     """
 
     protocol: str
@@ -51,18 +53,20 @@ class Origin:
 
 
 class PublishedFiles:
-    """The files of an evaluation set below a root; remembers what it read, for the version.
+    """Reads the files of an evaluation set; hashes their content for the benchmark's version.
 
     Args:
-      origin: of the set.
+      origin: origin of the set.
       root: the folder ROOT of `Origin`.
-      folder, images: folders of annotations and images that are elsewhere: in `root`, or absolute.
+      count: maximal number of cases (per subset, if `Origin.cases` has subsets); None: all.
+      folder, images: other folders of annotations and images: in `root`, or absolute.
     """
 
     def __init__(
         self,
         origin: Origin,
-        root: str | Path,
+        root: str | Path = "",
+        count: int | None = None,
         folder: str | Path | None = None,
         images: str | Path | None = None,
     ) -> None:
@@ -70,7 +74,7 @@ class PublishedFiles:
             raise ValueError(
                 f"`root` is needed, the folder of evaluation sets: {origin.how_to_get}"
             )
-        self.origin = origin
+        self.origin, self.root, self.count = origin, Path(root), count
         self.folder = Path(root) / (folder or origin.folder)
         self._images = Path(root) / (images or origin.images)
         self._digest = hashlib.sha256()
@@ -90,7 +94,7 @@ class PublishedFiles:
         return self.check(name, self.json(name), fields)
 
     def lists(self, name: str, *fields: str) -> list[dict[str, Any]]:
-        """A JSON list of lists of as many entries as there are fields, which name them."""
+        """A JSON list of lists with one entry per field, as dicts."""
         rows = self.json(name)
         if not isinstance(rows, list):
             raise DataError(
@@ -116,33 +120,34 @@ class PublishedFiles:
         return self.check(name, rows, fields)
 
     def table(self, name: str, *fields: str, delimiter: str = ",") -> list[dict[str, str]]:
-        """Rows of a CSV or TSV file, whose fields may hold line breaks inside quotes."""
+        """Rows of a CSV or TSV file; quoted fields may contain line breaks."""
         reader = csv.DictReader(io.StringIO(self._text(name), newline=""), delimiter=delimiter)
         return self.check(name, list(reader), fields)
 
     def packed(self, pattern: str, *fields: str) -> list[tuple[Path, int, dict[str, Any]]]:
-        """(file, row number, the fields) of all Parquet files of a pattern, in order of names; the
-        images stay in the files (`PackedImage`)."""
-        found = []
+        """(file, row number, fields) of all rows of the Parquet files of a pattern, sorted by name.
+
+        Images stay in the files (`packed_image`)."""
+        packed = []
         for path in self.paths(pattern):
             self.remember(path)
             rows = packed_images.read_rows(path, fields)
-            found += [(path, number, row) for number, row in enumerate(rows)]
-        return found
+            packed += [(path, number, row) for number, row in enumerate(rows)]
+        return packed
 
     def paths(self, pattern: str) -> list[Path]:
-        """The files of a pattern, in order of names. Raises DataError if there is none."""
-        found = sorted(self.folder.glob(pattern))
-        if not found:
+        """The files of a pattern, sorted by name. Raises DataError if there is none."""
+        paths = sorted(self.folder.glob(pattern))
+        if not paths:
             raise DataError(f"there is no {self.folder / pattern}; {self.origin.how_to_get}")
-        return found
+        return paths
 
     def has(self, pattern: str) -> bool:
-        """True if there is such a file."""
+        """True if a file of the pattern exists."""
         return any(self.folder.glob(pattern))
 
     def path(self, name: str) -> Path:
-        """A file that must be there; its content belongs to the version."""
+        """The path of a required file; its content becomes part of the version."""
         path = self.folder / name
         if not path.is_file():
             raise DataError(f"there is no file {path}; {self.origin.how_to_get}")
@@ -151,18 +156,18 @@ class PublishedFiles:
 
     def remember(self, path: Path) -> None:
         """Makes the content of a file part of the version."""
-        # Bytes and not time or size: the same set from another copy has the same version.
+        # The bytes, not time or size: copies of a set have the same version.
         with path.open("rb") as file:
             self._digest.update(hashlib.file_digest(file, "sha256").digest())
 
     def image(self, name: str) -> Path:
-        """Path of an image; that it is there is seen when it is decoded."""
+        """Path of an image; a missing file raises only when it is decoded."""
         if not isinstance(name, str):
             raise DataError(f"images of {self.folder} have names; got {name!r:.80}")
         return self._images / name
 
     def image_folder(self, *spellings: str) -> str:
-        """The first of these folders of images that is there; the first of all if none is."""
+        """The first existing folder of images among the spellings; else the first spelling."""
         return next((name for name in spellings if (self._images / name).is_dir()), spellings[0])
 
     def check(self, name: str, rows: Any, fields: Iterable[str]) -> list[dict[str, Any]]:
@@ -183,52 +188,51 @@ class PublishedFiles:
         self,
         name: str,
         cases: Iterable[Case],
-        count: int | None = None,
         averages: Mapping[str, Average] | None = None,
         **fields: Any,
     ) -> Benchmark:
-        """The benchmark of the first `count` cases (of each subset), of all by default; then a
-        number other than the published one is a note."""
-        if count is not None and count < 1:
-            raise ValueError(f"count must be at least 1; got {count}")
-        found = tuple(self._first(cases, count))
-        # A part of a set is what was asked for: its number says nothing.
-        notes = () if count is not None else tuple(self._differences(found))
-        for case in found:  # options choose and change cases of the same files
+        """The benchmark of the first `count` cases (per subset); None: all cases.
+
+        Notes a difference from the published number of cases, unless `count` is set."""
+        if self.count is not None and self.count < 1:
+            raise ValueError(f"count must be at least 1; got {self.count}")
+        cases = tuple(self._first(cases))
+        notes = () if self.count is not None else tuple(self._differences(cases))
+        for case in cases:  # the content too: options select and change cases of the same files
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
             if not all(isinstance(caption, str) for caption in case.captions):
                 raise DataError(
                     f"captions are texts; case {case.id} of {self.folder} has {case.captions!r:.80}"
                 )
-        version = f"{self._digest.hexdigest()[:16]}/{len(found)}"
-        return Benchmark(name, found, version, averages=averages or {}, notes=notes, **fields)
+        version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
+        return Benchmark(name, cases, version, averages=averages or {}, notes=notes, **fields)
 
-    def _first(self, cases: Iterable[Case], count: int | None) -> Iterable[Case]:
-        if count is None or not isinstance(self.origin.cases, Mapping):
-            return itertools.islice(cases, count)
-        # Of each subset, or a small count would be of the first subset alone.
+    def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
+        if self.count is None or not isinstance(self.origin.cases, Mapping):
+            return itertools.islice(cases, self.count)
+        # Per subset, else a small count would take the first subset only.
         taken: Counter[str] = Counter()
-        found = []
+        first = []
         for case in cases:
             subset = case.group["subset"]
             taken[subset] += 1
-            if taken[subset] <= count:
-                found.append(case)
-        return found
+            if taken[subset] <= self.count:
+                first.append(case)
+        return first
 
-    def _differences(self, found: Sequence[Case]) -> Iterable[str]:
-        """Subsets whose number of cases is not the published one."""
+    def _differences(self, cases: Sequence[Case]) -> Iterable[str]:
+        """Yields a note per number of cases that differs from the published one."""
         published = self.origin.cases
         if isinstance(published, Mapping):
-            numbers = Counter(case.group["subset"] for case in found)
+            numbers = Counter(case.group["subset"] for case in cases)
             for subset in numbers:
                 if published.get(subset, numbers[subset]) != numbers[subset]:
                     yield (
                         f"{subset}: {numbers[subset]:,} cases; published are {published[subset]:,}"
                     )
-        elif published not in (None, len(found)):
-            yield f"{len(found):,} cases; published are {published:,}"
+        elif published not in (None, len(cases)):
+            yield f"{len(cases):,} cases; published are {published:,}"
 
     def _text(self, name: str) -> str:
         path = self.path(name)
@@ -238,32 +242,64 @@ class PublishedFiles:
             raise DataError(f"{path} is not UTF-8: {error}") from error
 
 
+Reader = Callable[..., Benchmark]
+
+
+def published(origin: Origin) -> Callable[[Reader], Reader]:
+    """Decorator: a reader from a function of PublishedFiles and the options of one set.
+
+    The options of `PublishedFiles` (root, count, folder, images) come first in its signature.
+    """
+
+    def decorate(read: Reader) -> Reader:
+        signature = inspect.signature(read)
+
+        @functools.wraps(read)
+        def reader(
+            root: str | Path = "",
+            count: int | None = None,
+            folder: str | Path | None = None,
+            images: str | Path | None = None,
+            **options: Any,
+        ) -> Benchmark:
+            # Before files are opened: a TypeError for an unknown option.
+            signature.bind(None, **options)
+            return read(PublishedFiles(origin, root, count, folder, images), **options)
+
+        common = [*inspect.signature(PublishedFiles).parameters.values()][1:]
+        further = [*signature.parameters.values()][1:]
+        reader.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
+        return reader
+
+    return decorate
+
+
 def case_id(number: int, *parts: object) -> str:
-    """Unique, and fit for a file name."""
+    """A unique id that is a valid file name."""
     tail = re.sub(r"[^0-9A-Za-z.-]+", "_", "_".join(str(part) for part in parts))[-80:]
     return f"{number:06d}_{tail}"
 
 
-def packed_image(place: tuple[Path, int, Any], column: str, item: int | None = None) -> PackedImage:
-    """The image in a column of a row that `PublishedFiles.packed` found."""
-    return PackedImage(place[0], place[1], column, item)
+def packed_image(row: tuple[Path, int, Any], column: str, item: int | None = None) -> PackedImage:
+    """The image in a column of a row of `PublishedFiles.packed`."""
+    return PackedImage(row[0], row[1], column, item)
 
 
 def amended(benchmark: Benchmark, *notes: str, version: str = "") -> Benchmark:
-    """The benchmark with more notes, and with what else its cases depend on in its version."""
+    """The benchmark with further notes, and with `version` appended to its version."""
     versions = [benchmark.version, version] if version else [benchmark.version]
     return dataclasses.replace(
         benchmark, version="/".join(versions), notes=(*benchmark.notes, *notes)
     )
 
 
-def check_subsets(asked: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError for a subset that a set does not have."""
-    check_options("subsets", asked, known)
+def check_subsets(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError for an unknown subset."""
+    check_options("subsets", names, known)
 
 
-def check_options(name: str, asked: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError for a value of an option that is none of the known ones."""
-    for value in asked:
+def check_options(name: str, values: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError for an unknown value of the option `name`."""
+    for value in values:
         if value not in known:
             raise ValueError(f"{name} are some of {list(known)}; got {value!r}")

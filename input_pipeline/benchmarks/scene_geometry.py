@@ -1,9 +1,10 @@
-"""Scenes whose pictures differ in one thing each: sets that measure the geometry of embeddings.
+"""Scenes that differ in one property: sets that measure the geometry of embeddings.
 
-The conditions of an ideal CLIP and the four steps of the proof that none exists, of "Is CLIP ideal?
-No. Can we fix it? Yes!" (ICCV 2025), on exact pictures: objects alone, attribute and object,
-compositions of two, and their counterparts with colours exchanged or relation reversed. What two
-renderings of one scene differ in (background, noise, shades) says what a difference is worth.
+The conditions of an ideal CLIP, and the four steps of the proof that none exists, from "Is CLIP
+ideal? No. Can we fix it? Yes!" (ICCV 2025), on exact images: single objects, attribute and object,
+compositions of two, and their counterparts with swapped colours or a reversed relation. The
+difference between two renderings of one scene (background, noise, shades) is the reference for
+other differences.
 """
 
 import functools
@@ -19,16 +20,16 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # counts changes of the questions; `World.version` those of the pictures
-PAIRS = 20  # of coloured shapes in `binding`
-LEARNED = {"training": 48, "validation": 16}  # placements of each pair that its probe is fitted to
-_LEARNED_FROM = 10_000_000  # number of the first scene for these, behind all that are asked about
+VERSION = 1  # version of the questions; `World.version` covers the images
+PAIRS = 20  # pairs of coloured shapes in `binding`
+LEARNED = {"training": 48, "validation": 16}  # placements per pair to fit its probe
+_LEARNED_FROM = 10_000_000  # index of their first scene, beyond the scenes of all cases
 
 
 class Views(NamedTuple):
-    """A two-object scene, "a red circle left of a blue square", and what becomes of it.
+    """A two-object scene, "a red circle left of a blue square", and its variations.
 
-    third: an object of neither shape nor colour, with the place and size of the second one.
+    third: an object of another shape and colour, with position and size of the second object.
     """
 
     scene: Scene
@@ -41,17 +42,17 @@ class Views(NamedTuple):
         return first, second
 
     def of(self, *objects: SceneObject) -> Scene:
-        """The same picture with other objects."""
+        """The same image with other objects."""
         return self.scene._replace(objects=objects)
 
     @property
     def first(self) -> Scene:
-        """The first object alone, where it is."""
+        """The first object alone, in place."""
         return self.of(self.objects[0])
 
     @property
     def second(self) -> Scene:
-        """The second object alone, where it is."""
+        """The second object alone, in place."""
         return self.of(self.objects[1])
 
     @property
@@ -62,30 +63,30 @@ class Views(NamedTuple):
 
     @property
     def replaced(self) -> Scene:
-        """Shape and colour of the second object where the first is, alone."""
+        """One object: shape and colour of the second, position of the first."""
         first, second = self.objects
         return self.of(first._replace(shape=second.shape, colour=second.colour))
 
     @property
     def moved(self) -> Scene:
-        """The first object alone, where the second is."""
+        """The first object alone, at the position of the second."""
         first, second = self.objects
         edge = self.scene.world.canvas - first.pixels
         return self.of(first._replace(x=min(second.x, edge), y=min(second.y, edge)))
 
     @property
     def swapped(self) -> Scene:
-        """Both objects with their colours exchanged."""
+        """Both objects with their colours swapped."""
         return worlds.exchange(self.scene, 0, 1, "colour")
 
     def reversed(self, scene: Scene) -> Scene:
-        """The objects of a scene in each other's place."""
+        """The objects of a scene with their positions swapped."""
         other = worlds.reverse_relation(scene, 0, 1)
         assert other is not None  # only a third object could be in the way
         return other
 
     def again(self, scene: Scene) -> Scene:
-        """Another rendering of a scene graph: background, noise and shades are drawn anew."""
+        """Another rendering of a scene graph: new background, noise and shades."""
         stream, jitter = self.stream, normal_table(scene.world.colour_jitter)
 
         def three(draw_one: Callable[[], int]) -> tuple[int, int, int]:
@@ -99,10 +100,10 @@ class Views(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A condition about pictures of scenes and texts, which `above` and `below` name as "i0", "t1".
+    """A condition on similarities of images ("i0", ... of `scenes`) and texts ("t0", ...).
 
-    Either every similarity of a pair of `above` is larger than every one of `below`, or (`apart`)
-    the two of `above` differ by more than the two of `below` do, which are one scene twice.
+    Every similarity of a pair in `above` is larger than every similarity of a pair in `below`; or
+    (is_apart) the pair in `above` differs more than the pair in `below`, two renderings of a scene.
     """
 
     scenes: tuple[Scene, ...]
@@ -124,8 +125,8 @@ def _a(shape: str, colour: str = "") -> str:
     return Caption("single", (Phrase(shape, colour),)).text
 
 
-def _said(views: Views, is_scene: bool, is_all: bool) -> Question:
-    """Objects that are there against one that is not, or against all of those."""
+def _presence(views: Views, is_scene: bool, is_all: bool) -> Question:
+    """Present objects against an absent one, or against all absent ones."""
     scene = views.scene if is_scene else views.first
     shapes = [obj.shape for obj in scene.objects]
     if not is_all:
@@ -138,9 +139,9 @@ def _said(views: Views, is_scene: bool, is_all: bool) -> Question:
 
 
 def _denied(views: Views, is_text: bool, is_all: bool) -> Question:
-    """ "no circle" is farther from "a circle", or from a picture of one, than another object is.
+    """ "no circle" is farther from "a circle", or from an image of it, than another object is.
 
-    The paper wants i(x) nearer to any t(y) than to t(not x), also where y is not there either.
+    In the paper i(x) is nearer to every t(y) than to t(not x), even if y is absent, too.
     """
     shape, scene = views.objects[0].shape, views.first
     absent = grammar.absent_shapes(scene)
@@ -153,7 +154,7 @@ def _denied(views: Views, is_text: bool, is_all: bool) -> Question:
 
 
 def _relation(views: Views) -> Question:
-    """Another object in the same relation is nearer than it is in the opposite one."""
+    """Another object is nearer in the same relation than in the opposite one."""
     other = views.of(views.objects[0], views.third)
     return _nearer(views.scene, other, views.reversed(other))
 
@@ -165,10 +166,10 @@ def _attribute(views: Views) -> Question:
 
 
 CONDITIONS: dict[str, Callable[[Views], Question]] = {
-    "1.1a": functools.partial(_said, is_scene=False, is_all=False),
-    "1.1a_all": functools.partial(_said, is_scene=False, is_all=True),
-    "1.1b": functools.partial(_said, is_scene=True, is_all=False),
-    "1.1b_all": functools.partial(_said, is_scene=True, is_all=True),
+    "1.1a": functools.partial(_presence, is_scene=False, is_all=False),
+    "1.1a_all": functools.partial(_presence, is_scene=False, is_all=True),
+    "1.1b": functools.partial(_presence, is_scene=True, is_all=False),
+    "1.1b_all": functools.partial(_presence, is_scene=True, is_all=True),
     "1.2a": lambda v: _nearer(v.first, v.recoloured, v.replaced),
     "1.2b": lambda v: _nearer(v.first, v.moved, v.replaced),
     "2.1": lambda v: _apart(v.first, v.recoloured, v),
@@ -185,9 +186,9 @@ CONDITIONS: dict[str, Callable[[Views], Question]] = {
 
 
 def conditions(**options: Any) -> Benchmark:
-    """The conditions of an ideal CLIP, in turn, each about a scene of its own.
+    """The conditions of an ideal CLIP, in turn, each on its own scene.
 
-    x, y, z are shapes of different colour; g1, g2 places or relations.
+    x, y, z are shapes of different colours; g1, g2 are positions or relations.
 
     1.1a  i(x) is nearer to t(x) than to t(y); 1.1a_all: than to every t(y)
     1.1b  i(x, y) is nearer to t(x) than to t(z); 1.1b_all: to t(x) and t(y) than to every t(z)
@@ -202,26 +203,26 @@ def conditions(**options: Any) -> Benchmark:
     4.1   t(no x) is nearer to t(y) than to t(x); 4.1_all: to every t(y)
     4.2   i(x) is nearer to t(y) than to t(no x); 4.2_all: to every t(y)
 
-    The captions that the worlds are trained with say no bare "no circle"; their words are known.
+    Training captions of the worlds never are a bare "no circle", but contain both words.
     """
     return _build("scenes_conditions", _ask_condition, where_of(options, count=3200))
 
 
 def superposition(**options: Any) -> Benchmark:
-    """Two objects, either of them alone, a third one alone in the second's place, another rendering
-    of the first picture, and the two objects with their colours exchanged: six pictures a case."""
+    """Six images per case: two objects, each of them alone, a third object alone at the second's
+    position, another rendering of the first image, and the two objects with swapped colours."""
     return _build("scenes_superposition", _ask_superposition, where_of(options))
 
 
 def binding(kind: str = "attribute", **options: Any) -> Benchmark:
-    """Two pictures of the same words, for a probe and for the scores: PAIRS pairs of objects, at
-    many placements, both ways at each; other placements to fit a probe for each pair to.
+    """Images whose captions have the same words, for a probe and for scores: PAIRS pairs of objects
+    at many placements, each in both arrangements; a probe per pair is fitted to other placements.
 
     kind: "attribute", "a red circle and a blue square" against "a blue circle and a red square"; or
       "relation", "a red circle left of a blue square" against "a blue square left of a red circle"
-      (also said with "right of").
+      (or with "right of").
 
-    `meta["label"]` is 1 where colours or places are exchanged; the group is the pair.
+    `meta["label"]` is 1 for swapped colours or positions; the group is the pair.
     """
     lookup.check_known("kind of binding", [kind], ("attribute", "relation"))
     where = where_of(options)
@@ -230,9 +231,9 @@ def binding(kind: str = "attribute", **options: Any) -> Benchmark:
         part: _bound(kind, where, looks, 2 * PAIRS * placements, (1 + n) * _LEARNED_FROM)
         for n, (part, placements) in enumerate(LEARNED.items())
     }
-    asked = _bound(kind, where, looks, where.count, 0)
+    cases = _bound(kind, where, looks, where.count, 0)
     classes = ("as named", "exchanged")
-    return Benchmark("scenes_binding", asked, f"{_version(where)}/{kind}", classes, **learned)
+    return Benchmark("scenes_binding", cases, f"{_version(where)}/{kind}", classes, **learned)
 
 
 READERS: dict[str, Callable[..., Benchmark]] = {
@@ -257,8 +258,8 @@ def _build(name: str, ask: Callable[[Views, int, str], Case], where: Where) -> B
 
 
 def _views(name: str, where: Where) -> Iterator[tuple[int, Views]]:
-    """Scenes of two different objects beside each other, with nothing held out in what becomes of
-    them, and their numbers."""
+    """Yields (index, Views) of scenes of two different, disjoint objects, without held-out
+    combinations in any variation."""
     rules = where.rules
     for index in range(20 * where.count + 1000):
         scene = sample.sample_scene(rules, where.split, index, 2)
@@ -292,27 +293,28 @@ def _third(scene: Scene, stream: Stream) -> SceneObject | None:
 
 def _ask_condition(views: Views, number: int, case_id: str) -> Case:
     name = list(CONDITIONS)[number % len(CONDITIONS)]
-    asked = CONDITIONS[name](views)
-    meta = {"above": asked.above, "below": asked.below, "is_apart": asked.is_apart}
-    return _case(case_id, asked.scenes, asked.texts, name, meta)
+    question = CONDITIONS[name](views)
+    fields = ("above", "below", "is_apart")
+    meta = {field: getattr(question, field) for field in fields}
+    return _case(case_id, question.scenes, question.texts, name, meta)
 
 
 def _ask_superposition(views: Views, number: int, case_id: str) -> Case:
     again = views.again(views.scene)
     third = views.of(views.third)
-    shown = (views.scene, views.first, views.second, third, again, views.swapped)
-    return _case(case_id, shown)
+    scenes = (views.scene, views.first, views.second, third, again, views.swapped)
+    return _case(case_id, scenes)
 
 
 def _case(
     case_id: str,
-    shown: Sequence[Scene],
+    scenes: Sequence[Scene],
     texts: tuple[str, ...] = (),
     group: str | None = None,
     meta: dict[str, Any] | None = None,
 ) -> Case:
-    graphs = [scene.to_json() for scene in shown]
-    images = tuple(draw.draw(scene) for scene in shown)
+    graphs = [scene.to_json() for scene in scenes]
+    images = tuple(draw.draw(scene) for scene in scenes)
     return Case(case_id, images, texts, group, {"scenes": graphs, **(meta or {})})
 
 
@@ -320,26 +322,26 @@ Looks = tuple[tuple[str, str], tuple[str, str]]  # shape and colour of two objec
 
 
 def _looks(world: World) -> list[Looks]:
-    """PAIRS pairs of which, with the colours exchanged too, nothing is held out."""
-    stream, found = Stream(f"{world.id}/binding"), dict[Looks, None]()
+    """PAIRS pairs without held-out combinations, before and after a swap of colours."""
+    stream, pairs = Stream(f"{world.id}/binding"), dict[Looks, None]()
     for _ in range(100 * PAIRS):
         (x, y), (a, b) = (
             [options[k] for k in stream.sample(len(options), 2)]
             for options in (world.shapes, world.colours)
         )
         if not {(x, a), (y, b), (x, b), (y, a)} & world.held_combinations:
-            found[((x, a), (y, b))] = None
-        if len(found) == PAIRS:
-            return list(found)
+            pairs[((x, a), (y, b))] = None
+        if len(pairs) == PAIRS:
+            return list(pairs)
     raise ValueError(
-        f"world {world.id!r} offers only {len(found)} of {PAIRS} pairs of scenes_binding"
+        f"world {world.id!r} offers only {len(pairs)} of {PAIRS} pairs of scenes_binding"
     )
 
 
 def _bound(
     kind: str, where: Where, looks: Sequence[Looks], count: int, start: int
 ) -> tuple[Case, ...]:
-    """`count` cases: the pairs in turn, each at a placement of its own, both ways."""
+    """`count` cases: the pairs in turn, each at a new placement, in both arrangements."""
     cases: list[Case] = []
     for index in range(start, start + 20 * count + 1000):
         scene = sample.sample_scene(where.rules, where.split, index, 2)
@@ -355,11 +357,12 @@ def _bound(
         stream = Stream(f"{where.rules.id}/{where.split}/scenes_binding/{index}")
         both = _both_relations if kind == "relation" else _both_bindings
         group = _names(plain.objects, "list").text
-        (one, said), (other, said_other) = both(plain, stream.sample(2, 2))
-        captions = ((said, said_other), (said_other, said))
-        for label, shown in enumerate((one, other)[: count - len(cases)]):
+        (one, caption), (other, other_caption) = both(plain, stream.sample(2, 2))
+        captions = ((caption, other_caption), (other_caption, caption))
+        for label, arrangement in enumerate((one, other)[: count - len(cases)]):
             name = f"{where.split}-{index:05d}-{label}"
-            cases.append(_case(name, (shown,), captions[label], group, {"label": label}))
+            meta = {"label": label}
+            cases.append(_case(name, (arrangement,), captions[label], group, meta))
         if len(cases) == count:
             return tuple(cases)
     raise ValueError(f"world {where.rules.id!r} offers only {len(cases)} of {count} cases")
@@ -371,7 +374,7 @@ def _both_bindings(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]
 
 
 def _both_relations(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]]:
-    """First with the first object on the left."""
+    """(scene, text) of both arrangements; the first has the first object on the left."""
     scenes = [plain, worlds.reverse_relation(plain, 0, 1)]
     if plain.relation(0, 1) == "right of":
         scenes.reverse()

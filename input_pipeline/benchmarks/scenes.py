@@ -1,17 +1,17 @@
 """Benchmarks of the embedded world: compositionality benchmarks in miniature.
 
-Every set is a pure function of its arguments and apart from the training stream: its scenes are
-other series of the splits `validation` (for development), `test`, and the two held ones. Questions
-about two objects are asked of the same scenes in all sets, so a picture can be embedded once.
+Every set is a pure function of its arguments and disjoint from the training stream: its scenes come
+from the splits `validation` (for development), `test`, and the two held-out ones. All sets with two
+objects use the same scenes, so each image can be embedded once.
 
-Unless a docstring says otherwise a caption names both objects with colour and shape, in random
-order and base words, without a prefix: "a red circle and a blue square" (list), or with relation,
-"a red circle left of a blue square". A wrong caption never mentions a shape-colour pair that is
-held out, unless the picture shows one: an unheard-of pair would give the answer away.
+Unless a docstring differs, a caption names both objects with colour and shape, in random order and
+base words, without a prefix: "a red circle and a blue square" (list), or with their relation,
+"a red circle left of a blue square". A wrong caption never mentions a held-out shape-colour pair,
+unless the image contains one: an unseen pair would give the answer away.
 
-`meta["question"]` is the question that all options of a case answer, for models that are asked one
-(scenes/questions.py); `meta["short"]`, where there is one, a question with the short answer of each
-caption, for models that write.
+`meta["question"]` is a question answered by all options of a case, for models that need one
+(scenes/questions.py). `meta["short"]`, if present, is a question with the short answer of each
+caption, for generative models.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # counts changes of the questions; `World.version` those of the pictures
+VERSION = 1  # version of the questions; `World.version` covers the images
 REPLACE_KINDS = ("size", "relation", "colour")
 SWAP_KINDS = ("attribute", "relation")
 
@@ -46,16 +46,16 @@ _AXIS = {
 
 
 class _Question(NamedTuple):
-    """Case without its picture."""
+    """A case without its image."""
 
     captions: tuple[str, ...]
     group: str | None = None
-    meta: dict[str, Any] = {}  # noqa: RUF012  (only ever read)
+    meta: dict[str, Any] = {}  # noqa: RUF012  (never modified)
 
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """Keyword arguments of every reader of this file: which pictures, how many cases."""
+    """Keyword arguments of all readers of this file: scenes and number of cases."""
 
     split: str = "validation"  # for development; or "test"
     count: int = 2000  # cases
@@ -69,12 +69,12 @@ class Where:
 
     @property
     def rules(self) -> World:
-        """The world the pictures are of."""
+        """The world of the scenes."""
         return worlds.named(self.world, **(self.world_options or {}))
 
 
 def where_of(options: Mapping[str, Any], **defaults: Any) -> Where:
-    """Raises ValueError naming the known options if one is unknown."""
+    """`Where` from options and defaults. Raises ValueError for an unknown option."""
     fields = [field.name for field in dataclasses.fields(Where)]
     lookup.check_known("option of a scenes benchmark", options, fields)
     return Where(**{**defaults, **options})
@@ -85,7 +85,7 @@ _Ask = Callable[[Scene, Stream, int], _Question | None]
 
 @functools.lru_cache(maxsize=4096)  # 20 MB at 40 x 40 pixels: the scenes of two sets of 2,000
 def _picture(world: World, split: str, objects: int, index: int) -> tuple[Scene, np.ndarray]:
-    """A scene and its pixels, read-only because several sets share them."""
+    """A scene and its pixels, read-only since several sets share them."""
     scene = sample.sample_scene(world, split, index, objects)
     image = draw.draw(scene)
     image.flags.writeable = False
@@ -102,11 +102,11 @@ def _build(
     classes: tuple[str, ...] = (),
     templates: tuple[str, ...] = (),
 ) -> Benchmark:
-    """The first `where.count` questions that `ask(scene, stream, number)` does not decline."""
+    """The first `where.count` cases for which `ask(scene, stream, number)` returns a question."""
     rules, count = where.rules, where.count
     series = _HELD[where.split] if held else where.split
     cases: list[Case] = []
-    # Enough scenes where 1 picture of 20 allows the question, and an end where none does.
+    # Enough scenes if 1 in 20 allows the question, and an end if none does.
     for index in range(20 * count + 1000):
         scene, image = _picture(rules, series, objects, index)
         stream = Stream(f"{rules.id}/{series}/{name}/{index}")
@@ -134,7 +134,7 @@ def _list(scene: Scene, stream: Stream) -> Caption:
 
 
 def _relation(scene: Scene, stream: Stream, with_size: bool = False) -> Caption:
-    """ "a red circle left of a blue square"; in two-object scenes one relation is always clear."""
+    """ "a red circle left of a blue square"; two-object scenes have one unambiguous relation."""
     i, j = stream.sample(2, 2)
     phrases = tuple(_phrase(scene.objects[k], with_size) for k in (i, j))
     return Caption("relation", phrases, scene.relation(i, j))
@@ -143,7 +143,7 @@ def _relation(scene: Scene, stream: Stream, with_size: bool = False) -> Caption:
 def _against(
     caption: Caption, wrong: Caption | None, group: str | None = None, **meta: Any
 ) -> _Question | None:
-    """The true caption against a wrong one; nothing where there is no wrong one."""
+    """The true caption against a wrong one; None without a wrong one."""
     if wrong is None:
         return None
     meta |= {"question": questions.shared(caption, wrong), **_short(caption, wrong)}
@@ -151,8 +151,8 @@ def _against(
 
 
 def _short(caption: Caption, wrong: Caption) -> dict[str, Any]:
-    found = questions.short(caption, wrong)
-    return {} if found is None else {"short": {"question": found[0], "answers": found[1]}}
+    short = questions.short(caption, wrong)
+    return {} if short is None else {"short": {"question": short[0], "answers": short[1]}}
 
 
 def _ask_objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
@@ -184,10 +184,10 @@ def _ask_replace(
     if kind != "relation":
         phrase = stream.below(2)
     if kind == "size":
-        said = list(caption.phrases)
-        obj = next(other for other in scene.objects if grammar.matches(said[phrase], other))
-        said[phrase] = said[phrase]._replace(size=obj.size)
-        caption = caption._replace(phrases=tuple(said))
+        phrases = list(caption.phrases)
+        obj = next(other for other in scene.objects if grammar.matches(phrases[phrase], other))
+        phrases[phrase] = phrases[phrase]._replace(size=obj.size)
+        caption = caption._replace(phrases=tuple(phrases))
     wrong = contrast.replace(
         caption, scene, kind, stream, "base_words", phrase, absent=kind == "colour"
     )
@@ -226,10 +226,10 @@ def _ask_whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
 
 def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
     i, j = stream.sample(2, 2)
-    said = _phrase(scene.objects[i])
+    first = _phrase(scene.objects[i])
     absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
     present = Phrase(scene.objects[j].shape)
-    right, wrong = (Caption("negation", (said, other)) for other in (absent, present))
+    right, wrong = (Caption("negation", (first, other)) for other in (absent, present))
     return _Question((right.text, wrong.text), None, _short(right, wrong))
 
 
@@ -250,8 +250,8 @@ def _ask_label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Questio
 
 
 def retrieval(held: bool = False, **options: Any) -> Benchmark:
-    """Retrieval: two-object pictures, each with one full caption, "a big red circle left of a small
-    blue square"; no two captions mean the same.
+    """Retrieval: two-object images with one full caption each, "a big red circle left of a small
+    blue square"; no two captions have the same meaning.
     """
     name = "scenes_held_retrieval" if held else "scenes_retrieval"
     ask = functools.partial(_ask_retrieval, set())
@@ -259,17 +259,17 @@ def retrieval(held: bool = False, **options: Any) -> Benchmark:
 
 
 def objects(**options: Any) -> Benchmark:
-    """Choice: a list caption against the same with one shape replaced by an absent one."""
+    """Choice: a list caption against the caption with one shape replaced by an absent one."""
     return _build("scenes_objects", _ask_objects, where_of(options))
 
 
 def attributes(**options: Any) -> Benchmark:
-    """Choice: a list caption against the same with one colour replaced by an absent one."""
+    """Choice: a list caption against the caption with one colour replaced by an absent one."""
     return _build("scenes_attributes", _ask_attributes, where_of(options))
 
 
 def zero_shot_objects(**options: Any) -> Benchmark:
-    """Zero-shot classification of one-object pictures by shape."""
+    """Zero-shot classification of one-object images by shape."""
     where = where_of(options)
     templates = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
     return _build(
@@ -283,7 +283,7 @@ def zero_shot_objects(**options: Any) -> Benchmark:
 
 
 def zero_shot_colours(**options: Any) -> Benchmark:
-    """Zero-shot classification of one-object pictures by colour; a template per shape."""
+    """Zero-shot classification of one-object images by colour; a template per shape."""
     where = where_of(options)
     return _build(
         "scenes_zero_shot_colours",
@@ -296,17 +296,17 @@ def zero_shot_colours(**options: Any) -> Benchmark:
 
 
 def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
-    """Choice: a list caption against the same with its colours exchanged (as ARO's VG-Attribution).
+    """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution).
 
-    With `held` the correct caption mentions a pair never seen in training and, by the arithmetic
-    of what is held out, the wrong one hardly ever does: liking the familiar costs points there.
+    With `held` the correct caption has a shape-colour pair never seen in training, and the wrong
+    one, by the choice of held-out pairs, almost never: a preference for seen pairs costs accuracy.
     """
     name = "scenes_held_attribute_swap" if held else "scenes_attribute_swap"
     return _build(name, _ask_attribute_swap, where_of(options), held=held)
 
 
 def relation_swap(held: bool = False, **options: Any) -> Benchmark:
-    """Choice: a relation caption against the same with its objects exchanged (as VG-Relation)."""
+    """Choice: a relation caption against the caption with swapped objects (as VG-Relation)."""
     name = "scenes_held_relation_swap" if held else "scenes_relation_swap"
     return _build(name, _ask_relation_swap, where_of(options), held=held)
 
@@ -316,11 +316,11 @@ def replace(
     synonyms: str = "a",
     **options: Any,
 ) -> Benchmark:
-    """Triplets: one word replaced by a base word of another meaning, `meta["positive"]` with the
-    same word replaced by its synonym from set `synonyms` ("a", "b" or "ab").
+    """Triplets: one word replaced by a base word of another meaning; in `meta["positive"]` the same
+    word is replaced by its synonym from set `synonyms` ("a", "b" or "ab").
 
-    The kinds take turns: the size of one object of a list (said of that object only), its colour
-    (the new one absent from the picture), or the relation (any of the others).
+    The kinds alternate: the size of one object of a list (the other object has no size word), its
+    colour (by one absent from the image), or the relation (by any other).
     """
     lookup.check_known("kind of replacement", kinds, REPLACE_KINDS)
     ask = functools.partial(_ask_replace, tuple(kinds), synonyms)
@@ -341,31 +341,31 @@ def swap(
 
 
 def replace_unseen(kinds: Sequence[str] = REPLACE_KINDS, **options: Any) -> Benchmark:
-    """`replace` with synonyms of set B, the same otherwise: for who trains with those of set A."""
+    """`replace` with synonyms of set B, for models trained with synonyms of set A."""
     return dataclasses.replace(replace(kinds, "b", **options), name="scenes_replace_unseen")
 
 
 def swap_relation(**options: Any) -> Benchmark:
-    """`swap` of relations alone."""
+    """`swap` of relations only."""
     return dataclasses.replace(swap(("relation",), **options), name="scenes_swap_relation")
 
 
 def order(**options: Any) -> Benchmark:
-    """Choice: a relation caption against a shuffle of its words, the four kinds in turn."""
+    """Choice: a relation caption against a shuffle of its words; the four kinds alternate."""
     return _build("scenes_order", _ask_order, where_of(options))
 
 
 def whatsup(**options: Any) -> Benchmark:
-    """Pairs of pictures that differ in nothing but that two objects changed places, each with the
-    caption that says so: "a red circle left of a blue square", "... right of ..." (as What'sUp).
+    """Pairs of images that differ only in the swapped positions of two objects, with a caption
+    each: "a red circle left of a blue square", "... right of ..." (as What'sUp).
     """
     return _build("scenes_whatsup", _ask_whatsup, where_of(options))
 
 
 def spatial(**options: Any) -> Benchmark:
-    """The pictures of `whatsup` in the form of What'sUp's two-way cases, two of them a pair, with
-    the question "is the blue square left of or right of the red circle": who answers left or right,
-    or scores both captions, is right about a picture, and about a pair.
+    """The images of `whatsup` as two-way cases of What'sUp, two per pair, with the question "is the
+    blue square left of or right of the red circle". Answers and caption scores are evaluated per
+    image (accuracy) and per pair (pair_accuracy).
     """
     where = where_of(options)
     pairs = whatsup(**dataclasses.asdict(where) | {"count": -(-where.count // 2)})
@@ -375,11 +375,11 @@ def spatial(**options: Any) -> Benchmark:
         if questions.answer(captions[0]) != captions[0].link:  # from the question's first object
             captions = [contrast.reorder(caption) for caption in captions]
         texts = tuple(caption.text for caption in captions)
-        for own, image in enumerate(pair.images):
+        for side, image in enumerate(pair.images):
             labels = {"subset": pair.group, "pair": pair.id}
-            scene = pair.meta[("scene", "other_scene")[own]]
+            scene = pair.meta[("scene", "other_scene")[side]]
             meta = {"scene": scene, "question": pair.meta["question"]}
-            case = Case(f"{pair.id}-{own}", (image,), (texts, texts[::-1])[own], labels, meta)
+            case = Case(f"{pair.id}-{side}", (image,), (texts, texts[::-1])[side], labels, meta)
             cases.append(case)
     return Benchmark(
         "scenes_spatial",
@@ -391,9 +391,9 @@ def spatial(**options: Any) -> Benchmark:
 
 
 def negation(**options: Any) -> Benchmark:
-    """ "a red circle and no star" against "a red circle and no square" where a square is there.
+    """ "a red circle and no star" against "a red circle and no square" for an image with a square.
 
-    Who skips the "no" prefers the wrong caption: below chance is the expected failure.
+    A model that ignores "no" prefers the wrong caption: the expected failure is below chance.
     """
     return _build("scenes_negation", _ask_negation, where_of(options))
 

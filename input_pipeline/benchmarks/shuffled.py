@@ -1,7 +1,7 @@
 """Retrieval benchmarks whose texts or images are shuffled.
 
 Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
-section 3: a model that sees bags of words retrieves as well as before.
+section 3: a bag-of-words model retrieves as well as before.
 """
 
 import dataclasses
@@ -28,20 +28,20 @@ def shuffled(
     shuffle_seed: int = 0,
     tagger: str = "spacy:en_core_web_sm",
 ) -> Benchmark:
-    """The benchmark with every caption and every image shuffled.
+    """The benchmark with shuffled captions or images.
 
-    text_shuffle: one of TEXT_SHUFFLES, as ARO's authors do it; a caption that has no other order
-      stays. tagger: parts of speech for the first two.
-    image_shuffle: rows_4, cols_4 or patches_9, of the resized and cropped picture.
-    shuffle_seed: of the draws, which are of each case and caption by itself. (ARO's own depend on
-      the number of its workers.)
+    text_shuffle: one of TEXT_SHUFFLES, in mode "authors"; a caption without another order stays.
+      tagger: for the first two of them.
+    image_shuffle: rows_4, cols_4 or patches_9, of the resized and cropped image.
+    shuffle_seed: seeds a generator per case and caption. (ARO's shuffles depend on the number of
+      workers.)
     """
-    for option, asked, known in (
+    for option, value, known in (
         ("text_shuffle", text_shuffle, TEXT_SHUFFLES),
         ("image_shuffle", image_shuffle, tuple(IMAGE_SHUFFLES)),
     ):
-        if asked is not None and asked not in known:
-            raise ValueError(f"{option} is None or one of {known}; got {asked!r}")
+        if value is not None and value not in known:
+            raise ValueError(f"{option} is None or one of {known}; got {value!r}")
     if text_shuffle is None and image_shuffle is None:
         return benchmark
     cases, version = list(benchmark.cases), ""
@@ -62,18 +62,18 @@ def shuffled(
             order = np.random.default_rng((shuffle_seed, number)).permutation(parts)
             image = ShuffledImage(case.images[0], image_shuffle, tuple(order.tolist()))
             cases[number] = dataclasses.replace(case, images=(image,))
-    how = (text_shuffle, image_shuffle, shuffle_seed, version)
-    name = "/".join(str(each) for each in how)
+    settings = (text_shuffle, image_shuffle, shuffle_seed, version)
+    name = "/".join(str(setting) for setting in settings)
     return dataclasses.replace(benchmark, cases=tuple(cases), version=f"{benchmark.version}/{name}")
 
 
 def with_shuffles(read: Callable[..., Benchmark]) -> Callable[..., Benchmark]:
-    """A reader with the options of `shuffled`."""
-    own = [*inspect.signature(shuffled).parameters][1:]
+    """Adds the options of `shuffled` to a reader."""
+    names = [*inspect.signature(shuffled).parameters][1:]
 
     @wraps(read)
     def reader(*args: Any, **options: Any) -> Benchmark:
-        how = {name: options.pop(name) for name in own if name in options}
-        return shuffled(read(*args, **options), **how)
+        shuffle = {name: options.pop(name) for name in names if name in options}
+        return shuffled(read(*args, **options), **shuffle)
 
     return reader

@@ -1,9 +1,9 @@
-"""COCO-spatial and GQA-spatial: an image, a caption and the same with the opposite preposition.
+"""COCO-spatial and GQA-spatial: an image, a caption, and the caption with the preposition inverted.
 
-Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
-github.com/amitakamath/whatsup_vlms does, where they are called COCO_QA and VG_QA; in other code
-cocoone, cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax gives ties to the
-correct caption: `tie="first_index"` here. Captions are taken as they are.
+Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023); read like
+github.com/amitakamath/whatsup_vlms, where they are called COCO_QA and VG_QA; in other code cocoone,
+cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax counts ties as correct:
+`tie="first_index"` here. Captions are unchanged.
 """
 
 import dataclasses
@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin, PublishedFiles, case_id
+from vlc_jax.input_pipeline.benchmarks.published_files import (
+    Origin,
+    PublishedFiles,
+    case_id,
+    published,
+)
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -36,7 +41,7 @@ GQA_ONE = Origin(
     source=f"{_SOURCE}; images of Visual Genome (VG_100K, VG_100K_2) or the archive vg_images",
     licence="MIT",
     cases=1_160,
-    overlap="Visual Genome, of which half are images of COCO",
+    overlap="Visual Genome, half of whose images are from COCO",
 )
 GQA_TWO = dataclasses.replace(GQA_ONE, files=("vg_qa_two_obj.json",), cases=291)
 SUBSETS = {
@@ -45,7 +50,7 @@ SUBSETS = {
     **dict.fromkeys(("above", "below"), "above_below"),
     **dict.fromkeys(("front", "behind"), "front_behind"),
 }
-# Of two objects: phrase -> preposition, and what the authors' code takes all other captions for.
+# Two objects: phrase -> preposition, and the authors' preposition for all other captions.
 _COCO_PHRASES = ({"left of": "left", "right of": "right", "above": "above"}, "below")
 _GQA_PHRASES = (
     {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
@@ -53,49 +58,45 @@ _GQA_PHRASES = (
 )
 
 
-def coco_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
+@published(COCO_ONE)
+def coco_spatial_one(files: PublishedFiles) -> Benchmark:
     """2,247 cases of two captions: "A photo of a dog on the left", "A photo of a dog on the right".
 
-    accuracy, the headline: over cases. accuracy/subset=left_right: of those whose preposition is
-    left or right; accuracy/preposition=left: of one of them.
-
-    options: count, of cases; folder, images: where annotations and images are, if elsewhere.
+    accuracy, the headline: over cases. accuracy/subset=left_right: cases with the prepositions left
+    and right; accuracy/preposition=left: of one preposition.
     """
-    return _read("coco_spatial_one", COCO_ONE, _last_word, _coco_image, root, **options)
+    return _read("coco_spatial_one", files, _last_word, _coco_image)
 
 
-def coco_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
-    """440 cases of two captions, "... a dog to the left of a cat"; else as `coco_spatial_one`."""
-    preposition = _phrase(*_COCO_PHRASES)
-    return _read("coco_spatial_two", COCO_TWO, preposition, _coco_image, root, **options)
+@published(COCO_TWO)
+def coco_spatial_two(files: PublishedFiles) -> Benchmark:
+    """440 cases of two captions, "... a dog to the left of a cat"; see `coco_spatial_one`."""
+    return _read("coco_spatial_two", files, _phrase(*_COCO_PHRASES), _coco_image)
 
 
-def gqa_spatial_one(root: str | Path = "", **options: Any) -> Benchmark:
-    """1,160 cases of two captions on images of Visual Genome; else as `coco_spatial_one`.
+@published(GQA_ONE)
+def gqa_spatial_one(files: PublishedFiles) -> Benchmark:
+    """1,160 cases of two captions on images of Visual Genome; see `coco_spatial_one`.
 
-    images: ROOT/vg with VG_100K and VG_100K_2, or a folder of images as of the authors' archive.
+    images: ROOT/vg with VG_100K and VG_100K_2, or the folder of images of the authors' archive.
     """
-    return _read("gqa_spatial_one", GQA_ONE, _last_word, _gqa_image, root, **options)
+    return _read("gqa_spatial_one", files, _last_word, _gqa_image)
 
 
-def gqa_spatial_two(root: str | Path = "", **options: Any) -> Benchmark:
-    """291 cases of two captions; left, right, front, behind, and all others as "top", as the
-    authors have them; else as `gqa_spatial_one`."""
-    return _read("gqa_spatial_two", GQA_TWO, _phrase(*_GQA_PHRASES), _gqa_image, root, **options)
+@published(GQA_TWO)
+def gqa_spatial_two(files: PublishedFiles) -> Benchmark:
+    """291 cases of two captions: left, right, front, behind, and "top" for all others, as in the
+    authors' code; see `gqa_spatial_one`."""
+    return _read("gqa_spatial_two", files, _phrase(*_GQA_PHRASES), _gqa_image)
 
 
 def _read(
     name: str,
-    origin: Origin,
+    files: PublishedFiles,
     preposition_of: Callable[[str], str],
     image_of: Callable[[PublishedFiles, Any], Path],
-    root: str | Path,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
 ) -> Benchmark:
-    files = PublishedFiles(origin, root, folder, images)
-    (annotations,) = origin.files
+    (annotations,) = files.origin.files
 
     def cases() -> Iterator[Case]:
         for number, row in enumerate(files.lists(annotations, "image id", "correct", "wrong")):
@@ -114,7 +115,7 @@ def _read(
             )
 
     summary = ("accuracy", "accuracy/subset=left_right")
-    return files.benchmark(name, cases(), count, summary=summary)
+    return files.benchmark(name, cases(), summary=summary)
 
 
 def _last_word(caption: str) -> str:

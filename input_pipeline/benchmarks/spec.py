@@ -1,13 +1,13 @@
-"""SPEC: generated images that differ in one size, position, existence or count, and their captions.
+"""SPEC: generated images that differ in a size, position, existence or count, and their captions.
 
 Peng et al., "Synthesize, Diagnose, and Optimize: Towards Fine-Grained Vision-Language
-Understanding" (CVPR 2024), read as github.com/wjpoom/SPEC does; its files were not to be had, so no
-counts are known. Each case is asked in both directions, captions of an image and images of a
-caption. The correct option stands anywhere there, so that an argmax credits some of the ties.
+Understanding" (CVPR 2024); read like github.com/wjpoom/SPEC. Unverified: the files were not
+available, and the numbers of cases are unknown. Both directions are evaluated, captions per image
+and images per caption. The correct option has any index there, so its argmax counts some ties as
+correct.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -16,6 +16,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     case_id,
     check_options,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -39,21 +40,18 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def spec(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    files: PublishedFiles,
     subsets: tuple[str, ...] = SUBSETS,
     directions: tuple[str, ...] = tuple(FILES),
 ) -> Benchmark:
-    """Cases of an image and captions, and of a caption and images.
+    """Cases of an image and captions, and cases of a caption and images.
 
-    accuracy_image_to_text, the headline, and accuracy_text_to_image: the means over subsets, as the
-      authors' program prints them. accuracy/image_to_text=count and the like: of a subset.
-    count: of cases of all.
+    accuracy_image_to_text, the headline, and accuracy_text_to_image: means over subsets, as in the
+      authors' code. accuracy/image_to_text=count etc.: per subset.
+    count: total number of cases.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     check_options("directions", directions, FILES)
     cases = (
@@ -64,7 +62,7 @@ def spec(
     )
     averages = {direction: Average((direction,)) for direction in directions}
     summary = tuple(f"accuracy_{direction}" for direction in directions)
-    return files.benchmark("spec", cases, count, averages, summary=summary)
+    return files.benchmark("spec", cases, averages, summary=summary)
 
 
 def _cases(files: PublishedFiles, subset: str, direction: str) -> Iterator[Case]:
@@ -83,13 +81,13 @@ def _cases(files: PublishedFiles, subset: str, direction: str) -> Iterator[Case]
         )
 
 
-def _correct_first(place: str, row: dict[str, Any]) -> tuple[str, ...]:
+def _correct_first(where: str, row: dict[str, Any]) -> tuple[str, ...]:
     """The options of a row, the correct one first."""
     keys, label = row["keys"], row["label"]
     texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
     if not texts or len(keys) < 2 or label not in range(len(keys)):
         raise DataError(
-            f"{place} needs two or more texts in 'keys' and in 'label' which of them is correct; "
+            f"{where} needs two or more texts in 'keys' and in 'label' which of them is correct; "
             f"got {keys!r:.80} and {label!r}"
         )
     return (keys[label], *keys[:label], *keys[label + 1 :])

@@ -1,16 +1,15 @@
 """SugarCrepe: an image, its caption and a fluent hard negative, in seven subsets.
 
 Hsieh et al., "SugarCrepe: Fixing hackable benchmarks for vision-language compositionality" (NeurIPS
-2023), github.com/RAIVNLab/sugar-crepe; all comparisons strict, as its code has them.
+2023), github.com/RAIVNLab/sugar-crepe; all comparisons are strict, as in its code.
 """
-
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -22,7 +21,7 @@ SUBSETS = {  # subset -> published number of cases
     "replace_obj": 1652,
     "replace_rel": 1406,
     "swap_att": 666,
-    "swap_obj": 245,  # 246 before an update of the authors; other copies still have them
+    "swap_obj": 245,  # 246 before an update of the authors, and still in other copies
 }
 ORIGIN = Origin(
     protocol="choice",
@@ -36,23 +35,17 @@ ORIGIN = Origin(
 )
 
 
-def sugarcrepe(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-) -> Benchmark:
+@published(ORIGIN)
+def sugarcrepe(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """7,511 cases of two captions.
 
-    accuracy, the headline: over all cases. accuracy_macro: the mean over subsets.
-    accuracy/edit=swap: of the subsets swap_att and swap_obj, as the paper's tables group them.
-    count: of cases of each subset.
+    accuracy, the headline: over all cases. accuracy_macro: mean over subsets.
+    accuracy/edit=swap etc.: over swap_att and swap_obj, the groups of the paper's tables.
+    count: number of cases per subset.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
-    return files.benchmark("sugarcrepe", cases, count, {"macro": Average(("subset",))})
+    return files.benchmark("sugarcrepe", cases, {"macro": Average(("subset",))})
 
 
 def _subset(files: PublishedFiles, subset: str) -> list[Case]:

@@ -1,22 +1,22 @@
-"""SugarCrepe++: an image with two captions that say the same in other words, and a hard negative.
+"""SugarCrepe++: an image with two captions of the same meaning, and a hard negative.
 
 Dumpala et al., "SUGARCREPE++ Dataset: Vision-Language Model Sensitivity to Semantic and Lexical
-Alterations" (NeurIPS 2024), the files of huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) or
-github.com/Sri-Harsha/scpp (data/), which are the same; all comparisons strict, as there.
+Alterations" (NeurIPS 2024): the files of huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) or
+the equal ones of github.com/Sri-Harsha/scpp (data/); all comparisons are strict, as there.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
-SUBSETS = {  # subset -> published number of cases: those of SugarCrepe that are not additions
+SUBSETS = {  # subset -> published number of cases; SugarCrepe's without the add_ subsets
     "replace_att": 788,
     "replace_obj": 1652,
     "replace_rel": 1406,
@@ -35,28 +35,23 @@ ORIGIN = Origin(
 )
 
 
-def sugarcrepe_pp(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-) -> Benchmark:
+@published(ORIGIN)
+def sugarcrepe_pp(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """4,757 cases of a caption, a negative, and a second caption in meta["positive"].
 
-    augmented_accuracy_macro, the headline: the mean over subsets of the paper's image-to-text task
-      (ITT), which both captions must win. augmented_accuracy: over cases.
-    text_accuracy_macro, text_accuracy: likewise its text-only task (TOT).
-    original_accuracy: of the first caption alone, as SugarCrepe asks.
-    count: of cases of each subset.
+    augmented_accuracy_macro, the headline: mean over subsets of the paper's image-to-text task
+      (ITT), where both captions must beat the negative. augmented_accuracy: over cases.
+    text_accuracy_macro, text_accuracy: the same for its text-only task (TOT).
+    original_accuracy: first caption only, as in SugarCrepe.
+    count: number of cases per subset.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     metrics = ("augmented_accuracy", "text_accuracy")
-    summary = (*(f"{metric}_macro" for metric in metrics), *metrics, "original_accuracy")
+    macros = tuple(f"{metric}_macro" for metric in metrics)
+    summary = (*macros, *metrics, "original_accuracy")
     averages = {"macro": Average(("subset",))}
-    return files.benchmark("sugarcrepe_pp", cases, count, averages, summary=summary)
+    return files.benchmark("sugarcrepe_pp", cases, averages, summary=summary)
 
 
 def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:

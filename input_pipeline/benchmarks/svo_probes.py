@@ -1,9 +1,9 @@
-"""SVO-Probes: a sentence, an image of it, and one where subject, verb or object is another.
+"""SVO-Probes: a sentence, its image, and an image with another subject, verb or object.
 
 Hendricks and Nematzadeh, "Probing Image-Language Transformers for Verb Understanding" (Findings of
-ACL 2021), github.com/google-deepmind/svo_probes, whose README and notebook name the fields; the
-table itself was not to be had. Images are to be downloaded by their addresses in it, many of which
-have ceased to work, so nobody has all of them.
+ACL 2021), github.com/google-deepmind/svo_probes. Unverified: the table was not available; its
+fields are from the README and notebook. Images must be downloaded from the table's URLs, many of
+which are dead, so every copy is incomplete.
 """
 
 import os
@@ -15,12 +15,13 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "svo_probes.csv"
-NEGATIVES = ("subj_neg", "verb_neg", "obj_neg")  # fields, of which one is true
+NEGATIVES = ("subj_neg", "verb_neg", "obj_neg")  # exactly one of these fields is true
 ORIGIN = Origin(
     protocol="choice",
     folder="svo_probes",
@@ -33,39 +34,34 @@ ORIGIN = Origin(
 _TRUTH = {"true": True, "false": False}
 
 
-def svo_probes(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """Cases of a sentence, its image and a wrong one.
+@published(ORIGIN)
+def svo_probes(files: PublishedFiles) -> Benchmark:
+    """Cases of a sentence, its image and a wrong image.
 
     accuracy, the headline: the right image has the higher score. accuracy/subj_neg, /verb_neg and
-      /obj_neg: by what differs. accuracy_macro: the mean of these. The paper asks something else of
-      its models, whether an image and a sentence match, and averages over right and wrong images;
-      the comparison is what works for similarities, which have no threshold.
-    Cases with an absent image are left out, and a note says how many: numbers over other images are
-      not comparable. An image file that is none (a web page under its name) ends the evaluation
-      with its name; delete such files.
-    Cases of which not exactly one part is negative are left out, as in the authors' notebook.
+      /obj_neg: by the changed part; accuracy_macro: their mean. The paper instead classifies
+      whether an image and a sentence match, averaged over right and wrong images; similarities
+      have no threshold for that.
+    Cases with a missing image are dropped, with a note of their number: results over different
+      images are not comparable. An undecodable file (such as a saved web page) stops the
+      evaluation with its name; delete such files.
+    Cases without exactly one negative part are dropped, as in the authors' notebook.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     rows = files.table(FILE, "sentence", "pos_image_id", "neg_image_id", *NEGATIVES)
     cases = [case for n, row in enumerate(rows) if (case := _case(files, n, row))]
-    there = _names(files.image(""))
-    found = [case for case in cases if all(path.name in there for path in case.images)]
-    if not found:
+    names = _names(files.image(""))
+    complete = [case for case in cases if all(path.name in names for path in case.images)]
+    if not complete:
         raise DataError(
-            f"{files.image('')} has both images of none of {len(cases):,} cases; "
+            f"none of {len(cases):,} cases has both images in {files.image('')}; "
             f"{ORIGIN.how_to_get}"
         )
-    benchmark = files.benchmark("svo_probes", found, count)
+    benchmark = files.benchmark("svo_probes", complete)
     notes = []
-    if len(found) < len(cases):
+    if len(complete) < len(cases):
         notes.append(
-            f"{len(cases) - len(found):,} of {len(cases):,} cases are left out: their images are "
-            "absent. Only results over the same images can be compared"
+            f"{len(cases) - len(complete):,} of {len(cases):,} cases are left out: their images "
+            "are absent. Only results over the same images can be compared"
         )
     if len(cases) < len(rows):
         notes.append(f"{len(rows) - len(cases):,} cases without exactly one negative are left out")
@@ -73,11 +69,11 @@ def svo_probes(
 
 
 def _case(files: PublishedFiles, number: int, row: Mapping[str, str]) -> Case | None:
-    """None without exactly one negative."""
+    """The case of a row; None without exactly one negative part."""
     for field in NEGATIVES:
         if row[field].lower() not in _TRUTH:
-            place = f"{files.folder / FILE}: case {number}"
-            raise DataError(f"{place}: {field} is True or False; got {row[field]!r:.80}")
+            where = f"{files.folder / FILE}: case {number}"
+            raise DataError(f"{where}: {field} is True or False; got {row[field]!r:.80}")
     kinds = [field for field in NEGATIVES if _TRUTH[row[field].lower()]]
     if len(kinds) != 1:
         return None
@@ -92,7 +88,7 @@ def _case(files: PublishedFiles, number: int, row: Mapping[str, str]) -> Case | 
 
 
 def _names(folder: Path) -> frozenset[str]:
-    """Names of the files of a folder: one look at it, where tens of thousands are asked for."""
+    """Names of the files of a folder, by one listing: a stat per image would take too long."""
     return frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
 
 

@@ -1,8 +1,8 @@
 """VALSE: an image, its caption and a foil that differs in one linguistic phenomenon.
 
 Parcalabescu et al., "VALSE: A Task-Independent Benchmark for Vision and Language Models Centered on
-Linguistic Phenomena" (ACL 2022), github.com/Heidelberg-NLP/VALSE (data/); `accuracy` is the paper's
-pairwise ranking accuracy, a strict comparison.
+Linguistic Phenomena" (ACL 2022), github.com/Heidelberg-NLP/VALSE (data/). `accuracy` is the paper's
+pairwise ranking accuracy, with strict comparison.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,12 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_subsets,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-SUBSETS = {  # "piece" of the set -> number of cases that the annotators found valid
+SUBSETS = {  # "piece" of the set -> number of cases validated by annotators
     "existence": 505,
     "plurals": 851,
     "counting-hard": 868,  # "balanced" in the paper's tables
@@ -32,7 +33,7 @@ SUBSETS = {  # "piece" of the set -> number of cases that the annotators found v
     "foil-it": 943,
 }
 VOTES = 2  # of three annotators, for the caption and against the foil
-# The start of an image's name, or the data set it comes from -> folder.
+# Prefix of an image's name, or its data set -> folder.
 _BY_NAME = {
     "COCO_train2014_": "coco/train2014",
     "COCO_val2014_": "coco/val2014",
@@ -59,29 +60,24 @@ ORIGIN = Origin(
 )
 
 
+@published(ORIGIN)
 def valse(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    subsets: tuple[str, ...] = tuple(SUBSETS),
-    validated: bool = True,
+    files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS), validated: bool = True
 ) -> Benchmark:
     """7,702 cases of two captions.
 
-    accuracy_macro, the headline: the mean over the eleven pieces, as the paper's average.
-    accuracy_phenomena: the mean over phenomena (the three pieces of counting are one).
+    accuracy_macro, the headline: mean over the eleven pieces, the paper's average.
+    accuracy_phenomena: mean over phenomena (the three counting pieces are one).
     accuracy: over cases.
-    count: of cases of each piece.
-    validated: only cases for which two of three annotators chose the caption and not the foil, the
-      published set; False: all 8,782, in 24 of which both captions are the same.
+    count: number of cases per piece.
+    validated: True: the published set, where two of three annotators chose the caption over the
+      foil; False: all 8,782 cases, 24 of them with two equal captions.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _piece(files, subset, validated))
     averages = {"macro": Average(("subset",)), "phenomena": Average(("phenomenon",))}
     summary = ("accuracy_macro", "accuracy_phenomena", "accuracy")
-    return files.benchmark("valse", cases, count, averages, summary=summary)
+    return files.benchmark("valse", cases, averages, summary=summary)
 
 
 def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case]:
@@ -105,7 +101,7 @@ def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case
 
 
 def _votes(file: Path, key: str, row: dict[str, Any]) -> int:
-    """Annotators who chose the caption and not the foil."""
+    """Number of annotators who chose the caption over the foil."""
     match row["mturk"]:
         case {"caption": int(votes)}:
             return votes

@@ -1,25 +1,25 @@
-"""VisMin: two images and two captions that differ in one object, attribute, relation or number.
+"""VisMin: two images and two captions that differ in an object, attribute, relation or number.
 
-Awal et al., "VisMin: Visual Minimal-Change Understanding" (NeurIPS 2024), the pairs of
-huggingface.co/datasets/mair-lab/vismin-bench, read as github.com/rabiulcste/vismin (vismin-bench/)
-does. In about half of its rows the first caption belongs to the *second* image: the authors' table
-sim_solution.csv says which, and without it such rows count against the model.
+Awal et al., "VisMin: Visual Minimal-Change Understanding" (NeurIPS 2024): the pairs of
+huggingface.co/datasets/mair-lab/vismin-bench, read like github.com/rabiulcste/vismin
+(vismin-bench/). In about half of the rows the first caption belongs to the *second* image: the
+authors' table sim_solution.csv lists them, and without it they would count as errors.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 SOLUTION = "sim_solution.csv"
-# What must hold of text i and image j for the text score -> whether the texts change places.
+# Condition of the text score in the table (text i, image j) -> texts are swapped.
 SWAPPED = {
     "T0_I0 > T1_I0 & T1_I1 > T0_I1": False,
     "T1_I0 > T0_I0 & T0_I1 > T1_I1": True,
@@ -39,23 +39,18 @@ ORIGIN = Origin(
 )
 
 
-def vismin(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
-    """2,084 cases of two images and two captions, each caption beside its image.
+@published(ORIGIN)
+def vismin(files: PublishedFiles) -> Benchmark:
+    """2,084 cases of two images and two captions, in matching order.
 
     group_score, the headline, text_score and image_score as in Winoground;
-    group_score/category=counting and the like, the numbers that the paper prints; _macro: the means
-    over the four categories.
-    Images are inside the Parquet files; `images` has no use.
+    group_score/category=counting etc., the paper's numbers; _macro: means over the four
+    categories.
+    The Parquet files contain the images; `images` is unused.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     averages = {"macro": Average(("category",))}
     summary = ("group_score_macro", "pair_accuracy_macro", "image_score_macro", "group_score")
-    return files.benchmark("vismin", _cases(files), count, averages, summary=summary)
+    return files.benchmark("vismin", _cases(files), averages, summary=summary)
 
 
 def _cases(files: PublishedFiles) -> Iterator[Case]:
@@ -66,18 +61,18 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
             f"{files.folder / SOLUTION} has {len(solution):,} rows and *.parquet {len(rows):,}; "
             f"they belong together row by row"
         )
-    for number, (place, solved) in enumerate(zip(rows, solution, strict=True)):
-        row = place[2]
+    for number, (packed, solved) in enumerate(zip(rows, solution, strict=True)):
+        row = packed[2]
         if solved["Text"] not in SWAPPED or solved["category"] != row["category"]:
             raise DataError(
                 f"{files.folder / SOLUTION}: row {number} is {solved['Text']!r} of the category "
-                f"{solved['category']!r}; it is to be one of {list(SWAPPED)}, and of "
-                f"{row['category']!r}, that of {place[0].name}"
+                f"{solved['category']!r}; expected one of {list(SWAPPED)}, and "
+                f"{row['category']!r}, as in {packed[0].name}"
             )
         texts = (row["text_0"], row["text_1"])
         yield Case(
             case_id(number, row["category"]),
-            (packed_image(place, "image_0"), packed_image(place, "image_1")),
+            (packed_image(packed, "image_0"), packed_image(packed, "image_1")),
             texts[::-1] if SWAPPED[solved["Text"]] else texts,
             {"category": row["category"]},
         )

@@ -1,4 +1,4 @@
-"""Images of Visual Genome, which come in two folders."""
+"""Images of Visual Genome, which are split into two folders."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ FOLDERS = ("VG_100K", "VG_100K_2")
 
 
 def image(files: PublishedFiles, name: str) -> Path:
-    """The path of an image in whichever of the two folders it is; or beside them, where a set's
-    own archive is given as the folder of images."""
-    places = [files.image(f"{folder}/{name}") for folder in FOLDERS] + [files.image(name)]
-    return next((place for place in places if place.is_file()), places[0])
+    """The path of an image in one of the two folders, or directly in the folder of images, as in
+    the archives of some sets."""
+    paths = [files.image(f"{folder}/{name}") for folder in FOLDERS] + [files.image(name)]
+    return next((path for path in paths if path.is_file()), paths[0])

@@ -1,13 +1,12 @@
-"""VL-CheckList: an image, its caption and one with a wrong object, attribute or relation.
+"""VL-CheckList: an image, its caption, and a caption with a wrong object, attribute or relation.
 
 Zhao et al., "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes
-and Relations" (EMNLP 2022), the annotations of github.com/om-ai-lab/VL-CheckList (data/) by their
-ITC task: the whole image, strict comparison. Images of HAKE and SWiG are partly gone from the net;
-the authors' code leaves out cases without an image and says nothing, here `sources` does.
+and Relations" (EMNLP 2022): the annotations of github.com/om-ai-lab/VL-CheckList (data/) in the ITC
+task: whole image, strict comparison. Some images of HAKE and SWiG are no longer online: the
+authors' code silently drops cases without an image; here the option `sources` drops whole sources.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -15,6 +14,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     check_options,
+    published,
 )
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -44,14 +44,15 @@ ORIGIN = Origin(
         "Relation/action/vg": 12_733,
         "Relation/spatial/vg": 30_650,
     },
-    overlap="Visual Genome, of which half are images of COCO; HAKE, which has COCO's, too",
+    overlap="Visual Genome, half of whose images are from COCO; HAKE, which has COCO's, too",
 )
 
 
 class Corpus(NamedTuple):
-    """One file of the set: the label of its subset, what it asks, whose images, and its name.
+    """One annotation file of the set.
 
-    type: axis and what of it, such as object_location_center or attribute_color.
+    subset: label of the file. axis: of AXES. type: axis and its kind, such as
+    object_location_center or attribute_color. source: of SOURCES. file: name of the file.
     """
 
     subset: str
@@ -61,29 +62,23 @@ class Corpus(NamedTuple):
     file: str
 
 
+@published(ORIGIN)
 def vl_checklist(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-    axes: tuple[str, ...] = AXES,
-    sources: tuple[str, ...] = tuple(SOURCES),
+    files: PublishedFiles, axes: tuple[str, ...] = AXES, sources: tuple[str, ...] = tuple(SOURCES)
 ) -> Benchmark:
     """Cases of two captions, "brown knob" and "teal knob", in up to 56 subsets.
 
-    accuracy_macro, the headline: the mean over axes of the means over their types.
-    accuracy_object, accuracy_attribute, accuracy_relation: the mean over types of an axis.
-    accuracy_object_location_center, accuracy_attribute_color and the like: of a type the mean over
-      sources (vg, vaw, hake, swig) of the mean over files, as the authors' charts have it.
+    accuracy_macro, the headline: mean over axes of the means over their types.
+    accuracy_object, accuracy_attribute, accuracy_relation: mean over the types of an axis.
+    accuracy_object_location_center, accuracy_attribute_color etc.: of a type, mean over sources
+      (vg, vaw, hake, swig) of the means over files, as in the authors' charts.
     accuracy: over cases.
-    count: of cases of each file. 1,000 is what the authors' ITC task evaluates: its MAX_NUM of
-      2,000 counts both captions of a case, and keeps the first ones. Tables of others (vl_compo)
-      have these numbers.
+    count: number of cases per file. The authors' ITC task evaluates the first 1,000: its MAX_NUM of
+      2,000 counts both captions of a case. Published tables (vl_compo) do the same.
     axes, sources: parts of the set.
 
-    In 108 of the cases of Visual Genome both captions are the same: no model has them right.
+    108 cases of Visual Genome have two equal captions, which no model can solve.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     check_options("axes", axes, AXES)
     check_options("sources", sources, SOURCES)
     chosen = [each for each in corpora() if each.axis in axes and each.source in sources]
@@ -93,24 +88,24 @@ def vl_checklist(
     averages |= {axis.lower(): Average((axis.lower(), "source", "subset")) for axis in axes}
     averages |= {corpus.type: Average((corpus.type, "subset")) for corpus in chosen}
     cases = (case for corpus in chosen for case in _cases(files, corpus))
-    summary = ("accuracy_macro", *(f"accuracy_{axis.lower()}" for axis in axes), "accuracy")
-    return files.benchmark("vl_checklist", cases, count, averages, summary=summary)
+    summary = ("accuracy_macro", *[f"accuracy_{axis.lower()}" for axis in axes], "accuracy")
+    return files.benchmark("vl_checklist", cases, averages, summary=summary)
 
 
 def corpora() -> Iterator[Corpus]:
-    """All files of the set, as its folder corpus/ lists them."""
-    for kind, places in PLACES.items():
+    """Yields all files of the set, as listed in its folder corpus/."""
+    for kind, values in PLACES.items():
         folder, low = f"Object/{kind}", kind.lower()
-        for place in places:
-            names = {"hake": f"hake_{low}/hake_obj_{place}"}
+        for value in values:
+            names = {"hake": f"hake_{low}/hake_obj_{value}"}
             for role in ("agent", "destination", "item", "tool"):
-                names[f"swig_{role}"] = f"swig_{low}/swig_{role}/swig_{role}_{place}"
+                names[f"swig_{role}"] = f"swig_{low}/swig_{role}/swig_{role}_{value}"
             for role in ("obj", "subj"):
-                names[f"vg_{role}"] = f"vg_{low}/vg_{role}_{place}"
+                names[f"vg_{role}"] = f"vg_{low}/vg_{role}_{value}"
             for name, file in names.items():
                 source = name.split("_")[0]
-                label = f"{folder}/{place}/{name}"
-                question = f"object_{low}_{place}"
+                label = f"{folder}/{value}/{name}"
+                question = f"object_{low}_{value}"
                 yield Corpus(label, "Object", question, source, f"{folder}/{file}.json")
     for kind in ("action", "color", "material", "size", "state"):
         for source in ("vg", "vaw"):
@@ -135,7 +130,7 @@ def _cases(files: PublishedFiles, corpus: Corpus) -> Iterator[Case]:
         "axis": corpus.axis,
         "type": corpus.type,
         "source": corpus.source,
-        # For the means of one axis and of one type.
+        # Kinds of group for the means of a single axis and a single type.
         corpus.axis.lower(): corpus.type,
         corpus.type: corpus.source,
     }
@@ -150,7 +145,7 @@ def _cases(files: PublishedFiles, corpus: Corpus) -> Iterator[Case]:
 def _read(
     files: PublishedFiles, file: str, number: int, row: object
 ) -> tuple[str, tuple[str, str]]:
-    """Image and captions of [image, {"POS": [text], "NEG": [text]}]; of several texts the first."""
+    """Image and captions of [image, {"POS": [text], "NEG": [text]}]; the first text each."""
     match row:
         case [str(image), {"POS": [str(correct), *_], "NEG": [str(wrong), *_]}]:
             return image, (correct, wrong)

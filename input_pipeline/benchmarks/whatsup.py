@@ -1,25 +1,25 @@
-"""The What'sUp benchmark: two objects in four arrangements, a caption for each preposition.
+"""What'sUp: two objects in four arrangements, with a caption per preposition.
 
-Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023), read as
-github.com/amitakamath/whatsup_vlms does: set A (Controlled_Images; left, right, on, under) and
-set B (Controlled_CLEVR, which has nothing to do with CLEVR; left, right, front, behind). Object,
-preposition and object are parts of an image's name. Its argmax gives ties to the correct caption,
-the first: `tie="first_index"` here. The two-way forms are those of "On Erroneous Agreements of CLIP
-Image Embeddings" (2024), which compares strictly. Captions are taken as they are.
+Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023); read like
+github.com/amitakamath/whatsup_vlms: set A (Controlled_Images; left, right, on, under) and set B
+(Controlled_CLEVR, unrelated to CLEVR; left, right, front, behind). An image's name consists of
+object, preposition and object. Its argmax counts ties as correct (the correct caption is first):
+`tie="first_index"` here. The two-way forms are from "On Erroneous Agreements of CLIP Image
+Embeddings" (2024), with strict comparison. Captions are unchanged.
 """
 
 import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
     Origin,
     PublishedFiles,
     amended,
     case_id,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -54,64 +54,55 @@ SUBSETS = {
 }
 OPPOSITES = {a: b for pair in SUBSETS.values() for a, b in (pair, pair[::-1])}
 SIZES = {"pair": 2, "set": 4}  # cases
-# Names whose images have changed places in the published archive (issue 4 of its repository).
+# Swapped images in the published archive (issue 4 of its repository).
 LABEL_FIXES = {
     "pillow_left_of_chair.jpeg": "pillow_right_of_chair.jpeg",
     "pillow_right_of_chair.jpeg": "pillow_left_of_chair.jpeg",
 }
 
 
-def whatsup_a(root: str | Path = "", label_fixes: bool = False, **options: Any) -> Benchmark:
+@published(A)
+def whatsup_a(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
     """412 cases of four captions, 103 sets of "a mug on a plate" and three more arrangements.
 
-    accuracy, the headline: over cases. pair_accuracy: both of left and right, or of on and under,
-    of the same objects are right. set_accuracy: all four are. Pairs and sets with a missing case,
-    as `count` may leave them, are not counted.
+    accuracy, the headline: over cases. pair_accuracy: left and right, or on and under, of the same
+    objects are both right. set_accuracy: all four are right. Incomplete pairs and sets, which
+    `count` may cause, are not counted.
 
-    label_fixes: two images, of a pillow left and right of a chair, change places: the published
-      ones show the opposite of their names.
-    options: count, of cases; folder, images: where annotations and images are, if elsewhere.
+    label_fixes: swap two images of a pillow left and right of a chair, whose published names are
+      the wrong way round.
     """
-    return _read("whatsup_a", A, root, (), label_fixes, **options)
+    return _read("whatsup_a", files, (), label_fixes)
 
 
-def whatsup_b(root: str | Path = "", **options: Any) -> Benchmark:
-    """408 cases of four captions, 102 sets; metrics and options as of `whatsup_a`, without label
-    fixes."""
-    return _read("whatsup_b", B, root, (), False, **options)
+@published(B)
+def whatsup_b(files: PublishedFiles) -> Benchmark:
+    """408 cases of four captions, 102 sets; metrics as in `whatsup_a`."""
+    return _read("whatsup_b", files, (), False)
 
 
-def whatsup_a_two_way(
-    root: str | Path = "", label_fixes: bool = False, **options: Any
-) -> Benchmark:
-    """The 412 cases of `whatsup_a` with two captions each: the correct one, and that with the
+@published(A)
+def whatsup_a_two_way(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
+    """The 412 cases of `whatsup_a` with two captions each: the correct one, and the one with the
     opposite preposition.
 
-    accuracy/subset=left_right, accuracy/subset=on_under, and pair_accuracy of the same subsets, are
-    what the paper prints; accuracy and pair_accuracy are over both subsets.
+    The paper's numbers are accuracy/subset=left_right, accuracy/subset=on_under, and pair_accuracy
+    of these subsets; accuracy and pair_accuracy are over both subsets.
     """
-    subsets = ("left_right", "on_under")
-    return _read("whatsup_a_two_way", A, root, subsets, label_fixes, **options)
+    return _read("whatsup_a_two_way", files, ("left_right", "on_under"), label_fixes)
 
 
-def whatsup_b_two_way(root: str | Path = "", **options: Any) -> Benchmark:
+@published(B)
+def whatsup_b_two_way(files: PublishedFiles) -> Benchmark:
     """The 408 cases of `whatsup_b` with two captions each, as in `whatsup_a_two_way`; subsets
     left_right and front_behind."""
-    return _read("whatsup_b_two_way", B, root, ("left_right", "front_behind"), False, **options)
+    return _read("whatsup_b_two_way", files, ("left_right", "front_behind"), False)
 
 
 def _read(
-    name: str,
-    origin: Origin,
-    root: str | Path,
-    two_way: tuple[str, ...],
-    label_fixes: bool,
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
+    name: str, files: PublishedFiles, two_way: tuple[str, ...], label_fixes: bool
 ) -> Benchmark:
-    """two_way: the subsets of its two-way form; empty: four-way."""
-    files = PublishedFiles(origin, root, folder, images)
+    """two_way: subsets of the two-way form; empty: four-way."""
     fixes = LABEL_FIXES if label_fixes else {}
     together = ("pair",) if two_way else ("pair", "set")
     parts = [
@@ -121,8 +112,7 @@ def _read(
     ]
     benchmark = files.benchmark(
         name,
-        _cases(files, origin.files[0], bool(two_way), fixes),
-        count,
+        _cases(files, files.origin.files[0], bool(two_way), fixes),
         together=together,
         summary=("accuracy", *(f"{kind}_accuracy" for kind in together), *parts),
     )
@@ -136,24 +126,25 @@ def _cases(
     files: PublishedFiles, annotations: str, two_way: bool, fixes: dict[str, str]
 ) -> Iterator[Case]:
     for number, row in enumerate(files.objects(annotations, "image_path", "caption_options")):
-        place = f"{files.folder / annotations}: case {number}"
-        path = PurePosixPath(row["image_path"].removeprefix("data/"))  # of their repository
+        where = f"{files.folder / annotations}: case {number}"
+        # "data/" is the authors' folder.
+        path = PurePosixPath(row["image_path"].removeprefix("data/"))
         parts = path.stem.split("_")  # beer-bottle, left, of, armchair
         if len(parts) < 3 or parts[1] not in PREPOSITIONS:
             raise DataError(
-                f"{place} is of no image OBJECT_PREPOSITION_..._OBJECT with one of "
+                f"{where} is of no image OBJECT_PREPOSITION_..._OBJECT with one of "
                 f"{list(PREPOSITIONS)}; got {path.name!r}"
             )
         preposition, objects = PREPOSITIONS[parts[1]], f"{parts[0]}_{parts[-1]}"
         captions = row["caption_options"]
         if not isinstance(captions, list) or len(captions) != 4:
-            raise DataError(f"{place} has no four captions; got {captions!r:.80}")
+            raise DataError(f"{where} has no four captions; got {captions!r:.80}")
         if two_way:
-            wanted = {preposition, OPPOSITES[preposition]}
-            captions = [caption for caption in captions if wanted & set(_words(caption))]
+            both = {preposition, OPPOSITES[preposition]}
+            captions = [caption for caption in captions if both & set(_words(caption))]
         if len(captions) != (2 if two_way else 4) or preposition not in _words(captions[0]):
             raise DataError(
-                f"{place}, {path.name}: the first caption must say {preposition!r} and one of the "
+                f"{where}, {path.name}: the first caption must say {preposition!r} and one of the "
                 f"others {OPPOSITES[preposition]!r}; got {row['caption_options']}"
             )
         (subset,) = (name for name, pair in SUBSETS.items() if preposition in pair)
@@ -171,7 +162,7 @@ def _words(caption: str) -> list[str]:
 
 
 def _without_parts(cases: tuple[Case, ...], kinds: tuple[str, ...]) -> tuple[Case, ...]:
-    """Cases of incomplete pairs and sets lose the label, so that these are not counted."""
+    """Removes the labels of incomplete pairs and sets, so that they are not counted."""
     sizes = {kind: Counter(case.group[kind] for case in cases) for kind in kinds}
     return tuple(
         dataclasses.replace(

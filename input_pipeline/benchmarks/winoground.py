@@ -1,18 +1,17 @@
-"""Winoground: two images and two captions of the same words in another order.
+"""Winoground: two images and two captions of the same words in different order.
 
 Thrush et al., "Winoground: Probing vision and language models for visio-linguistic
-compositionality" (CVPR 2022); comparisons are strict in its code. The set is gated and was not to
-be had: names of files and fields are those that public code reads it by, in three forms:
+compositionality" (CVPR 2022); comparisons are strict, as in its code. Unverified: the set is gated
+and was not available; names of files and fields are from public code. Three forms:
 
-  data/examples.jsonl    of huggingface.co/datasets/facebook/winoground; images.zip beside it,
-                         unpacked as images/NAME.png
-  metadata.csv           of github.com/linzhiqiu/t2v_metrics; images with their folder, tags in an
+  data/examples.jsonl    of huggingface.co/datasets/facebook/winoground, with images.zip unpacked
+                         to images/NAME.png
+  metadata.csv           of github.com/linzhiqiu/t2v_metrics, with paths of images, and tags in an
                          examples.jsonl beside it
-  *.parquet              with the images inside, as Hugging Face converts it
+  *.parquet              with images, converted by Hugging Face
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks.published_files import (
@@ -20,6 +19,7 @@ from vlc_jax.input_pipeline.benchmarks.published_files import (
     PublishedFiles,
     case_id,
     packed_image,
+    published,
 )
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike
@@ -43,20 +43,15 @@ _TAGS = {  # kind of group -> field
 _HARD = "why_winoground_hard.json"
 
 
-def winoground(
-    root: str | Path = "",
-    count: int | None = None,
-    folder: str | Path | None = None,
-    images: str | Path | None = None,
-) -> Benchmark:
+@published(ORIGIN)
+def winoground(files: PublishedFiles) -> Benchmark:
     """400 cases: "some plants surrounding a lightbulb", "a lightbulb surrounding some plants".
 
-    text_score, the headline, image_score and group_score, as the paper has them.
-    pair_accuracy/KIND=LABEL is the text score of a group, of the kinds tag, secondary_tag,
-    collapsed_tag and main_predicates. Where why_winoground_hard.json of t2v_metrics is there
-    (Diwan et al., EMNLP 2022), each of its tags is a group, too: pair_accuracy/TAG=yes.
+    text_score, the headline, image_score and group_score, as in the paper.
+    pair_accuracy/KIND=LABEL is the text score of a group; kinds are tag, secondary_tag,
+    collapsed_tag and main_predicates. With why_winoground_hard.json of t2v_metrics (Diwan et al.,
+    EMNLP 2022), each of its tags is a group, too: pair_accuracy/TAG=yes.
     """
-    files = PublishedFiles(ORIGIN, root, folder, images)
     hard = files.json(_HARD) if files.has(_HARD) else {}
     if not isinstance(hard, dict):
         raise DataError(f"{files.folder / _HARD} is no object of id -> tags")
@@ -68,17 +63,17 @@ def winoground(
                 for kind, field in _TAGS.items()
                 if row.get(field) not in (None, "")
             }
-            if hard:  # a group of its own for each tag: a case may have several
+            if hard:  # a kind per tag, since a case may have several tags
                 group |= dict.fromkeys(hard.get(str(row["id"])) or ["NoTag"], "yes")
             captions = tuple(row[field] for field in _CAPTIONS)
             yield Case(case_id(number, row["id"]), pair, captions, group or None)
 
     summary = ("text_score", "image_score", "group_score")
-    return files.benchmark("winoground", cases(), count, summary=summary)
+    return files.benchmark("winoground", cases(), summary=summary)
 
 
 def _rows(files: PublishedFiles) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
-    """Rows, and their images."""
+    """Yields (row, its two images) of whichever form is present."""
     (official,), fields = ORIGIN.files, ("id", *_IMAGES, *_CAPTIONS)
     if files.has("metadata.csv") and not files.has(official):
         tags = {}
@@ -87,8 +82,8 @@ def _rows(files: PublishedFiles) -> Iterator[tuple[dict[str, Any], tuple[ImageLi
         for row in files.table("metadata.csv", *fields):
             yield tags.get(row["id"], {}) | row, tuple(files.image(row[f]) for f in _IMAGES)
     elif files.has("**/*.parquet") and not files.has(official):
-        for place in files.packed("**/*.parquet", "id", *_CAPTIONS, *_TAGS.values()):
-            yield place[2], tuple(packed_image(place, field) for field in _IMAGES)
+        for packed in files.packed("**/*.parquet", "id", *_CAPTIONS, *_TAGS.values()):
+            yield packed[2], tuple(packed_image(packed, field) for field in _IMAGES)
     else:
         images = files.image_folder("images", "data/images")
         for row in files.json_lines(official, *fields):

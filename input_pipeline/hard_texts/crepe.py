@@ -1,9 +1,9 @@
-"""CREPE-style hard negatives: one word replaced, two words exchanged, or something negated.
+"""CREPE-style hard negatives: a word replaced, two words swapped, or a part negated.
 
 After Ma et al., "CREPE: Can vision-language foundation models reason compositionally?" (CVPR
-2023), section 4.2, whose generator was never published: it takes the atoms of scene graphs, and
-its foils from WordNet, filtered by a language model. These take the atoms from tables of ours
-(`word_tables.CREPE_GROUPS`, longest match), so that they need nothing else; their output is not
+2023), section 4.2. CREPE's generator was never published: it takes atoms from scene graphs and
+foils from WordNet, filtered by a language model. Here both come from our own tables
+(`word_tables.CREPE_GROUPS`, longest match), without other models or data; so the texts are not
 CREPE's.
 """
 
@@ -22,9 +22,9 @@ _ATTRIBUTES = ("color", "size", "material", "state")
 
 
 class Atom(NamedTuple):
-    """A word of the tables, found in a caption, and the words that contradict it (foils).
+    """A table word at caption[start:stop], and the words that contradict it (foils).
 
-    kind: its class; of nouns in the plural "objects".
+    kind: its word class; "objects" for plural nouns.
     """
 
     start: int
@@ -34,9 +34,9 @@ class Atom(NamedTuple):
 
 
 def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Word -> its class and all words of its groups that contradict it; nouns in the plural, too.
+    """Word -> (class, all words of its groups that contradict it); plural nouns included.
 
-    A word of two classes is of the first: "orange" the fruit.
+    A word of two classes belongs to the first: "orange" is the fruit.
     """
     table: dict[str, tuple[str, tuple[str, ...]]] = {}
     for kind, groups in word_tables.CREPE_GROUPS.items():
@@ -59,7 +59,7 @@ def _add(
 
 
 class _Crepe:
-    """A generator that finds words of the tables; base of the three."""
+    """Base of the three generators: finds the table words of a caption."""
 
     name: str
 
@@ -73,7 +73,7 @@ class _Crepe:
         self.version = edit.version("1", classes=",".join(classes))
 
     def atoms(self, caption: str) -> list[Atom]:
-        """The words of the tables, from left to right, the longest where several begin."""
+        """The table words of the caption, left to right; the longest match wins."""
         atoms = []
         for match in self._pattern.finditer(caption):
             kind, foils = self._foils[match[0].lower()]
@@ -83,7 +83,7 @@ class _Crepe:
 
 
 class CrepeReplace(_Crepe):
-    """One word replaced by another that contradicts it: "a dog on a chair" -> "a dog under ..."."""
+    """A word replaced by one that contradicts it: "a dog on a chair" -> "a dog under ..."."""
 
     name = "crepe_replace"
 
@@ -94,28 +94,29 @@ class CrepeReplace(_Crepe):
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, of different words of the caption as long as there are any."""
+        """Up to `count` texts, each of another word of the caption until all are used."""
         atoms = [atom for atom in self.atoms(caption) if atom.foils]
         if not atoms:
             return []
-        said = {caption[atom.start : atom.stop].lower() for atom in atoms}
+        present = {caption[atom.start : atom.stop].lower() for atom in atoms}
         texts: list[str] = []
         order = list(rng.permutation(len(atoms)))
         for draw in range(count):
             atom = atoms[order[draw % len(order)]]
             old = caption[atom.start : atom.stop]
-            # Not a word that the caption says already: "a cat and a cat" may be true of the image.
-            foils = [foil for foil in atom.foils if foil not in said] or list(atom.foils)
+            # No word that the caption already has: "a cat and a cat" may be true of the image.
+            foils = [foil for foil in atom.foils if foil not in present] or list(atom.foils)
             new = edit.like(foils[int(rng.integers(len(foils)))], old)
             texts.append(edit.repaired(caption, [(atom.start, atom.stop, new)]))
         return edit.distinct(texts, caption)
 
 
 class CrepeSwap(_Crepe):
-    """Two words of one class exchanged: "a red car and a blue bus" -> "a blue car and a red bus".
+    """Two words of one class swapped: "a red car and a blue bus" -> "a blue car and a red bus".
 
-    Never two that "and", a list or "next to" joins, also by way of others of their class: that
-    would mean the same ("a man and a woman near a dog": neither man and woman nor man and dog).
+    Words joined by "and", a list or "next to", directly or through other words of their class, are
+    never swapped: the meaning would stay ("a man and a woman near a dog": neither man and woman
+    nor man and dog).
     """
 
     name = "crepe_swap"
@@ -131,7 +132,7 @@ class CrepeSwap(_Crepe):
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, drawn if there are more."""
+        """Up to `count` texts, a random subset if there are more."""
         atoms = self.atoms(caption)
         pairs = [
             (a, b)
@@ -148,16 +149,16 @@ class CrepeSwap(_Crepe):
 
 
 def _between(atoms: Sequence[Atom], first: Atom, last: Atom) -> list[edit.Span]:
-    """The atoms of their class from the first to the last; nouns are one class in either number."""
+    """Spans of the atoms of one class from first to last; plural nouns are of the same class."""
     kind = first.kind.removesuffix("s")
     same = [atom for atom in atoms if atom.kind.removesuffix("s") == kind]
     return [(atom.start, atom.stop) for atom in same if first.start <= atom.start <= last.start]
 
 
 class CrepeNegate(_Crepe):
-    """Something negated by a template.
+    """The caption or a part of it negated by a template.
 
-    caption    "There is no <caption>", its first article left out
+    caption    "There is no <caption>", without its first article
     object     "a dog" -> "no dog"
     attribute  "a red car" -> "a car that is not red" for the last attribute before its noun
     relation   "on a chair" -> "not on a chair";   action  "sitting" -> "not sitting"
@@ -182,7 +183,7 @@ class CrepeNegate(_Crepe):
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, drawn if there are more; a kind of negation is drawn first."""
+        """Up to `count` texts, a random subset if there are more; draws the negation first."""
         kinds: dict[str, list[str]] = {}
         if "caption" in self._negations and any(map(str.isalpha, caption)):
             kinds["caption"] = [_there_is_no(caption)]
@@ -210,7 +211,7 @@ def _there_is_no(caption: str) -> str:
 
 
 def _negated(caption: str, atom: Atom, after: Atom | None, kind: str) -> str | None:
-    """None where the template does not fit."""
+    """The caption with the atom negated; None if the template does not apply."""
     word = caption[atom.start : atom.stop]
     if kind in ("relation", "action"):
         if atom.start == 0 or caption[: atom.start].lower().endswith("not "):

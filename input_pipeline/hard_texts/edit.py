@@ -1,4 +1,4 @@
-"""Text editing for all generators: spans swapped or replaced, articles and capitals corrected.
+"""Text editing for all generators: swaps and replaces spans, corrects articles and capitals.
 
 A span is (start, stop) in characters; an edit is (start, stop, new text).
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 
-MODES = ("clean", "authors")  # the default, and as published with all quirks
+MODES = ("clean", "authors")  # the default; the published behaviour with all quirks
 
 Span = tuple[int, int]
 Edit = tuple[int, int, str]
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _ARTICLE_BEFORE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
-# Vowel letters that sound like consonants ("a university"), and the other way round ("an hour").
+# Vowel letters that sound like consonants ("a university"), and vice versa ("an hour").
 _SPELT_A = re.compile(r"uni(?!n|m)|us[aeiu]|eu|ewe|one\b|once|uk\b|ut[ei]", re.IGNORECASE)
 _SPELT_AN = re.compile(r"[aeiou]|hour|honest|hono|heir|8|11\b|18\b", re.IGNORECASE)
 _ITEM = r"(?:[\w'-]+\s+){0,2}[\w'-]+"
@@ -37,24 +37,24 @@ def check_mode(mode: str) -> None:
 
 
 def version(number: str, **options: Any) -> str:
-    """The version of a generator: the number of its rules and all options that change its texts."""
+    """Version of a generator: number of its rule set, and all options that change its texts."""
     return " ".join([number, *(f"{name}={value}" for name, value in options.items())])
 
 
 def spans(caption: str) -> list[Span]:
-    """The words of a caption; "man's" and "t-shirt" are one word, punctuation is none."""
+    """Word spans of a caption; "man's" and "t-shirt" are single words, punctuation is skipped."""
     return [match.span() for match in _WORD.finditer(caption)]
 
 
 def whole(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Finds any of the phrases where it stands as whole words, the longest first, in any case."""
+    """Pattern of any of the phrases as whole words, case-insensitive; the longest match wins."""
     longest_first = sorted(set(phrases), key=len, reverse=True)
     inner = "|".join(re.escape(phrase) for phrase in longest_first)
     return re.compile(rf"(?<![\w'’-])(?:{inner})(?![\w'’-])", re.IGNORECASE)
 
 
 def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
-    """`count` of the items in their order, drawn without replacement; all if there are no more."""
+    """A random subset of `count` items in their order; all items if there are no more."""
     if len(items) <= count:
         return list(items)
     if count == 1:  # one draw, not a permutation: the texts of prepared data depend on it
@@ -63,26 +63,26 @@ def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
 
 
 def distinct(texts: Iterable[str], caption: str | None = None) -> list[str]:
-    """The texts in their order, each once, without those that equal the caption."""
-    kept = dict.fromkeys(texts)
-    kept.pop(caption, None)
-    return list(kept)
+    """The texts in their order, without repetitions and the caption itself."""
+    unique = dict.fromkeys(texts)
+    unique.pop(caption, None)
+    return list(unique)
 
 
 def article(word: str) -> str:
-    """ "a" or "an" by the spelling of the word that follows, with the commonest exceptions."""
+    """ "a" or "an" by the spelling of the next word, with the commonest exceptions."""
     return "an" if _SPELT_AN.match(word) and not _SPELT_A.match(word) else "a"
 
 
 def like(word: str, model: str) -> str:
-    """The word in the case of `model`: capitals, a capital first letter, or as it is."""
+    """The word in the case of `model`: all capitals, a capital first letter, or unchanged."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
 
 
 def apply(caption: str, edits: Iterable[Edit]) -> str:
-    """The caption after edits that do not overlap."""
+    """The caption after non-overlapping edits."""
     pieces, position = [], 0
     for start, stop, text in sorted(edits):
         pieces += [caption[position:start], text]
@@ -91,7 +91,7 @@ def apply(caption: str, edits: Iterable[Edit]) -> str:
 
 
 def repaired(caption: str, edits: Sequence[Edit]) -> str:
-    """`apply`, with "a" and "an" before the edits corrected, if they were correct before."""
+    """`apply`, then corrects "a" and "an" before the edits, if they were correct before."""
     more = []
     for start, stop, text in edits:
         before = _ARTICLE_BEFORE.search(caption[:start])
@@ -106,8 +106,8 @@ def repaired(caption: str, edits: Sequence[Edit]) -> str:
 def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()) -> str:
     """The caption with two disjoint spans swapped; spaces and punctuation stay.
 
-    Articles and the capital of the first word are corrected; `names`, spans of proper names, keep
-    theirs.
+    Corrects articles and the capital of the first word; `names`, spans of proper names, keep their
+    capitals.
     """
     first, second = sorted((first, second))
     early, late = caption[slice(*first)], caption[slice(*second)]
@@ -123,7 +123,7 @@ def exchange(caption: str, first: Span, second: Span, names: Sequence[Span] = ()
 def is_symmetric(between: str) -> bool:
     """True if the text between two spans joins them symmetrically: "and", a list, "next to".
 
-    "a cat and a dog" means the same as "a dog and a cat", so that swapping makes no negative.
+    "a cat and a dog" means the same as "a dog and a cat", so swapping them makes no negative.
     """
     return _SYMMETRIC.fullmatch(between) is not None and bool(between.strip())
 
@@ -137,8 +137,8 @@ def are_alike(caption: str, spans: Sequence[Span]) -> bool:
 
 
 def treebank(caption: str) -> list[str]:
-    """Words and signs as NLTK's word tokenizer splits them: "isn't" is "is", "n't"; a double quote
-    becomes `` or ''. Abbreviations are not known: a period before a capital ends a sentence.
+    """Words and signs, split like NLTK's word tokenizer: "isn't" is "is", "n't"; a double quote
+    becomes `` or ''. Abbreviations are not recognized: a period before a capital ends a sentence.
     """
     text = re.sub(r'(^|[\s(\[{<])"', r"\1 `` ", caption)
     text = text.replace('"', " '' ")

@@ -1,4 +1,4 @@
-"""SVLC's hard negatives by a masked language model: a word replaced by one of its proposals.
+"""SVLC's hard negatives by a masked language model, which proposes replacements of a word.
 
 Doveh et al., "Teaching structured vision & language concepts to vision & language models"
 (CVPR 2023), section 3.1 ("LLM-based negatives") and the authors' code.
@@ -19,7 +19,7 @@ from vlc_jax.input_pipeline.hard_texts.generator import Tagger, Token
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
-# The authors' limits, in characters: captions above the first are cut to the second.
+# The authors' limits, in characters: longer captions than _LONGEST are cut to _CUT.
 _LONGEST = 512
 _CUT = 100
 
@@ -27,14 +27,14 @@ _CUT = 100
 class SvlcFillMask:
     """SVLC's second generator; needs the package transformers and torch.
 
-    model   folder of a masked language model of Hugging Face (the authors: distilroberta-base)
-    tagger  of the parts of speech (the authors: spacy:en_core_web_sm)
+    model   folder of a Hugging Face masked language model (the authors: distilroberta-base)
+    tagger  for parts of speech (the authors: spacy:en_core_web_sm)
     parts   universal parts of speech of the words that may be replaced
-    top     how many of the model's proposals a replacement is drawn from
+    top     number of proposals of the model from which a replacement is drawn
 
-    Mode "authors" drops the punctuation of the caption and takes what the model writes. Mode
-    "clean" replaces just the word, keeps punctuation, case and articles right, and drops proposals
-    that are no whole word or do not contradict the old one. Neither knows synonyms well.
+    Mode "authors" drops the punctuation of the caption and returns the model's whole text. Mode
+    "clean" replaces only the word, corrects case and articles, and drops proposals that are no
+    whole word or do not contradict the old one. Neither detects synonyms reliably.
     """
 
     name = "svlc_fill_mask"
@@ -79,12 +79,12 @@ class SvlcFillMask:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, each of a draw of a word and of a proposal for it."""
+        """Up to `count` texts; each draws a word, then a proposal for it."""
         make = self._clean if self._is_clean else self._authors
         return edit.distinct(make(caption, rng, count), caption)
 
     def _fill(self, text: str) -> list[dict[str, Any]]:
-        """The model's proposals for the one mask of the text, the likeliest first."""
+        """The model's proposals for the single mask of the text, most likely first."""
         return self._pipeline()(text, top_k=self._top)
 
     def _pipeline(self) -> Any:
@@ -104,9 +104,9 @@ class SvlcFillMask:
         if not bare:
             return []
         tokens = self._tagger(" ".join(bare)).tokens
-        said = set(caption.split())
-        words = dict.fromkeys(t.text for t in tokens if t.pos in self._parts and t.text in said)
-        # A word that the tagger split off has no place of its own: the authors' code fails there.
+        present = set(caption.split())
+        words = dict.fromkeys(t.text for t in tokens if t.pos in self._parts and t.text in present)
+        # A part of a word, split by the tagger, is not in `bare`: the authors' code fails there.
         words = [word for word in words if word in bare]
         texts = []
         for _ in range(count if words else 0):
@@ -132,7 +132,8 @@ class SvlcFillMask:
             old = token.text.lower()
             fills = [fill["token_str"] for fill in self._fill(masked)]
             if token.start > 0 and any(fill.startswith(" ") for fill in fills):
-                fills = [fill for fill in fills if fill.startswith(" ")]  # others end a word
+                # Proposals without a space continue the word before.
+                fills = [fill for fill in fills if fill.startswith(" ")]
             fills = [fill.strip() for fill in fills]
             fills = [
                 f for f in fills if f.isalpha() and not word_tables.same_meaning(f.lower(), old)
@@ -144,7 +145,7 @@ class SvlcFillMask:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash of the model's files, whatever their folder is called."""
+    """Hash of the model's files, independent of the folder's name."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".txt", ".bin", ".safetensors"):

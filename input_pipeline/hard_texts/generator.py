@@ -1,7 +1,7 @@
-"""THE generator contract: caption -> hard negatives or hard positives, and the taggers they use.
+"""The generator protocol (caption -> hard negatives or hard positives), and the tagger protocol.
 
-A generator is named in a table (`negatives.NEGATIVES`, `positives.POSITIVES`), in configs
-(config.input.negatives.generators) and in what was made with it.
+The name of a generator is its key in `negatives.NEGATIVES` or `positives.POSITIVES`, in configs
+(config.input.negatives.generators) and in stored texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Token(NamedTuple):
-    """A word or a sign of a caption, which is caption[start:stop]."""
+    """A word or a sign of a caption: caption[start:stop]."""
 
     text: str
     tag: str  # Penn Treebank: NN, NNS, JJ, VBG, ...
@@ -21,14 +21,14 @@ class Token(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """The tokens of a caption, and its noun phrases as ranges of tokens [first, last + 1)."""
+    """The tokens of a caption, and its noun phrases as token ranges [first, last + 1)."""
 
     tokens: tuple[Token, ...]
     noun_chunks: tuple[tuple[int, int], ...]
 
 
 class Tagger(Protocol):
-    """Caption -> parts of speech. `name` and `version` are stored with all texts made with it."""
+    """Caption -> parts of speech. Generated texts are stored with its `name` and `version`."""
 
     name: str
     version: str
@@ -39,11 +39,11 @@ class Tagger(Protocol):
 
 
 class Generator(Protocol):
-    """caption -> captions, a pure function of caption, `scene` and the draws of `rng`.
+    """caption -> captions; a pure function of caption, `scene` and the draws of `rng`.
 
-    `version` changes when its output does, and names the tagger or model it uses. A generator whose
-    texts of one call share a random draw (such as the word class) has `one_by_one = True`: data
-    preparation then makes each text in a call of its own.
+    `version` changes with the output, and names the tagger or model. If the texts of one call share
+    a random draw (such as the word class), `one_by_one = True` makes data preparation call the
+    generator once per text.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Generator(Protocol):
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Different texts, best `count` of them if it has a choice; none where nothing fits.
+        """At most `count` different texts, the best ones; none if no rule applies.
 
-        scene: the scene graph of an embedded scene (`record.meta["scene"]`); None for others.
+        scene: the scene graph of an embedded scene (`record.meta["scene"]`); else None.
         """
         ...

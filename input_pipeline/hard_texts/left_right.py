@@ -1,7 +1,7 @@
-"""Left/right hard negatives: "on the left" becomes "on the right" and the other way round.
+"""Left/right hard negatives: "on the left" becomes "on the right" and vice versa.
 
 "On erroneous agreements of CLIP image embeddings", section 4.2 and appendix B, and the authors'
-code, which has six phrases where the paper lists five.
+code, whose table has six phrases; the paper lists five.
 """
 
 import re
@@ -17,15 +17,14 @@ KEYS = ("phrases", "words")
 
 
 class LeftRight:
-    """One text, or none where the caption has no such phrase.
+    """Swaps left and right: one text, or none if the caption has no such phrase.
 
-    keys "phrases": on/to/at the left/right; "words": left and right wherever they stand, one of
-    them drawn, so that "a man left the room" gets a text as well.
+    keys "phrases": on/to/at the left/right; "words": "left" and "right" anywhere, one occurrence
+    drawn (it also changes "a man left the room").
 
-    Mode "authors" takes the first phrase of the table that the caption has in small letters,
-    replaces it everywhere and leaves other phrases alone: of "A on the left, B on the right" it
-    makes "A on the right, B on the right". Mode "clean" exchanges all of them at once, in any
-    case, as whole words.
+    Mode "authors" replaces every occurrence of one phrase, the first of the table that occurs in
+    lower case, and no other phrase: "A on the left, B on the right" becomes "A on the right, B on
+    the right". Mode "clean" replaces all phrases at once, as whole words, in any case.
     """
 
     name = "left_right"
@@ -45,7 +44,7 @@ class LeftRight:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """At most one text; with drawn words in mode "authors" up to `count`."""
+        """At most one text; up to `count` for keys="words" in mode "authors"."""
         if self._is_clean:
             matches = list(self._pattern.finditer(caption))
             new = [self._table[match[0].lower()] for match in matches]
@@ -56,8 +55,7 @@ class LeftRight:
             words = [m for m in re.finditer(r"\S+", caption) if m[0].lower() in self._table]
             chosen = edit.choose(rng, words, count)
             return [edit.apply(caption, [(*m.span(), self._table[m[0].lower()])]) for m in chosen]
-        # The first key of the table wins and ends the search, as in the authors' code; all keys at
-        # once are mode "clean".
+        # As in the authors' code, only the first matching key of the table is replaced.
         for phrase, opposite in self._table.items():
             if phrase in caption:
                 return [caption.replace(phrase, opposite)]

@@ -1,4 +1,4 @@
-"""Hard negatives: name -> generator that makes them from a caption."""
+"""Table of hard negatives: name -> generator (caption -> hard negatives)."""
 
 import functools
 from collections.abc import Callable

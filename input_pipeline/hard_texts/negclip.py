@@ -27,18 +27,17 @@ _TOKENS: tuple[Callable[[Token], bool], ...] = (
 
 
 class NegClip:
-    """NegCLIP's generator; up to six texts, of which `count` are drawn.
+    """NegCLIP's generator: up to six texts, `count` of them drawn.
 
-    Mode "authors" replaces phrases wherever they occur and lower-cases the result, and joins all
-    tokens with single spaces when it exchanges two tokens. Mode "clean" exchanges just the two
-    spans, keeps spaces and case, puts articles and the first capital right, and draws among pairs
-    that differ.
+    Mode "authors" replaces phrases wherever they occur and lower-cases the result; it swaps tokens
+    and joins all tokens with single spaces. Mode "clean" swaps only the two spans, keeps spaces and
+    case, corrects articles and the first capital, and draws only pairs that differ.
 
-    verbs      phrases: as published; tokens: two verbs are exchanged like nouns, as in the tables
-               of negatives that the authors released (which another version made)
-    conjuncts  drop pairs joined by "and", "next to" and the like alone: exchanged, they mean the
-               same ("yellow and blue hydrant": 3.7 % of the released negatives have such an
-               "and"); default: drop in mode clean, keep in mode authors
+    verbs      phrases: swap verb phrases, as published; tokens: swap verbs like nouns, as in the
+               negatives that the authors released (made by another version)
+    conjuncts  drop: no pairs joined only by "and", "next to" and the like, since swapping them
+               keeps the meaning ("yellow and blue hydrant": 3.7 % of the released negatives);
+               keep: such pairs, too; default: drop in mode clean, keep in mode authors
     """
 
     name = "negclip"
@@ -82,15 +81,15 @@ class NegClip:
                 continue
             text = _replaced(caption, *pair) if is_phrase else _joined(tagged.tokens, *pair)
             if _bare(text) != _bare(caption):
-                # Lower case tells phrases from tokens, in the authors' released table, too.
+                # Only phrases are lower-cased, as in the authors' released table.
                 texts.append(text.lower() if is_phrase else text)
         return edit.choose(rng, edit.distinct(texts, caption), count)
 
     def _attempts(self, caption: str, tagged: Tagged) -> Iterator[tuple[list[edit.Span], bool]]:
-        """(Candidate spans, whether they are phrases) of each attempt, in the authors' order."""
+        """Yields (candidate spans, is_phrase) of each attempt, in the authors' order."""
         tokens = tagged.tokens
         chunks = [(tokens[a].start, tokens[b - 1].stop) for a, b in tagged.noun_chunks]
-        # More than two words, as the authors: "the dog" and "a cat" are left to the nouns.
+        # More than two words, as in the authors' code: "the dog" and "a cat" swap as nouns.
         yield [span for span in chunks if len(caption[slice(*span)].split()) > 2], True
         if self._verbs == "phrases":
             runs = verb_phrases([token.pos for token in tokens])
@@ -103,9 +102,9 @@ class NegClip:
     def _pair(
         self, caption: str, spans: list[edit.Span], rng: np.random.Generator
     ) -> tuple[edit.Span, edit.Span] | None:
-        """Two spans to swap, drawn at random; None where no two may be swapped."""
+        """A random pair of spans to swap; None without an admissible pair."""
         if not self._is_clean and not self._drops:
-            # Equal words may be drawn here, as by the authors: the caption then has no negative.
+            # As in the authors' code, equal words may be drawn; the caption then has no negative.
             if len(spans) < 2:
                 return None
             first, second = rng.permutation(len(spans))[:2]
@@ -126,8 +125,7 @@ class NegClip:
 def verb_phrases(parts: Sequence[str]) -> list[tuple[int, int]]:
     """Runs [first, last + 1) of VERB? ADV* AUX* VERB+ in universal parts of speech.
 
-    Of runs that overlap the longest is kept, of equally long ones the first, as spaCy's
-    filter_spans does.
+    Overlapping runs: the longest wins, then the first, as in spaCy's filter_spans.
     """
     runs = [
         (start, stop)
@@ -135,11 +133,11 @@ def verb_phrases(parts: Sequence[str]) -> list[tuple[int, int]]:
         for stop in range(start + 1, len(parts) + 1)
         if parts[stop - 1] == "VERB" and _is_verb_phrase(parts[start:stop])
     ]
-    kept: list[tuple[int, int]] = []
+    disjoint: list[tuple[int, int]] = []
     for start, stop in sorted(runs, key=lambda run: (run[0] - run[1], run[0])):
-        if all(stop <= a or b <= start for a, b in kept):
-            kept.append((start, stop))
-    return sorted(kept)
+        if all(stop <= a or b <= start for a, b in disjoint):
+            disjoint.append((start, stop))
+    return sorted(disjoint)
 
 
 def _is_verb_phrase(parts: Sequence[str]) -> bool:
@@ -155,9 +153,9 @@ def _is_verb_phrase(parts: Sequence[str]) -> bool:
 
 
 def _replaced(caption: str, first: edit.Span, second: edit.Span) -> str:
-    """The two phrases swapped, at every occurrence of their strings, also inside words."""
+    """Swaps two phrases at every occurrence of their strings, even inside words."""
     a, b = caption[slice(*first)], caption[slice(*second)]
-    # A placeholder, as in the authors' code: without it the second replacement undoes the first.
+    # \0 is a placeholder, as in the authors' code: else the second replace undoes the first.
     return caption.replace(a, "\0").replace(b, a).replace("\0", b)
 
 
@@ -168,5 +166,5 @@ def _joined(tokens: Sequence[Token], first: edit.Span, second: edit.Span) -> str
 
 
 def _bare(text: str) -> list[str]:
-    """Words without periods and commas, by which the authors compare texts."""
+    """Words without periods and commas; the authors compare texts by them."""
     return text.replace(".", "").replace(",", "").split()

@@ -1,8 +1,8 @@
 """Captions replaced by one of their noun phrases in a template: "a picture of the brown dog."
 
-As the code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
-(ACL 2025; lst627/CLIP-Embeds) trains PACL and SPARC: half of the captions, drawn anew at each
-reading. What stands between the phrases of a caption, such as where things are, is lost.
+The code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
+(ACL 2025; lst627/CLIP-Embeds) trains PACL and SPARC on them: half of the captions, drawn again in
+each epoch. The words between noun phrases, such as spatial relations, are lost.
 """
 
 import numpy as np
@@ -19,12 +19,12 @@ TEMPLATES = (
 
 
 class NounPhrases:
-    """caption -> one of its noun phrases in small letters in one of TEMPLATES, or the caption.
+    """caption -> one of its noun phrases, lower-cased, in one of TEMPLATES; or the caption itself.
 
-    share: of captions that are cut down; one without a noun phrase stays as it is.
-    tagger: finds the phrases (`taggers.make_tagger`); the authors' is spacy:en_core_web_sm. Tagging
-      takes milliseconds per caption; "precomputed:FILE" reads what was found once.
-    Raises ValueError for a share outside (0, 1] and for a tagger that is not there.
+    share: probability of a noun phrase; a caption without noun phrases stays unchanged.
+    tagger: finds the phrases (`taggers.make_tagger`); the authors': spacy:en_core_web_sm. Tagging
+      takes milliseconds per caption; "precomputed:FILE" reads stored tags.
+    Raises ValueError for a share outside (0, 1] and an unavailable tagger.
     """
 
     def __init__(self, share: float, tagger: str) -> None:
@@ -33,8 +33,8 @@ class NounPhrases:
         if not 0 < share <= 1:
             raise ValueError(f"noun_phrases: share is a number from 0 to 1; got {share}")
         self._share, self._tagger = share, taggers.make_tagger(tagger)
-        named = f"{self._tagger.name}/{self._tagger.version}"
-        self.version = edit.version("1", share=share, tagger=named)
+        tags = f"{self._tagger.name}/{self._tagger.version}"
+        self.version = edit.version("1", share=share, tagger=tags)
 
     def __call__(self, caption: str, rng: np.random.Generator) -> str:
         """Raises DataError for a caption that the tagger cannot tag."""

@@ -1,4 +1,4 @@
-"""Hard positives: name -> generator that makes them from a caption."""
+"""Table of hard positives: name -> generator (caption -> hard positives)."""
 
 from collections.abc import Callable
 

@@ -2,7 +2,7 @@
 
 Kamath et al., "The hard positive truth about vision-language compositionality" (ECCV 2024),
 section 3: REPLACE and SWAP. Their training texts were written by a language model; these are the
-rules of their benchmark, as far as the published captions show them.
+rules of their benchmark, inferred from the published captions.
 """
 
 import itertools
@@ -25,13 +25,14 @@ _ATTRIBUTES = frozenset(
     for kind in ("color", "size", "material", "state")
     for word in (
         *itertools.chain.from_iterable(word_tables.CREPE_GROUPS[kind]),
-        *(word_tables.SVLC_CLASSES[kind] if kind != "material" else ()),  # those are nouns
+        # SVLC's materials are nouns.
+        *(word_tables.SVLC_CLASSES[kind] if kind != "material" else ()),
     )
 ).difference(*word_tables.CREPE_GROUPS["object"])
 
 _COLOR = "|".join(word_tables.CREPE_GROUPS["color"][0])
-# phrase -> what follows it where its replacement would say something else or nothing. Of "in":
-# places that "in front of" and the like name, clothes, colours that are worn, set phrases.
+# phrase -> following words that rule its replacement out, since the meaning would change. For "in":
+# parts of set phrases ("in front of"), clothes and colours ("in white").
 _NOT_BEFORE = {
     phrase: re.compile(rf"\s+(?:{after})\b", re.IGNORECASE)
     for phrase, after in {
@@ -41,51 +42,51 @@ _NOT_BEFORE = {
         **word_tables.SET_PHRASES,
     }.items()
 }
-# "ridden by" is not "ridden near", and "near by" has its "near".
+# "by" after these words is not "near": participles ("ridden by"), and "near by", "close by".
 _NOT_BEFORE_BY = re.compile(
     r"(?:\w{3}ed|\b(?:fed|led|made|near|close|side)|dden|[vk]en|[at]ten|wn)\s+$", re.IGNORECASE
 )
 
 _WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
-_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer ones are sentences
+_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer sides are sentences
 _WHOLE_CLEAN = re.compile(rf"^\W*(?P<first>{_SIDE})\s+and\s+(?P<second>{_SIDE})\W*$", re.IGNORECASE)
+_FUNCTION_WORDS = "at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"
 _RELATION = edit.whole(
     [
         *[phrase for group in word_tables.CREPE_GROUPS["relation"] for phrase in group],
         *word_tables.SVLC_CLASSES["action"],
-        *("at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"),
+        *_FUNCTION_WORDS,
     ]
 )
 _COLORS = re.compile(rf"\b(?P<first>{_COLOR})\s+and\s+(?P<second>{_COLOR})\b", re.IGNORECASE)
 
 
 def replace(caption: str, table: Mapping[str, str], is_relation: bool) -> str | None:
-    """The caption with the table's first phrase that fits replaced, as the authors do it.
+    """Replaces the table's first phrase that occurs in the caption, as the authors do.
 
-    An attribute is replaced wherever its letters stand, also inside words ("covered" ->
-    "covecrimson"); a relation between spaces only, and then the whole caption is lower-cased.
-    None if no phrase is there.
+    An attribute is replaced as a substring, even inside words ("covered" -> "covecrimson"); a
+    relation only between spaces, and then the whole caption is lower-cased. None if no phrase
+    occurs.
     """
     for phrase, replacement in table.items():
         old, new = (f" {phrase} ", f" {replacement} ") if is_relation else (phrase, replacement)
         if old in caption:
-            # The first of the table wins, also where another word was meant: the published
-            # benchmark has such rows, and only this order rebuilds all of them.
+            # The first phrase of the table wins, even if it hits another word: the published
+            # benchmark has such rows, and only this order reproduces all of them.
             text = caption.replace(old, new)
             return text.lower() if is_relation else text
     return None
 
 
 class Replace:
-    """REPLACE: a word or phrase replaced by one that means about the same.
+    """REPLACE: a word or phrase replaced by a near synonym.
 
-    categories  of `word_tables.REPLACE`: attributes (action, color, size, state) and relations
-                (spatial_relation, action_relation); each gives at most one text
+    categories  keys of `word_tables.REPLACE`: attributes (action, color, size, state) and relations
+                (spatial_relation, action_relation); each makes at most one text in mode "authors"
 
     Mode "authors" is `replace`. Mode "clean" replaces whole words in any case, the longest phrase
-    first, keeps case, puts articles right, and leaves alone what would say something else ("in
-    front of", "in white", "by far", "sitting room", "ridden by"); each phrase that a category
-    finds can give a text.
+    first, keeps case, corrects articles, and skips phrases whose meaning would change ("in front
+    of", "in white", "by far", "sitting room", "ridden by"); each matching phrase makes a text.
     """
 
     name = "replace"
@@ -108,7 +109,7 @@ class Replace:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, drawn if there are more."""
+        """Up to `count` texts, a random subset if there are more."""
         texts: list[str] = []
         for category, table, pattern in zip(
             self._categories, self._tables, self._patterns, strict=True
@@ -122,7 +123,7 @@ class Replace:
 
 
 def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> list[str]:
-    """One text per phrase of the table in the caption, all its occurrences replaced."""
+    """One text per table phrase in the caption, with all its occurrences replaced."""
     edits_of: dict[str, list[edit.Edit]] = {}
     for match in pattern.finditer(caption):
         phrase = match[0].lower()
@@ -137,12 +138,12 @@ def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> 
 
 
 class Swap:
-    """SWAP: the two sides of an "and" exchanged, which is its own inverse.
+    """SWAP: the two sides of an "and" swapped (its own inverse).
 
-    Mode "authors": "the A and the B" as the whole caption, nothing else. Mode "clean": also with
-    other articles, capitals and a period, if neither side holds a relation or another "and"; two
-    colours joined by "and"; and, with a tagger, any two noun phrases joined by "and". Not a side
-    that ends without its noun ("a big and a small dog", "a cat and a half").
+    Mode "authors" swaps captions "the A and the B" only. Mode "clean" allows other articles,
+    capitals and a period, if neither side contains a relation or another "and"; it also swaps two
+    colours joined by "and", and, with a tagger, any two noun phrases joined by "and". It skips
+    sides that lack their noun ("a big and a small dog", "a cat and a half").
     """
 
     name = "swap"
@@ -166,7 +167,7 @@ class Swap:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts; with a tagger, raises DataError for what that cannot tag."""
+        """Up to `count` texts. Raises DataError for a caption that the tagger cannot tag."""
         if not self._is_clean:
             match = _WHOLE_SWAP.match(caption)
             texts = [f"the {match[2]} and the {match[1]}"] if match else []
@@ -191,7 +192,7 @@ def _has_noun(side: str) -> bool:
 
 
 def _joined_chunks(caption: str, tagged: Tagged) -> list[tuple[edit.Span, edit.Span]]:
-    """Neighbouring noun phrases with nothing but "and" between them."""
+    """Pairs of neighbouring noun phrases joined only by "and"."""
     tokens = tagged.tokens
     spans = [(tokens[a].start, tokens[b - 1].stop) for a, b in tagged.noun_chunks]
     return [

@@ -1,4 +1,4 @@
-"""Sampling of a caption's hard negatives or positives: stored in its record, or made on the fly."""
+"""Samples a caption's hard negatives or positives: from its record, or generated on the fly."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,25 +10,24 @@ import numpy as np
 from vlc_jax.input_pipeline import batch, lookup
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
-FROM_RECORD = "from_record"  # in place of a generator: what the record holds, of any kind
-UNKNOWN_KIND = "given"  # what prepared data say of texts that came with the records
+FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
+UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
 FALLBACKS = ("skip", "replace", "self")
 
 
 @dataclass(frozen=True)
 class HardTexts:
-    """The hard negatives, or the hard positives, that every caption gets.
+    """Settings of one side: the hard negatives, or the hard positives, of every caption.
 
     count: texts per caption; 0: none.
-    shares: name -> share of the texts. "from_record": what the record holds, of any kind. The name
-      of a generator: what the record holds of that kind; where it holds none, what the generator
-      makes now. A generator of share 0 is a fallback only, of fallback="replace".
-    fallback: for a text that its generator cannot give (any more): "skip" (masked), "replace"
-      (another generator, drawn by the shares of the others, those of share 0 last) or "self" (the
-      caption).
-    generators: name -> generator, for every name but "from_record".
-    of_positives: of negatives: how many more are made of each hard positive, as DAC has them of the
-      sentences of a bag. They stand behind those of the caption, in the order of the positives.
+    shares: name -> share of the texts. "from_record": texts of the record, of any kind. A
+      generator's name: the record's texts of that kind; if it has none, the generator makes them
+      now. A generator with share 0 is a fallback only, for fallback="replace".
+    fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
+      drawn by the remaining shares, share 0 last) or "self" (the caption).
+    generators: name -> generator, for every name except "from_record".
+    of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
+      sentences of a bag. They follow the caption's negatives, in the order of the positives.
     """
 
     count: int = 0
@@ -48,11 +47,11 @@ def make_hard_texts(
     of_positives: int = 0,
     table: Mapping[str, Callable[..., Generator]] | None = None,
 ) -> HardTexts:
-    """The hard texts of a side, "negatives" or "positives", their generators built.
+    """Builds HardTexts and its generators for a side, "negatives" or "positives".
 
-    generators: name -> share. options: generator -> its own options. table: name -> factory;
-    default: all there are. Raises ValueError for unknown generators and options and for values that
-    do not fit.
+    generators: name -> share. options: generator -> its options. table: name -> factory; default:
+    `generator_table(side)`. Raises ValueError for unknown generators and options and for invalid
+    values.
     """
     shares, options = dict(generators or {FROM_RECORD: 1.0}), options or {}
     if UNKNOWN_KIND in shares:
@@ -72,8 +71,8 @@ def make_hard_texts(
 
 def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
     """Name -> factory of "negatives" or "positives"."""
-    # Imported here: the tables import `taggers`, which is also a command (python -m), and a command
-    # must not be imported by its own package.
+    # Imported here: the tables import `taggers`, which is also a command (python -m), and its
+    # package must not import it before it runs.
     from vlc_jax.input_pipeline.hard_texts import negatives, positives
 
     return {"negatives": negatives.NEGATIVES, "positives": positives.POSITIVES}[side]
@@ -85,14 +84,14 @@ def make_generator(
     name: str,
     options: Mapping[str, Any],
 ) -> Generator:
-    """A generator by its name. Raises ValueError for unknown names and options and wrong types."""
+    """Builds a generator. Raises ValueError for unknown names and options and wrong types."""
     if name in table:
         lookup.check_types(f"generator of {side}", name, table[name], options)
     return lookup.build(f"generator of {side}", table, name, **options)
 
 
 def find_generator(name: str, options: Mapping[str, Any]) -> tuple[str, Generator]:
-    """(side, generator) of a name among all there are. Raises ValueError for an unknown one."""
+    """(side, generator) by the generator's name. Raises ValueError for an unknown name."""
     tables = {side: generator_table(side) for side in ("negatives", "positives")}
     for side, table in tables.items():
         if name in table:
@@ -104,13 +103,13 @@ def find_generator(name: str, options: Mapping[str, Any]) -> tuple[str, Generato
 def one_text(
     generator: Generator, caption: str, key: str, seed: int = 0, scene: Any = None
 ) -> str | None:
-    """A text of a caption to be looked at, or None; drawn by `seed` and `key`."""
+    """One text of a caption, for previews; None if there is none. Drawn by `seed` and `key`."""
     stream = np.random.Philox(key=np.array([seed, batch.hash_id(key)], np.uint64))
     return next(iter(generator(caption, np.random.Generator(stream), 1, scene)), None)
 
 
 def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
-    """Side and name -> version of every generator; data and versions together fix the texts."""
+    """ "side/name" -> version of every generator; data and versions determine the texts."""
     return {
         f"{side}/{name}": generator.version
         for side, texts in sides.items()
@@ -119,9 +118,9 @@ def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
 
 
 def stored_versions(source: object) -> Mapping[str, Mapping[str, str]]:
-    """Side -> generator -> its version when it made the texts that the records hold.
+    """Side -> generator -> the version that made the texts stored in the records.
 
-    Empty where no generator made them, or nothing is known of it.
+    Empty if no generator made them, or the source does not record it.
     """
     return getattr(source, "text_versions", {})
 
@@ -131,7 +130,7 @@ def check_stored(
 ) -> None:
     """Raises ValueError if texts of a kind were stored with another version of its generator.
 
-    sides: "negatives", "positives" -> kind -> generator. stored: as `stored_versions` gives it.
+    sides: "negatives", "positives" -> kind -> generator. stored: result of `stored_versions`.
     """
     for side, table in sides.items():
         for kind, generator in table.items():
@@ -146,7 +145,7 @@ def check_stored(
 
 
 def check(side: str, texts: HardTexts) -> None:
-    """Raises ValueError for values that do not fit."""
+    """Raises ValueError for invalid settings."""
     _check_count(f"{side}: count", texts.count)
     _check_count(f"{side}: of_positives", texts.of_positives)
     if texts.of_positives and side != "negatives":
@@ -190,7 +189,8 @@ def _check_shares(side: str, texts: HardTexts) -> None:
     if idle and texts.fallback != "replace":
         raise ValueError(
             f"{side}: a generator of share 0 only stands in for others, with fallback='replace'; "
-            f"got {idle[0]!r} of share 0 and fallback={texts.fallback!r}: leave it out, or say so"
+            f"got {idle[0]!r} of share 0 and fallback={texts.fallback!r}: leave the generator out, "
+            "or set fallback='replace'"
         )
 
 
@@ -207,14 +207,13 @@ def draw(
     rng: np.random.Generator,
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
-    """At most `texts.count` texts, different but for repetitions of the caption itself ("self").
+    """At most `texts.count` distinct texts; only the caption itself ("self") may repeat.
 
-    stored, stored_kinds: texts that the record holds for this caption, and the generator that made
-      each of them, or another kind; kinds are empty if not known. A text that equals the caption is
-      left out.
-    scene: as generators take it. Raises DataError where a generator does.
+    stored, stored_kinds: the record's texts for this caption, and the kind of each (the name of its
+      generator, or another); no kinds if unknown. Texts equal to the caption are skipped.
+    scene: scene graph for generators (`Generator`). Raises a generator's DataError.
     """
-    pools: dict[str, list[str]] = {}  # generator -> its texts that are left, the next one last
+    pools: dict[str, list[str]] = {}  # generator -> its unused texts, the next one last
     drawn: list[str] = []
 
     def take(name: str) -> str | None:
@@ -237,7 +236,7 @@ def draw(
 
 
 def _order(shares: Mapping[str, float], rng: np.random.Generator) -> list[str]:
-    """Names drawn without replacement with probabilities `shares`, then those of share 0."""
+    """Names drawn without replacement with probabilities `shares`, then names of share 0."""
     names = [name for name, share in shares.items() if share > 0]
     if len(names) > 1:
         weights = np.array([shares[name] for name in names], np.float64)
@@ -255,7 +254,7 @@ def _pool(
     rng: np.random.Generator,
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
-    """The texts that one generator offers for the caption, in random order, the next one last."""
+    """The texts of one generator for the caption, in random order, the next one last."""
     if name == FROM_RECORD:
         pool = list(stored)
     else:
@@ -266,5 +265,5 @@ def _pool(
         return [pool[index] for index in rng.permutation(len(pool))]
     if name == FROM_RECORD:
         return []
-    # reversed: a generator gives its best first, and a pool is taken from its end
+    # reversed: a generator returns its best text first, and `take` pops from the end
     return [*texts.generators[name](caption, rng, texts.count, scene)][::-1]

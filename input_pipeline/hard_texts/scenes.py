@@ -1,7 +1,7 @@
 """Generators of exact hard negatives and hard positives for the scenes' captions.
 
-The caption is parsed and the scene graph is known, so a negative is false for the picture (but see
-`Replace`) and a positive is true. Each is a `hard_texts.generator.Generator`.
+The caption is parsed and compared with the scene graph, so a negative is false for the image (but
+see `Replace`) and a positive is true. Each class is a `hard_texts.generator.Generator`.
 """
 
 import abc
@@ -18,16 +18,16 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene
 
-VERSION = 1  # to be raised when a generator's texts change; part of every `version`
+VERSION = 1  # raise it when a generator's texts change; part of every `version`
 _ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}
-_TRIES = 4  # draws per text: more only when several are asked for and few exist
+_TRIES = 4  # draws per text, since draws may repeat
 
 
 class _Contrast(abc.ABC):
-    """Base class of the generators; `world` and `world_options` name the scenes' world.
+    """Base class of the generators; `world` and `world_options` define the scenes' world.
 
-    Calling one raises ValueError without a scene, with a scene of another world, and for a caption
-    that the world's grammar cannot say.
+    A call raises ValueError without a scene, for a scene of another world, and for a caption
+    outside the world's grammar.
     """
 
     name: str
@@ -56,13 +56,13 @@ class _Contrast(abc.ABC):
                 f"{self.name} is made for world {self.world.id!r}, but the scene is of "
                 f"{scene['world']!r}: give it the source's world and world_options"
             )
-        said = grammar.parse(caption, self.world)
-        if said is None:
+        parsed = grammar.parse(caption, self.world)
+        if parsed is None:
             raise ValueError(f"{self.name}: no caption of world {self.world.id!r}: {caption!r}")
-        # One draw of the loader's generator; the rest does not depend on numpy's version.
+        # A single draw from the loader's generator; `stream` does not depend on numpy's version.
         stream = Stream(f"{self.name}/{rng.integers(2**63)}")
         texts: list[str] = []
-        for made in self._draw(said, worlds.from_json(scene, self.world), stream, count):
+        for made in self._draw(parsed, worlds.from_json(scene, self.world), stream, count):
             if made is not None and (text := made.text) not in texts:
                 texts.append(text)
             if len(texts) == count:
@@ -73,12 +73,12 @@ class _Contrast(abc.ABC):
     def _draw(
         self, caption: Caption, scene: Scene, stream: Stream, count: int
     ) -> Iterator[Caption | None]:
-        """Captions, perhaps the same more than once; None where one is not possible."""
+        """Yields captions, possibly repeated; None for an impossible change."""
 
 
 class Swap(_Contrast):
-    """Hard negatives: two phrases exchange one word, its role being one of `roles`: colour, size,
-    texture or shape ("a red circle and a blue square" -> "a blue circle and a red square").
+    """Hard negatives: two phrases swap one word: "a red circle and a blue square" -> "a blue circle
+    and a red square". `roles`: roles of the word, of colour, size, texture and shape.
     """
 
     name = "scenes_swap"
@@ -103,7 +103,7 @@ class Swap(_Contrast):
 
 
 class Reverse(_Contrast):
-    """Hard negative of a relation: its sides exchanged, "X left of Y" -> "Y left of X"."""
+    """Hard negative: the sides of a relation swapped, "X left of Y" -> "Y left of X"."""
 
     name = "scenes_reverse"
 
@@ -114,7 +114,7 @@ class Reverse(_Contrast):
 
 
 class Negate(_Contrast):
-    """Hard negative: an object that is there denied, "X and Y" -> "X and no Y"."""
+    """Hard negative: an object of the image negated, "X and Y" -> "X and no Y"."""
 
     name = "scenes_negate"
 
@@ -125,9 +125,9 @@ class Negate(_Contrast):
 
 
 class Describe(_Contrast):
-    """Hard positives: other true captions of the picture, in the style of `caption_options`.
+    """Hard positives: other true captions of the image, in the style of `caption_options`.
 
-    Many of them describe it densely (the bags of DAC).
+    Many of them together are a dense description (DAC's bags).
     """
 
     name = "scenes_describe"
@@ -150,7 +150,7 @@ class Describe(_Contrast):
 
 
 class Reorder(_Contrast):
-    """Hard positive: another order, "X and Y" -> "Y and X", "X left of Y" -> "Y right of X"."""
+    """Hard positive: the order changed, "X and Y" -> "Y and X", "X left of Y" -> "Y right of X"."""
 
     name = "scenes_reorder"
 
@@ -161,7 +161,7 @@ class Reorder(_Contrast):
 
 
 class _OneWord(_Contrast):
-    """One word becomes another; its role is drawn by the shares of the roles a caption allows."""
+    """Changes one word; its role is drawn by the shares of the roles in the caption."""
 
     def __init__(
         self,
@@ -185,21 +185,21 @@ class _OneWord(_Contrast):
             total = sum(shares.values())
             role = list(shares)[stream.weighted([share / total for share in shares.values()])]
             made = self._change(caption, scene, role, stream)
-            if made is None:  # the caption lacks the role; the others take its share
+            if made is None:  # the caption lacks the role; the other roles share its weight
                 del shares[role]
             yield made
 
     @abc.abstractmethod
     def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
-        """The caption with the word of that role changed, None where that is not possible."""
+        """The caption with a word of the role changed; None if impossible."""
 
 
 class Replace(_OneWord):
     """Hard negatives: one word replaced by another of its class.
 
-    `roles` maps shape, colour, size, texture, relation, place or number to its share; a role that
-    the caption does not offer leaves its share to the others. `draw` is one of `contrast.DRAWS`;
-    with the first of them a "negative" is now and then true, as those of rule-based methods are.
+    `roles` maps shape, colour, size, texture, relation, place or number to its share; roles that
+    the caption lacks leave their share to the others. `draw` is one of `contrast.DRAWS`; the first
+    makes some "negatives" that are true, as rule-based methods do.
     """
 
     name = "scenes_replace"
@@ -220,7 +220,7 @@ class Replace(_OneWord):
 
 
 class Synonym(_OneWord):
-    """Hard positives: one word replaced by its synonym from set "a", "b" or either ("ab").
+    """Hard positives: one word replaced by its synonym from set "a", "b" or both ("ab").
 
     `roles` maps roles to shares, as for `Replace`; colour, size, texture and relation have
     synonyms.

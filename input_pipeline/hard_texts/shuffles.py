@@ -1,9 +1,9 @@
 """ARO's order perturbations: the words of a caption shuffled.
 
 Yuksekgonul et al., "When and why vision-language models behave like bags-of-words" (ICLR 2023),
-section 3.2. Mode "authors" joins tokens with single spaces and may return the caption's own words
-in their order. Mode "clean" moves words alone, leaves spaces and punctuation where they are and
-never returns the same words in the same order.
+section 3.2. Mode "authors" joins tokens with single spaces and may return the words in their
+original order. Mode "clean" moves only words, leaves spaces and punctuation in place and never
+returns the original order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from vlc_jax.input_pipeline.hard_texts.generator import Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
-_TRIES = 20  # draws per text, since some leave the words in their order
+_TRIES = 20  # draws per text, since some draws leave the order unchanged
 
 
 class TaggedShuffle:
     """Shuffles that need parts of speech.
 
-    shuffle_nouns_and_adjectives          nouns change places with nouns, adjectives with adjectives
-    shuffle_all_but_nouns_and_adjectives  every other token changes places, these stay
+    shuffle_nouns_and_adjectives          permutes the nouns, and permutes the adjectives
+    shuffle_all_but_nouns_and_adjectives  permutes all other tokens
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class TaggedShuffle:
 class PlainShuffle:
     """Shuffles that need words only.
 
-    shuffle_within_trigrams  words move inside consecutive groups of three
-    shuffle_trigrams         the groups of three change places
-    shuffle_words            all words, split at spaces, change places
+    shuffle_within_trigrams  permutes the words inside each group of three
+    shuffle_trigrams         permutes the groups of three
+    shuffle_words            permutes all words, split at spaces
     """
 
     def __init__(self, name: str, mode: str = "clean") -> None:
@@ -86,18 +86,18 @@ class PlainShuffle:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` orders."""
+        """Up to `count` texts."""
         order = _ORDERS[self.name]
         if self._is_clean:
             spans = edit.spans(caption)
             return _clean(caption, spans, lambda: order(len(spans), rng), count)
-        # ARO splits at spaces to shuffle all words, but by NLTK's word tokenizer into trigrams.
+        # As in ARO: words are split at spaces, trigrams consist of NLTK's tokens.
         words = caption.split() if self.name == "shuffle_words" else edit.treebank(caption)
         return _joined(words, lambda: order(len(words), rng), count)
 
 
 def _within(size: int, groups: Sequence[Sequence[int]], rng: np.random.Generator) -> list[int]:
-    """A permutation of range(size) that shuffles within each group and moves nothing else."""
+    """A permutation of range(size) that shuffles within each group and fixes all other items."""
     order = list(range(size))
     for group in groups:
         for position, index in zip(group, rng.permutation(len(group)), strict=True):
@@ -122,14 +122,14 @@ _ORDERS: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
 
 
 def _joined(words: Sequence[str], draw: Callable[[], list[int]], count: int) -> list[str]:
-    """The authors' text of each draw; equal draws count once."""
+    """The authors' texts of `count` draws, without repetitions."""
     return edit.distinct(" ".join([words[i] for i in draw()]) for _ in range(count))
 
 
 def _clean(
     caption: str, spans: Sequence[edit.Span], draw: Callable[[], list[int]], count: int
 ) -> list[str]:
-    """Different texts whose words are not in the caption's order; fewer if draws find no more."""
+    """At most `count` distinct texts whose words are not in the caption's order."""
     words = [caption[start:stop] for start, stop in spans]
     lowered = [word.lower() for word in words]
     texts: dict[str, None] = {}

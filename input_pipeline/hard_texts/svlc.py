@@ -18,16 +18,15 @@ CLASSES = tuple(word_tables.SVLC_CLASSES)
 class SvlcRule:
     """SVLC's generator; all texts of one call change words of one class.
 
-    Mode "authors" looks for a class's words anywhere in the caption, also inside words, but then
-    replaces only what is a whole word between spaces: in 27.5 % of COCO captions nothing is. What
-    it replaces it replaces everywhere, also inside words ("sitting" -> "sittcoveringg"): this
-    spoils 12.2 % of its texts. Mode "clean" knows whole words and phrases only, also beside
-    punctuation and in any case; it puts articles right and never draws a word that does not
-    contradict the old one ("big" -> "large").
+    Mode "authors" searches a class's words as substrings, but replaces only a match that is a whole
+    word between spaces: 27.5 % of COCO captions get no text. It replaces every occurrence of that
+    word, even inside words ("sitting" -> "sittcoveringg"), which spoils 12.2 % of its texts. Mode
+    "clean" matches only whole words and phrases, in any case and next to punctuation; it corrects
+    articles and never draws a word that does not contradict the old one ("big" -> "large").
     """
 
     name = "svlc_rule"
-    one_by_one = True  # else a caption whose texts are stored would have one class for ever
+    one_by_one = True  # else all stored texts of a caption would change words of the same class
 
     def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)
@@ -51,13 +50,13 @@ class SvlcRule:
         count: int,
         scene: Mapping[str, Any] | None = None,
     ) -> Sequence[str]:
-        """Up to `count` texts, each with another new word; none where no word can be replaced."""
+        """Up to `count` texts, each with another new word; none if no word can be replaced."""
         make = self._clean if self._is_clean else self._authors
         return edit.distinct(make(caption, rng, count), caption)
 
     def _authors(self, caption: str, rng: np.random.Generator, count: int) -> list[str]:
-        # Substrings decide the class, whole tokens the word: "on" in "stone" selects the class of
-        # actions, which then may have no word to replace. The class without any is the colours.
+        # Substrings select the class, whole tokens the word: "on" in "stone" selects the actions,
+        # which may then have no word to replace. Without a match the class is the first, colours.
         present = [words for words in self._classes if any(word in caption for word in words)]
         words = present[int(rng.integers(len(present)))] if present else self._classes[0]
         tokens = set(caption.split())
@@ -65,7 +64,7 @@ class SvlcRule:
         if not old:
             return []
         new = [word for word in dict.fromkeys(words) if word not in tokens]
-        # str.replace on the whole caption, not on tokens: the authors' slip, kept for parity.
+        # str.replace on the whole caption, not on tokens: a bug of the authors, kept for parity.
         return [
             caption.replace(old[int(rng.integers(len(old)))], new[i])
             for i in rng.permutation(len(new))[:count]

@@ -1,9 +1,9 @@
 """Taggers: parts of speech and noun phrases of captions.
 
-`make_tagger("spacy:en_core_web_sm")` builds one from KIND:ARGUMENT. There is no silent fallback:
-a tagger that cannot run says why.
+`make_tagger("spacy:en_core_web_sm")` builds a tagger from KIND:ARGUMENT. There is no silent
+fallback: a tagger that cannot run raises.
 
-`vlc-jax tag` writes the file of the tagger "precomputed:FILE".
+`vlc-jax tag` writes the file of "precomputed:FILE".
 """
 
 import hashlib
@@ -33,19 +33,19 @@ _PENN = {
 
 
 def make_tagger(spec: str) -> Tagger:
-    """The tagger KIND:ARGUMENT: "spacy:PIPELINE", "precomputed:FILE" or "scenes:WORLD".
+    """Builds the tagger KIND:ARGUMENT: "spacy:PIPELINE", "precomputed:FILE" or "scenes:WORLD".
 
-    Raises ValueError for one that is not known or not installed, DataError for a broken file.
+    Raises ValueError for an unknown or missing tagger, DataError for a broken file.
     """
     kind, _, argument = spec.partition(":")
     lookup.check_known("tagger", [kind], TAGGERS)
     if not argument:
-        raise ValueError(f"tagger {spec!r} names nothing after its kind; write {_FORMS[kind]}")
+        raise ValueError(f"tagger {spec!r} has no argument; write for example {_FORMS[kind]}")
     return TAGGERS[kind](argument)
 
 
 class SpacyTagger:
-    """A spaCy pipeline, by its package's name or its folder; loaded when it is first used."""
+    """A spaCy pipeline, by package name or folder; loaded at the first call."""
 
     def __init__(self, pipeline: str) -> None:
         self.name = f"spacy:{pipeline}"
@@ -73,7 +73,7 @@ class SpacyTagger:
         return {**self.__dict__, "_loaded": None}
 
     def __call__(self, caption: str) -> Tagged:
-        """Raises ValueError if the pipeline finds no tags or no noun phrases."""
+        """Raises ValueError if the pipeline lacks tags, parts of speech or noun phrases."""
         if self._loaded is None:
             import spacy
 
@@ -85,28 +85,28 @@ class SpacyTagger:
                     f"spaCy's pipeline {self._pipeline!r} gives no {what}: it has no {component}; "
                     f"its components are {self._loaded.pipe_names}"
                 )
-        # spaCy makes tokens of double spaces; without them, chunks need other indices.
-        kept = [token for token in document if not token.is_space]
-        index = {token.i: i for i, token in enumerate(kept)}
-        tokens = [Token(t.text, t.tag_, t.pos_, t.idx, t.idx + len(t)) for t in kept]
+        # spaCy has tokens for double spaces; dropping them shifts the indices of chunks.
+        words = [token for token in document if not token.is_space]
+        index = {token.i: i for i, token in enumerate(words)}
+        tokens = [Token(t.text, t.tag_, t.pos_, t.idx, t.idx + len(t)) for t in words]
         chunks = [[index[t.i] for t in chunk if t.i in index] for chunk in document.noun_chunks]
         return Tagged(tuple(tokens), tuple((c[0], c[-1] + 1) for c in chunks if c))
 
 
 class ScenesTagger:
-    """The exact parts of speech of captions of the embedded scenes, from their grammar."""
+    """Exact parts of speech of captions of the embedded scenes, from their grammar."""
 
     def __init__(self, world: str) -> None:
         lookup.check_known("world", [world], worlds.WORLDS)
         self.name, self.version = f"scenes:{world}", "1"
-        self._world = worlds.named(world, depth=0.5)  # with the words for depth, whoever says them
+        self._world = worlds.named(world, depth=0.5)  # depth > 0 adds the words for depth
 
     def __call__(self, caption: str) -> Tagged:
-        """Raises DataError for a caption that the grammar of the world cannot say."""
+        """Raises DataError for a caption outside the world's grammar."""
         parsed = grammar.parse(caption, self._world)
         if parsed is None or parsed.text != caption:
             raise DataError(
-                f"the grammar of {self._world.name!r} cannot say the caption {caption!r}; "
+                f"the caption {caption!r} is outside the grammar of {self._world.name!r}; "
                 "tag captions of other sources with spacy:... or precomputed:..."
             )
         tokens, start = [], 0
@@ -130,11 +130,11 @@ def _noun_runs(tokens: list[Token]) -> Iterable[tuple[int, int]]:
 
 
 class PrecomputedTagger:
-    """Tags from a file of JSON lines that `write_tags` wrote; captions that it lacks are refused.
+    """Tags from a file of JSON lines, written by `write_tags`.
 
-    Its first line is {"tagger": name, "version": version}, every other one {"caption", "tokens":
+    The first line is {"tagger": name, "version": version}, every other line {"caption", "tokens":
     [{"text", "tag", "pos", "start", "stop"}], "noun_chunks": [[first token, last + 1]]}. Only an
-    index is held in memory (16 bytes per caption); a row is read when it is asked for.
+    index is held in memory (16 bytes per caption); each call reads its row.
     """
 
     def __init__(self, path: str) -> None:
@@ -152,8 +152,7 @@ class PrecomputedTagger:
                     offset += len(line)
         except OSError as error:
             raise DataError(
-                f"file of tags {path} cannot be read ({error.strerror}); it is written by "
-                "vlc-jax tag"
+                f"file of tags {path} cannot be read ({error.strerror}); write it with vlc-jax tag"
             ) from error
         if not offsets:
             raise DataError(f"file of tags {path} holds no caption")
@@ -164,7 +163,7 @@ class PrecomputedTagger:
         self.version = f"{head['version']}/{digest.hexdigest()[:12]}"
 
     def __call__(self, caption: str) -> Tagged:
-        """Raises DataError for a caption that the file lacks, and for a broken row."""
+        """Raises DataError for a caption missing from the file, and for a broken row."""
         index = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
         if index < len(self._keys) and self._keys[index] == np.uint64(_key(caption)):
             with self._path.open("rb") as file:
@@ -202,7 +201,7 @@ class PrecomputedTagger:
         for token in tokens:
             if caption[token.start : token.stop] != token.text:
                 raise DataError(
-                    f"file of tags {self._path}, caption {caption!r}: {token} is not at its place"
+                    f"file of tags {self._path}, caption {caption!r}: wrong position of {token}"
                 )
         return Tagged(tokens, chunks)
 
@@ -212,7 +211,7 @@ def _key(caption: str) -> int:
 
 
 def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
-    """Writes the file that "precomputed:PATH" reads: every caption once, in their order."""
+    """Writes the file for "precomputed:PATH": every caption once, in order."""
     with path.open("w", encoding="utf-8") as file:
         head = {"tagger": tagger.name, "version": tagger.version}
         file.write(json.dumps(head) + "\n")

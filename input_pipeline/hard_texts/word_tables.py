@@ -1,4 +1,4 @@
-"""Word lists of the generators: those of the papers, and ours."""
+"""Word lists of the generators: from the papers, and our own."""
 
 import functools
 from collections.abc import Mapping
@@ -55,13 +55,13 @@ SVLC_CLASSES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
 }
-# What mode "clean" has instead, and phrases in which it sees no word of a class.
+# Replacements in mode "clean", and phrases in which it ignores the words of a class.
 SVLC_REPAIRED = {"bamboo ": "bamboo", "stainedgood": "good"}
 SVLC_PHRASES = (
     *(f"{word} top of" for word in SVLC_CLASSES["action"] if f" {word}".endswith(" on")),
     *(f"{word} front of" for word in SVLC_CLASSES["action"] if word.endswith(" in")),
-    *("next to", "in back of", "because of", "out of", "in between", "as long as"),
-    *("to the right", "on the right", "at the right", "at first", "at last", "each other"),
+    *_words("next to, in back of, because of, out of, in between, as long as"),
+    *_words("to the right, on the right, at the right, at first, at last, each other"),
 )
 
 # ---- Words of these groups do not contradict each other: none is a negative of another.
@@ -131,8 +131,8 @@ SAME_MEANING: tuple[frozenset[str], ...] = tuple(
     )
 )
 
-# ---- CREPE-style tables of ours (no published list exists): words of one group exclude each other.
-# Nouns and verbs are in the singular and in the -ing form.
+# ---- Our CREPE-style tables (no list is published): words of one group exclude each other. Nouns
+# are in the singular, verbs in the -ing form.
 CREPE_GROUPS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "object": tuple(
         _words(text)
@@ -208,8 +208,8 @@ IRREGULAR_PLURALS = {
 }  # fmt: skip
 
 # ---- REPLACE hard positives of Kamath et al., "The hard positive truth about vision-language
-# compositionality" (ECCV 2024); phrase -> replacement in the order in which they are tried. Read
-# off the published benchmark, which they rebuild to the last caption; several are no synonyms.
+# compositionality" (ECCV 2024): phrase -> replacement, tried in this order. Inferred from the
+# published benchmark; they reproduce every caption of it. Several are not synonyms.
 REPLACE: Mapping[str, Mapping[str, str]] = {
     "action": {
         "standing": "upright", "sitting": "seated", "walking": "strolling",
@@ -238,7 +238,7 @@ REPLACE: Mapping[str, Mapping[str, str]] = {
     },
 }  # fmt: skip
 
-# What mode "clean" leaves alone. Behind "in", which is not "within" there:
+# Exceptions in mode "clean". Words after "in" that rule out "within":
 NOT_WITHIN = _words(
     """front, back, rear, background, foreground, middle, center, centre, corner, side, between,
     wild, distance, process, act, air, flight, action, motion, line, a line, a row, rows, half,
@@ -253,7 +253,7 @@ CLOTHES = _words(
     t-shirt, tie, ties, top, tops, trunks, tuxedo, uniform, uniforms, vest, vests, wetsuit,
     wetsuits"""
 )
-# phrase -> what follows it (regular expressions) where the two are one expression
+# phrase -> regular expression of words that make a set phrase with it
 SET_PHRASES: Mapping[str, str] = {
     "by": "far|hand|itself|himself|herself|themselves|the way",
     "sitting": "(?:rooms?|areas?|up)",

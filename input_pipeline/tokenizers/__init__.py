@@ -1,4 +1,4 @@
-"""Strings -> token ids, or vectors. Name -> what `make_tokenizer` builds."""
+"""Table of tokenizers: captions -> token ids, or precomputed text vectors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,16 +30,16 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer | TextVectors]] = {
     "vectors": text_vectors.text_vectors,
     "words": word_level.WordTokenizer,
 }
-# Those that make a ConversationTokenizer, which marks the tokens of answers.
+# Entries that build a ConversationTokenizer, which marks the tokens of answers.
 CONVERSATIONS = ("conversation", "scenes_conversation")
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
-    """A tokenizer by its name in `TOKENIZERS`, with its own options.
+    """Builds the tokenizer `name` of `TOKENIZERS` with its options.
 
     "vectors" reads precomputed text vectors from a file instead.
 
-    Raises ValueError for an unknown name, an unknown option or a file that does not fit, DataError
-    for vectors that cannot be used.
+    Raises ValueError for an unknown name, an unknown option or an unsuitable file, DataError for
+    unusable vectors.
     """
     return lookup.build("tokenizer", TOKENIZERS, name, context_length=context_length, **options)

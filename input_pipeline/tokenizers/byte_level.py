@@ -10,9 +10,10 @@ from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 
 class BytesTokenizer:
-    """The UTF-8 bytes of a text, for any language and without a vocabulary file.
+    """The UTF-8 bytes of a text: any language, no vocabulary file.
 
-    0 padding, 1 + byte, and 257 EOS, again the largest id. A cut may fall inside a character.
+    Ids: 0 padding, 1 + byte, 257 EOS (the largest id, as in CLIP). A cut may fall inside a
+    character.
     """
 
     pad_id = 0
@@ -29,7 +30,7 @@ class BytesTokenizer:
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; a part of a letter becomes U+FFFD."""
+        """The text of ids; an incomplete character becomes U+FFFD."""
         return bytes(int(i) - 1 for i in ids if 0 < int(i) < self.eos_id).decode("utf-8", "replace")
 
     def vocabulary(self) -> dict[str, int]:

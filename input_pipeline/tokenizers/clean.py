@@ -10,7 +10,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def without_surrogates(text: str) -> str:
-    """Joins surrogate pairs and replaces lone ones, which no UTF-8 tokenizer can take."""
+    """Joins surrogate pairs and replaces lone surrogates, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -58,7 +58,7 @@ CLEANINGS: dict[str, Callable[[str], str]] = {
 
 
 def named(name: str) -> Callable[[str], str]:
-    """The rule of this name. Raises ValueError for an unknown one."""
+    """The rule `name` of CLEANINGS. Raises ValueError for an unknown name."""
     if name not in CLEANINGS:
         raise ValueError(f"clean must be one of {sorted(CLEANINGS)}; got {name!r}")
     return CLEANINGS[name]

@@ -1,4 +1,4 @@
-"""CLIP's byte-level BPE, exact, from any of the forms in which its vocabulary is published."""
+"""CLIP's byte-level BPE, read from any published form of its vocabulary."""
 
 import gzip
 import hashlib
@@ -15,23 +15,25 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import check_length, pack, read
 
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
-PACKAGES = ("open_clip", "clip")  # they contain it; located, never imported: both import torch
+PACKAGES = ("open_clip", "clip")  # ship GZIPPED; located, never imported: both import torch
 START, END = "<|startoftext|>", "<|endoftext|>"
-# OpenAI's merges, one "first second" per line; that of its gzipped file is 924691ac...6804a.
+# of OpenAI's merges, one "first second" per line (the gzipped file's own: 924691ac...6804a)
 SHA256 = "d308b7377a8ceaa9707a21614fe8c831b9196e197b7aeb69833359362907af02"
 
-_LETTERS = 2 * 256  # ids of the bytes, alone and at the end of a word
+_LETTERS = 2 * 256  # ids of the bytes, inside and at the end of a word
 _MERGES = 49_408 - _LETTERS - 2
 
 
 class ClipTokenizer:
     """CLIP's byte-level BPE: 49,408 ids, start 49406, EOS 49407, pad 0.
 
-    `path` is `bpe_simple_vocab_16e6.txt.gz`, a `tokenizer.json`, `merges.txt` with its
-    `vocab.json`, or a folder with one of them; "" finds the first in an installed open_clip or
-    clip. All forms hold the same merges, whose sha256 is `fingerprint` and must be OpenAI's, or
-    `sha256` for another vocabulary of the same form. Ids equal those of the reference tokenizers,
-    but for the names of the special tokens written out in a caption, which are ordinary text here.
+    path: `bpe_simple_vocab_16e6.txt.gz`, a `tokenizer.json`, `merges.txt` beside its
+      `vocab.json`, or a folder with one of them; "": the first of an installed open_clip or clip.
+    sha256: expected hash of the merges (`fingerprint`), the same for every form of the file; by
+      default OpenAI's.
+
+    Ids equal the reference tokenizers', except that special tokens written out in a caption
+    ("<|endoftext|>") are ordinary text here.
     """
 
     vocab_size = 49_408
@@ -39,8 +41,8 @@ class ClipTokenizer:
     eos_id = 49_407
     pad_id = 0
 
-    # CLIP's split: contractions, runs of letters, single digits, runs of anything else. Theirs
-    # also splits off special tokens written in a caption; ours treats them as ordinary text.
+    # CLIP's split: contractions, runs of letters, single digits, runs of anything else. The
+    # original also splits off special tokens written in a caption.
     _PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 
     def __init__(
@@ -72,11 +74,11 @@ class ClipTokenizer:
         return pack(rows, self.context_length, self.pad_id, self.eos_id)
 
     def vocabulary(self) -> dict[str, int]:
-        """Token -> id, bytes in GPT-2's alphabet."""
+        """Token -> id; bytes are written in GPT-2's alphabet."""
         return self._vocabulary | {START: self.sot_id, END: self.eos_id}
 
     def files(self) -> dict[str, str]:
-        """Files of the equivalent CLIPTokenizer of Hugging Face: name -> content."""
+        """Files of the equivalent Hugging Face CLIPTokenizer: name -> content."""
         settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": self.context_length}
         tokens = {"bos_token": START, "eos_token": END, "unk_token": END, "pad_token": END}
         return {
@@ -114,7 +116,7 @@ def _lines(merges: Merges) -> str:
 
 
 def _find(path: str | Path) -> Path:
-    """The vocabulary file at `path`; if that is empty, of an installed package."""
+    """The vocabulary file at `path`; for "" the file of an installed package."""
     if not str(path):
         files = [file for folder in _installed() if (file := folder / GZIPPED).exists()]
         if not files:
@@ -139,7 +141,7 @@ def _installed() -> list[Path]:
 
 
 def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
-    """The merges of a file and, where the file numbers its tokens, the ids."""
+    """The merges of a file, and the token ids if the file lists them."""
     data = read_file(path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)")
     numbers = b"null"
     if path.suffix == ".txt":
@@ -152,13 +154,19 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
             lines = data.decode("utf-8").split("\n")
             merges, ids = lines[lines[0].startswith("#version") :], json.loads(numbers)
         else:
-            # A header first; of the merges behind it CLIP uses the first 48,894 (merges[1:49152 -
-            # 256 - 2 + 1] in its simple_tokenizer.py), which the slice below takes of every form.
+            # The first line is a header. CLIP uses only the first 48,894 merges (merges[1:49152 -
+            # 256 - 2 + 1] in its simple_tokenizer.py); the slice below cuts every form alike.
             merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None
         pairs = [tuple(m.split() if isinstance(m, str) else m) for m in merges[:_MERGES]]
         ids = None if ids is None else dict(ids)
     except (
-        *(OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError),
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
         RecursionError,
     ) as error:
         raise ValueError(f"{path} is not CLIP's list of merges: {error!r}") from error
@@ -170,7 +178,7 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
 
 
 def _names(merges: Merges) -> list[str]:
-    """The tokens in the order of their ids: bytes, bytes that end a word, merges."""
+    """The tokens in the order of their ids: bytes, word-final bytes, merges."""
     letters = byte_letters()
     names = letters + [letter + "</w>" for letter in letters]
     return names + [first + second for first, second in merges]

@@ -1,4 +1,4 @@
-"""A tokenizer of conversations about an image, which marks the tokens of answers (LLaVA-1.5)."""
+"""Tokenizer of conversations about an image; marks the answer tokens (LLaVA-1.5)."""
 
 import json
 import tempfile
@@ -11,50 +11,49 @@ import numpy as np
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
 
-START = '[["'  # of a text that is a conversation
-START_TEXT_ONLY = '{"text_only": [["'  # of one without an image
+START = '[["'  # prefix of a conversation
+START_TEXT_ONLY = '{"text_only": [["'  # prefix of a conversation without an image
 
-TEMPLATE = "\n{question} ASSISTANT:"  # of Vicuna 1.5, from behind the image to the answer
-LATER = "USER: {question} ASSISTANT:"  # the same from the end of an answer to the next one
+TEMPLATE = "\n{question} ASSISTANT:"  # Vicuna 1.5, between the image and the first answer
+LATER = "USER: {question} ASSISTANT:"  # Vicuna 1.5, between two answers
 
 
 def asked(question: str, answer: str, ends: bool = True) -> str:
-    """The text that is scored as the answer to a question about an image, for a
-    ConversationTokenizer.
+    """JSON text of one turn to be scored by a ConversationTokenizer: log p(answer | question).
 
-    ends: whether the end token behind the answer counts.
+    ends: whether the end token after the answer counts.
     """
     return json.dumps([[question, answer, ends]], ensure_ascii=False)
 
 
 class ConversationTokenizer:
-    """Ids and marks of the text behind an image: 1 on the tokens of answers, 0 elsewhere.
+    """Ids and marks of the text after an image: 1 on answer tokens, 0 elsewhere.
 
     A text that starts with `[["` is a conversation [[question, answer], ...] in JSON (the source
-    `llava` with answers=conversation), in the template of a checkpoint, such as Vicuna 1.5, without
-    what stands before the image:
+    `llava` with answers=conversation). It is written in the checkpoint's template, such as that of
+    Vicuna 1.5, from the end of the image on:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
-    and the end token of an answer is marked, too. A turn [question, answer, ends], as `asked`
-    writes it, is there to be scored: it is never cut, and its end token has no mark if `ends` is
-    false. {"text_only": [[question, answer], ...]} is a conversation without an image, whose ids
-    begin with the start token and `before`, since nothing is read before it:
+    The end token of an answer is marked, too. A turn [question, answer, ends], written by `asked`,
+    is to be scored: it is never cut, and its end token has no mark if `ends` is false.
+    {"text_only": [[question, answer], ...]} is a conversation without an image. It starts with the
+    start token and `before`, which otherwise precede the image:
         <s>{before}{question} ASSISTANT: {answer}</s>USER: ...
     Every other text is a caption in the template of LLaVA's first stage: the caption and a
-    line end, all marked, then an unmarked end token. What is longer than `context_length` is cut,
+    line end, all marked, then an unmarked end token. A text longer than `context_length` is cut,
     and its last token is an unmarked end token.
 
     path: a SentencePiece model (tokenizer.model), a Hugging Face tokenizer.json, or their folder.
-    eos_token, pad_token: as in those tokenizers. No start token is added.
-    question, answer: with them a text that is no conversation is a caption, which takes the place
-      of {} in the question: [[question, answer]], as VQAScore asks.
-    template, later: what stands before the answer of the first turn, from behind the image, and of
-      the others. A space is put behind it, unless it ends with a line.
-    before: the text that stands before an image, in conversations without one; no part of the
-      fingerprint, since it belongs to the model (the prefix of its head).
-    terminators: names of tokens beside the end token with which a model may end its answer.
-    image_token: the name of the token in the image's place, where a checkpoint was trained with the
-      whole prompt tokenized as one string (Hugging Face's LLaVA), in which text behind the image
-      may begin with another token; "": that text alone, as LLaVA's own code tokenizes it.
+    eos_token, pad_token: as in HfTokenizer and SentencePieceTokenizer. No start token is added.
+    question, answer: if set, a plain text is a caption that replaces {} in the question:
+      [[question, answer]], as in VQAScore.
+    template, later: text before the answer of the first turn (from the end of the image on) and of
+      later turns. A space follows it, unless it ends with a line end.
+    before: the text before the image, for conversations without one; not part of the fingerprint,
+      since it belongs to the model (the prefix of its head).
+    terminators: names of further tokens, beside the end token, that end an answer of the model.
+    image_token: the name of the image token, for checkpoints trained with the whole prompt
+      tokenized as one string (Hugging Face's LLaVA), where the text after the image may start with
+      another token; "": the text after the image is tokenized alone, as in LLaVA's own code.
     Raises ValueError for a question without {}, a template without {question} or an unknown
     image_token, DataError for a question and answer to be scored that are too long.
     """
@@ -81,7 +80,7 @@ class ConversationTokenizer:
         self.template, self._later, self.before = template, later, before
         self._decoder = decoder.DecoderTokenizer(path)
         self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
-        # end and padding token as the files of a folder say
+        # A folder, not its file: the files beside it declare the end and padding tokens.
         is_model = self._decoder.path.suffix == ".model"
         kind = sentence_piece.SentencePieceTokenizer if is_model else hugging_face.HfTokenizer
         path = self._decoder.path if is_model else path
@@ -97,7 +96,7 @@ class ConversationTokenizer:
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """int32 (texts, context_length). Raises DataError for a conversation that is none."""
+        """int32 (texts, context_length). Raises DataError for a malformed conversation."""
         rows = [self._row(text)[0] for text in texts]
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
@@ -105,20 +104,20 @@ class ConversationTokenizer:
         """int8 (texts, context_length), 1 on the tokens of answers."""
         marks = np.zeros((len(texts), self.context_length), np.int8)
         for row, text in zip(marks, texts, strict=True):
-            found = self._row(text)[1]
-            row[: len(found)] = found[: self.context_length]
-            if len(found) > self.context_length:
+            text_marks = self._row(text)[1]
+            row[: len(text_marks)] = text_marks[: self.context_length]
+            if len(text_marks) > self.context_length:
                 row[-1] = 0
         return marks
 
     def before_image(self, text: str) -> tuple[int, ...]:
-        """Ids of the start token, if the vocabulary has one, and of the text before an image, which
-        LLaVA's own code tokenizes apart from that behind it."""
+        """Ids of the start token, if the vocabulary has one, and of the text before an image.
+
+        LLaVA's own code tokenizes the texts before and after the image separately."""
         return (*self._start(), *self._decoder.encode(text))
 
     def prompt(self, question: str) -> list[int]:
-        """Ids between an image and the answer to a question about it; of "" none, so that what
-        follows is a caption."""
+        """Ids between an image and the answer to a question; for "" none: a caption follows."""
         return self._behind_image(self._prompt(question)) if question else []
 
     def decode(self, ids: Sequence[int], special: bool = False) -> str:
@@ -126,7 +125,7 @@ class ConversationTokenizer:
         return self._decoder.decode(ids, special)
 
     def vocabulary(self) -> dict[str, int]:
-        """Token -> id, of the file."""
+        """Token -> id as in the file."""
         return self._plain.vocabulary()
 
     def _row(self, text: str) -> tuple[list[int], list[int]]:
@@ -146,16 +145,16 @@ class ConversationTokenizer:
             encode = self._decoder.encode
             if index == 0 and has_image:
                 encode = self._behind_image
-            elif index == 0:  # the line end of the template is behind an image
+            elif index == 0:  # the template's line end separates image and question
                 prompt = self.before + prompt.removeprefix("\n")
-            # at once: the last token of the prompt may be another one before an answer
+            # prompt and answer in one call: alone, the prompt's last token may be another one
             both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
             marks += [0] * same + [1] * (len(both) - same) + [int(ends != [False])]
         is_scored = len(turns[0]) == 3
         if is_scored and len(ids) > self.context_length:
-            raise DataError(  # cut, it would have no answer, whose score is the best there is
+            raise DataError(  # cut before the answer it would score log p = 0, the maximum
                 f"a question and its answer have {len(ids)} tokens, more than the context_length "
                 f"{self.context_length}: set a longer config.text.context_length, or shorten "
                 f"{turns[0][0][:60]!r}"
@@ -168,7 +167,7 @@ class ConversationTokenizer:
         return [self._decoder.id_of(start)] if start else []
 
     def _behind_image(self, text: str) -> list[int]:
-        """Ids of a text that stands right behind the image."""
+        """Ids of a text that directly follows the image."""
         if self._image is None:
             return self._decoder.encode(text)
         token, number = self._image
@@ -176,7 +175,7 @@ class ConversationTokenizer:
         return ids[ids.index(number) + 1 :]
 
     def _prompt(self, question: str, is_first: bool = True) -> str:
-        # a space at the end would be a token of its own, which goes where an answer follows
+        # a trailing space would be a token of its own, but merges with an answer that follows
         text = (self.template if is_first else self._later).rstrip(" ")
         return text.replace("{question}", question)
 
@@ -184,8 +183,9 @@ class ConversationTokenizer:
 def scenes_conversation(
     context_length: int, world: str = "scenes-mini", question: str = "", answer: str = "yes"
 ) -> ConversationTokenizer:
-    """The tokenizer of conversations about an embedded world (scenes/conversations.py): one id per
-    word of its captions and of questions about them, whatever their case and punctuation."""
+    """Tokenizer of conversations about an embedded world (scenes/conversations.py).
+
+    One id per word of the captions and questions; case and punctuation are ignored."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers
 
@@ -199,7 +199,7 @@ def scenes_conversation(
     library.normalizer = normalizers.Lowercase()
     punctuation = pre_tokenizers.Punctuation(behavior="removed")
     library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), punctuation])
-    with tempfile.TemporaryDirectory() as folder:  # a tokenizer is what its file says
+    with tempfile.TemporaryDirectory() as folder:  # ConversationTokenizer reads a file
         path = Path(folder) / "tokenizer.json"
         library.save(str(path))
         special = {"eos_token": "</s>", "pad_token": "<pad>"}

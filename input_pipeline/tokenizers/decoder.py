@@ -1,4 +1,4 @@
-"""Tokenizer of a decoder: ids of any length with or without specials, and ids back to text."""
+"""Tokenizer of a language model: ids of any length, with or without specials, and back."""
 
 import re
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from typing import Any
 
 from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
 
-_UNREADABLE = "\ufffd"  # what a decoder makes of a part of a letter
-# In this order: vocabularies of the first two may hold "<s>", as HTML.
+_UNREADABLE = "\ufffd"  # decoded from an incomplete character
+# In this order: vocabularies with one of the first two may also hold "<s>", an HTML tag.
 _START_TOKENS = ("<bos>", "<|begin_of_text|>", "<s>")
 
 
 class DecoderTokenizer:
     """Tokenizer of a language model: a `tokenizer.json`, `tokenizer.model` or their folder.
 
-    Special tokens written out in a text ("</s>") are those tokens, as in Hugging Face. With
-    `has_start`, a `tokenizer.json` adds what its post-processor says, which may be nothing, and a
-    SentencePiece model its BOS. In a SentencePiece model every piece of text between specials is
-    encoded alone, with a leading space of its own (the "legacy" rule of Llama's tokenizer).
+    Special tokens written out in a text ("</s>") become special tokens, as in Hugging Face. With
+    `has_start`, a `tokenizer.json` adds the specials of its post-processor, possibly none, and a
+    SentencePiece model its BOS. A SentencePiece model encodes each piece of text between specials
+    separately, with its own leading space (the "legacy" rule of Llama's tokenizer).
 
     Raises ValueError for a missing or damaged file.
     """
@@ -44,14 +44,14 @@ class DecoderTokenizer:
 
     @property
     def start_token(self) -> str | None:
-        """The name of the start token; None in a vocabulary without one."""
+        """The name of the start token; None if the vocabulary has none."""
         return next((name for name in _START_TOKENS if name in self._ids), None)
 
     def __contains__(self, token: str) -> bool:
         return token in self._ids
 
     def id_of(self, token: str) -> int:
-        """The id of a token by its name. Raises ValueError for an unknown one."""
+        """The id of a token by its name. Raises ValueError for an unknown name."""
         if token not in self._ids:
             raise ValueError(f"{self.path} has no token {token!r}")
         return self._ids[token]
@@ -73,26 +73,26 @@ class DecoderTokenizer:
         ids = [int(i) for i in ids]
         if self._library is not None:
             return self._library.decode(ids, skip_special_tokens=not special)
-        return self._processor.decode(ids)  # of control tokens SentencePiece has no text
+        return self._processor.decode(ids)  # SentencePiece decodes control tokens to nothing
 
 
 class TextStream:
-    """Text of ids that come one by one; a letter of several tokens comes with its last one.
+    """Incremental decoder: a character of several tokens appears with its last token.
 
-    tokenizer: with `decode`.
+    tokenizer: has `decode(ids)`.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+        self._tokenizer, self._ids, self._length = tokenizer, [], 0
 
     def __call__(self, token_id: int) -> str:
-        """The text that this id adds, "" while a letter is incomplete."""
+        """The text that this id adds; "" while a character is incomplete."""
         self._ids.append(int(token_id))
         # All ids at once: the text of one id depends on its neighbours (leading spaces, bytes).
         text = self._tokenizer.decode(self._ids)
         if text.endswith(_UNREADABLE):
             return ""
-        added, self._shown = text[self._shown :], len(text)
+        added, self._length = text[self._length :], len(text)
         return added
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer that also says which tokens are functional words ("left", "not"), for DCSM."""
+"""Tokenizer that also marks functional words ("left", "not"), for DCSM."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,17 @@ POSITIONS = ("token", "word")
 
 
 class FunctionalWordTokenizer:
-    """A tokenizer and, beside its ids, the marks of the functional words in a text.
+    """The ids of a tokenizer, and marks of the functional words in a text.
 
     A mark is 1 + the index of a word in `words`, at the first occurrence of that word in the text;
-    0 elsewhere. A word is found where it stands between spaces, in the same case ("left." is not
-    "left").
+    0 elsewhere. Words are compared exactly, between spaces ("left." and "Left" are not "left").
 
-    position: token, the mark is at the word's first token; word: at the token whose number is that
-      of the word. The latter is what the authors of DCSM do (Raphoo/DCSM_Ideal_CLIP): since a start
-      token comes first, it is the token before, or an earlier one still if a word before it has
-      several tokens.
+    position: token, mark the word's first token; word, mark token number i for word number i, as
+      the authors' code does (Raphoo/DCSM_Ideal_CLIP). Because of the start token, the latter is
+      the token before the word, or an earlier one if a preceding word has several tokens.
 
-    Raises ValueError for an unknown position, and for words that repeat, have spaces or are more
-    than an int8 counts.
+    Raises ValueError for an unknown position, repeated words, words with spaces, or more words than
+    an int8 counts.
     """
 
     def __init__(self, tokenizer: Tokenizer, words: Sequence[str], position: str = "token") -> None:
@@ -35,12 +33,12 @@ class FunctionalWordTokenizer:
             raise ValueError(f"at most {np.iinfo(np.int8).max} words have marks; got {len(words)}")
         self.tokenizer, self.words, self.position = tokenizer, tuple(words), position
         self.fingerprint = tokenizer.fingerprint
-        # From Python 3.12 on, isinstance(self, Tokenizer) does not see what __getattr__ gives.
+        # Copied: from Python 3.12 on, isinstance(self, Tokenizer) ignores __getattr__.
         self.pad_id, self.eos_id = tokenizer.pad_id, tokenizer.eos_id
         self.vocab_size, self.context_length = tokenizer.vocab_size, tokenizer.context_length
 
-    def __getattr__(self, name: str):  # such as unk_id, of some tokenizers
-        if name == "tokenizer":  # not there yet while this is unpickled
+    def __getattr__(self, name: str):  # unk_id and others that only some tokenizers have
+        if name == "tokenizer":  # not set yet during unpickling
             raise AttributeError(name)
         return getattr(self.tokenizer, name)
 
@@ -49,7 +47,7 @@ class FunctionalWordTokenizer:
         return self.tokenizer(texts)
 
     def marks(self, texts: Sequence[str]) -> np.ndarray:
-        """int8 (texts, context_length), the marks of every text."""
+        """int8 (texts, context_length)."""
         marks = np.zeros((len(texts), self.tokenizer.context_length), np.int8)
         for row, text in zip(marks, texts, strict=True):
             words = text.split(" ")
@@ -59,18 +57,17 @@ class FunctionalWordTokenizer:
                 position = words.index(word)
                 if self.position == "token":
                     position = self._num_tokens(words[:position])
-                # several words behind the end of a cut text have its last position: the first of
-                # the list keeps it
+                # all words beyond the cut get the last position: the first in `words` wins
                 if position < len(row) and not row[position]:
                     row[position] = 1 + index
         return marks
 
     def _num_tokens(self, words: Sequence[str]) -> int:
-        """Number of tokens before the text that follows these words."""
+        """Number of tokens of these words, the start token included."""
         row = self.tokenizer([" ".join(words)])[0]
         ends = np.flatnonzero(row == self.tokenizer.eos_id)
         return int(ends[0]) if len(ends) else self.tokenizer.context_length
 
     def vocabulary(self) -> dict[str, int]:
-        """Token -> id, of the tokenizer."""
+        """Token -> id of the tokenizer."""
         return self.tokenizer.vocabulary()

@@ -12,11 +12,11 @@ from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
 class HfTokenizer:
-    """A Hugging Face `tokenizer.json`, given by its path or its folder.
+    """A Hugging Face `tokenizer.json`; `path` is the file or its folder.
 
-    Start and end tokens are added as the file says, without `has_start` none; EOS is added where
-    the file does not. Which tokens end and pad a text is read from `tokenizer_config.json` or
-    `special_tokens_map.json` beside it, unless named here. `clean` is a key of clean.CLEANINGS.
+    Start and end tokens are added by the file's post-processor, or not at all without `has_start`;
+    EOS is always added. eos_token and pad_token default to the entries of `tokenizer_config.json`
+    or `special_tokens_map.json` beside the file. `clean` is a key of clean.CLEANINGS.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HfTokenizer:
         self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
         self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
         self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
-        model = json.loads(data)["model"]  # Unigram says the id, the others the token, or neither
+        model = json.loads(data)["model"]  # Unigram has unk_id, other models unk_token or neither
         self.unk_id: int | None = model.get("unk_id", vocabulary.get(model.get("unk_token")))
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:

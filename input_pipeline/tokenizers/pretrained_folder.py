@@ -1,4 +1,4 @@
-"""The tokenizer files in a folder of pretrained weights, and the vocabulary that they define."""
+"""Tokenizer files in a folder of pretrained weights, and their vocabulary."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ OTHERS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def vocabulary(folder: str | Path) -> dict[str, int] | None:
-    """Token -> id of the first tokenizer file in a folder; None where there is none.
+    """Token -> id of the first tokenizer file in a folder; None without one.
 
     Raises ValueError for a damaged file.
     """
@@ -32,7 +32,7 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
 
 
 def files(path: str | Path) -> list[Path]:
-    """The tokenizer files at `path`: those of a folder, or one file with those beside it."""
+    """The tokenizer files in a folder, or a tokenizer file and the others beside it."""
     path = Path(path)
     names = (*VOCABULARIES, *OTHERS)
     if not path.is_dir() and path.name not in names:

@@ -1,4 +1,4 @@
-"""Writing of text vectors (text_vectors.py) with any sentence encoder; resumable."""
+"""Writes text vectors (text_vectors.py) with any sentence encoder; resumable."""
 
 import hashlib
 import importlib.util
@@ -17,11 +17,11 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 
 class SentenceEncoder:
-    """A sentence-transformers model: texts -> float32 (texts, width), pooled as the model says.
+    """A sentence-transformers model: texts -> float32 (texts, width), with the model's pooling.
 
-    model: its folder, or the name of one that is on disk already.
+    model: its folder, or the name of a model in the local cache.
 
-    Nothing is downloaded. Raises ValueError where the package or the model is not there.
+    Nothing is downloaded. Raises ValueError if the package or the model is missing.
     """
 
     def __init__(self, model: str, batch_size: int = 64) -> None:
@@ -49,7 +49,7 @@ class SentenceEncoder:
 
 
 def files_of(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of a model's files: enough to see that it was exchanged."""
+    """Names, sizes and times of a model's files, to detect a replaced model."""
     if not folder.is_dir():
         return []
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -68,15 +68,15 @@ def write(
     block: int = 1024,
     advance: Callable[[int], None] = lambda done: None,
 ) -> text_vectors.Layout:
-    """Writes the vectors of `texts` to `path`, and the texts beside it, with what `encoder` says of
-    the encoder in X.encoder.json (`text_vectors.read_encoder`).
+    """Writes the vectors of `texts` to `path` (X.npy) and the texts to X.jsonl.
 
-    All or nothing: the rows grow in `path`.partial, `block` texts at a time, and move to `path`
-    when they are all there. An interrupted call of the same request goes on behind them.
+    `encoder`, the options of the encoder, goes to X.encoder.json (`text_vectors.read_encoder`).
+    Atomic: rows are appended to `path`.partial, `block` texts at a time, which is renamed to `path`
+    when complete. After an interruption the same call resumes behind the finished rows.
 
-    Raises ValueError for a path that exists, a file of other texts beside it, one that was begun
-    with another request (texts, dtype, `identity` of the encoder), or a path that cannot hold
-    `dtype`, DataError for vectors that are not finite or not one per text.
+    Raises ValueError if `path` exists, X.jsonl holds other texts, the partial file belongs to
+    another request (texts, dtype, `identity` of the encoder), or `path` cannot hold `dtype`;
+    DataError for vectors that are not finite or not one per text.
     """
     path = new_file(path, dtype)
     texts = list(dict.fromkeys(text for text in texts if text))
@@ -92,7 +92,7 @@ def write(
     width = first.shape[1]
     header = text_vectors.header(path, len(texts), width, dtype)
     layout = text_vectors.Layout(len(header), len(texts), width, dtype)
-    keep = len(texts) if _is_begun(path, request, content) else 0
+    keep = len(texts) if _has_partial(path, request, content) else 0
     with RowFile(path, header, layout.row_bytes, keep) as file:
         if not keep:
             request.write_text(content)
@@ -101,9 +101,9 @@ def write(
             rows = first if file.done == 0 else _encoded(encode, part, width)
             file.append(_rounded(rows, part, dtype))
             advance(file.done)
-        # The texts before the vectors: whoever finds the vectors finds their texts, too.
+        # Texts before vectors: a finished file of vectors always has its texts.
         beside.write_text(lines, "utf-8")
-        if encoder is None:  # one of removed vectors may have stayed
+        if encoder is None:  # left over from vectors that were removed
             text_vectors.encoder_file(path).unlink(missing_ok=True)
         else:
             text_vectors.encoder_file(path).write_text(json.dumps(encoder, indent=2) + "\n")
@@ -113,25 +113,25 @@ def write(
 
 
 def new_file(path: str | Path, dtype: str) -> Path:
-    """Raises ValueError for a path that exists, or cannot hold vectors of `dtype`."""
+    """The checked path of new vectors. Raises ValueError if it exists or cannot hold `dtype`."""
     path = text_vectors.checked_path(path)
     if path.exists():
         raise ValueError(f"{path} exists already; name a new file")
     if dtype not in text_vectors.DTYPES:
         raise ValueError(f"dtype is one of {', '.join(text_vectors.DTYPES)}; got {dtype!r}")
-    text_vectors.header(path, 1, 1, dtype)  # or refuses
+    text_vectors.header(path, 1, 1, dtype)  # raises for a dtype that the format lacks
     return path
 
 
-def _is_begun(path: Path, request: Path, content: str) -> bool:
-    """True if an interrupted call has left rows. Raises ValueError if it was of another request."""
+def _has_partial(path: Path, request: Path, content: str) -> bool:
+    """True if an interrupted call left rows. Raises ValueError if its request was another."""
     partial = path.with_name(f"{path.name}.partial")
     if not (partial.exists() and request.exists()):
         return False
     if request.read_text() != content:
         raise ValueError(
-            f"{partial} was begun with other texts, another dtype or another encoder: go on with "
-            "these, name a new file, or remove it"
+            f"{partial} was begun with other texts, another dtype or another encoder: repeat that "
+            "call, name a new file, or remove it"
         )
     return True
 

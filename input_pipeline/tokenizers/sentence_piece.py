@@ -11,10 +11,10 @@ from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model file, as T5 and SigLIP use. EOS is appended, no start token is.
+    """A SentencePiece model file (T5, SigLIP). Appends EOS, adds no start token.
 
-    `eos_token` and `pad_token` override the model's own: SigLIP texts are padded with </s>, which
-    is also EOS, although its "c4_en" model has <pad>. `clean` is a key of clean.CLEANINGS.
+    `eos_token` and `pad_token` override the model's own: SigLIP pads with </s>, which is also EOS,
+    although its "c4_en" model has <pad>. `clean` is a key of clean.CLEANINGS.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class SentencePieceTokenizer:
         """Piece -> id."""
         return pieces(self._processor)
 
-    def _special(self, kind: str, name: str | None, own: int, path: str | Path) -> int:
+    def _special(self, kind: str, name: str | None, default: int, path: str | Path) -> int:
         if name is not None:
             return special_tokens.find(kind, name, Path(path), self.vocabulary())
-        if own < 0:
+        if default < 0:  # SentencePiece's -1: the model has no such token
             raise ValueError(f"{path} has no {kind}; give {kind}='...', a piece it has")
-        return own
+        return default
 
 
 def open_sentencepiece(path: str | Path):

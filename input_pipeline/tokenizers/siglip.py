@@ -5,7 +5,7 @@ from pathlib import Path
 from vlc_jax.input_pipeline.tokenizers.hugging_face import HfTokenizer
 from vlc_jax.input_pipeline.tokenizers.sentence_piece import SentencePieceTokenizer
 
-IN_FOLDER = ("tokenizer.json", "spiece.model", "tokenizer.model")  # of Hugging Face
+IN_FOLDER = ("tokenizer.json", "spiece.model", "tokenizer.model")  # in Hugging Face's folders
 
 
 def siglip_tokenizer(
@@ -15,10 +15,10 @@ def siglip_tokenizer(
     pad_token: str = "</s>",
     clean: str = "canonicalize",
 ) -> HfTokenizer | SentencePieceTokenizer:
-    """SigLIP's tokenizer: no start token, and the padding it was trained with, for it is read.
+    """SigLIP's tokenizer: no start token, padding as in training, since the tower attends to it.
 
-    `path`: a `tokenizer.json`, SentencePiece's `.model`, or a folder with one of them. SigLIP 2
-    (Gemma's vocabulary) wants "<eos>", "<pad>" and "lower".
+    `path`: a `tokenizer.json`, SentencePiece's `.model`, or a folder with one of them. For SigLIP 2
+    (Gemma's vocabulary) set "<eos>", "<pad>" and clean="lower".
     """
     special = {"eos_token": eos_token, "pad_token": pad_token, "clean": clean}
     if str(path) and Path(path).is_dir():

@@ -1,4 +1,4 @@
-"""End-of-text and padding tokens of tokenizer files: as configured, declared beside, or usual."""
+"""End-of-text and padding token of a tokenizer file: configured, declared, or a usual name."""
 
 import json
 from pathlib import Path
@@ -12,9 +12,9 @@ _KNOWN_SPECIAL = {
 def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) -> int:
     """The id of a special token; kind: "eos_token" or "pad_token".
 
-    name: the token as the config says it; None: the one that a file beside `path` declares, else
-    the only one of the usual names in the vocabulary. Raises ValueError where that decides nothing,
-    since a wrong end of text would silently change which token the text tower pools.
+    name: the token of the config; None: the token that a file beside `path` declares, else the
+    only usual name in the vocabulary. Raises ValueError if neither exists or several usual names
+    do: a wrong end-of-text token would silently change which token the text tower pools.
     """
     if name is None:
         name = _declared(kind, path)
@@ -32,7 +32,7 @@ def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) ->
 
 
 def _declared(kind: str, path: Path) -> str | None:
-    """The special token as the files beside `tokenizer.json` name it."""
+    """The special token that the files beside `tokenizer.json` declare; None without one."""
     for sibling in ("tokenizer_config.json", "special_tokens_map.json"):
         file = path.parent / sibling
         if file.exists():

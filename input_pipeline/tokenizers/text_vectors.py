@@ -1,8 +1,8 @@
-"""Precomputed text vectors, by any sentence encoder: a file of them in place of a tokenizer.
+"""Precomputed text vectors of any sentence encoder, read from a file in place of a tokenizer.
 
-A file X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too), of shape
-(texts, width), and beside it X.jsonl: the texts of the rows, a JSON string per line.
-`vlc-jax embed_text` writes such files, and X.encoder.json, which says by what.
+X.npy (float32 or float16) or X.safetensors (a tensor "vectors"; bfloat16, too) holds the matrix
+(texts, width), X.jsonl beside it the texts of the rows, a JSON string per line. The command
+`vlc-jax embed_text` writes them and X.encoder.json, the options of the encoder.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ import numpy as np
 from vlc_jax.input_pipeline.record import DataError
 
 SUFFIXES = (".npy", ".safetensors")
-TENSOR = "vectors"  # of a safetensors file
-DTYPES = {  # of numpy -> its name in safetensors
+TENSOR = "vectors"  # its name in a safetensors file
+DTYPES = {  # numpy's name -> safetensors' name
     "float32": "F32",
     "float16": "F16",
     "bfloat16": "BF16",
@@ -28,7 +28,7 @@ _BLOCK = 2**24  # bytes checked at a time
 
 
 class Layout(NamedTuple):
-    """Offset in bytes, shape and dtype of the matrix in a file, which is row-major."""
+    """Offset in bytes, shape and dtype of the row-major matrix in a file."""
 
     start: int
     texts: int
@@ -41,16 +41,16 @@ class Layout(NamedTuple):
 
 
 class TextVectors:
-    """Texts -> their precomputed vectors, looked up by the exact text; used as a tokenizer is.
+    """Texts -> precomputed vectors, looked up by the exact text; called like a tokenizer.
 
     The empty text, which only fills an absent negative or positive, is a row of zeros. Pickles to
-    worker processes, which open the file themselves, and have no `encode_others`.
+    worker processes, which open the file themselves and have no `encode_others`.
 
-    encode_others: gives the vectors of texts that the file does not have, (texts, width); None:
-      they are refused. `require` keeps what it gives.
+    encode_others: encodes texts that the file lacks to (texts, width); None: they raise. `require`
+      caches its vectors.
 
-    Raises ValueError for a missing file or one of another form, DataError where texts and vectors
-    are not equally many, a text has two vectors, or a number is not finite.
+    Raises ValueError for a missing file or another format; DataError if the numbers of texts and
+    vectors differ, a text has two vectors, or a value is not finite.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -81,11 +81,11 @@ class TextVectors:
         return vectors
 
     def require(self, texts: Sequence[str], *, forget: bool = False) -> None:
-        """Raises DataError for a text that has no vector, and whatever `encode_others` does, of
-        which the vectors are then known.
+        """Encodes and caches texts that the file lacks; raises DataError for one without a vector.
 
-        Called before texts are read by a thread: an encoder must not compute beside the model on
-        the same devices. forget: vectors of other texts that earlier calls made.
+        Call it before a thread reads the texts: an encoder must not compute beside the model on the
+        same devices. forget: drop the vectors that earlier calls cached. Errors of `encode_others`
+        pass through.
         """
         known = {} if forget else self._others
         self._others = known | self._encoded([text for text in texts if text not in known])
@@ -94,7 +94,7 @@ class TextVectors:
                 self._row(text)
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Vectors of those texts that the file does not have."""
+        """Vectors of the texts that the file lacks."""
         lacking = dict.fromkeys(text for text in texts if text and text not in self._rows)
         if not lacking or self.encode_others is None:
             return {}
@@ -102,7 +102,7 @@ class TextVectors:
 
     @property
     def first(self) -> tuple[str, np.ndarray]:
-        """The first text and its vector, by which an encoder can be told from another."""
+        """The first text and its vector, to verify that an encoder is the same."""
         text = next(text for text in self._rows if text)
         return text, self([text])[0]
 
@@ -110,8 +110,8 @@ class TextVectors:
         if text not in self._rows:
             raise DataError(
                 f"no vector of {text!r} in {self.path}: vlc-jax embed_text "
-                "--config ... computes those of all texts that a config reads; texts that are made "
-                "at each reading have none, prepare them with the data"
+                "--config ... computes the vectors of all texts that a config reads; hard texts "
+                "generated during training have none, prepare them with the data"
             )
         return self._rows[text]
 
@@ -155,15 +155,14 @@ class TextVectors:
 
 
 def encoder_file(path: Path) -> Path:
-    """The file beside vectors that says by which encoder they were made."""
+    """The file beside vectors with the options of their encoder."""
     return path.with_suffix(".encoder.json")
 
 
 def read_encoder(path: Path) -> Mapping[str, Any] | None:
-    """The encoder of the vectors at `path`, as the options it was built with; None where no file
-    beside them says it.
+    """The options of the encoder of the vectors at `path`; None without a file beside them.
 
-    Raises DataError for a damaged one.
+    Raises DataError for a damaged file.
     """
     file = encoder_file(path)
     if not file.exists():
@@ -173,30 +172,30 @@ def read_encoder(path: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {error}; remove it") from error
     if not isinstance(content, dict):
-        raise DataError(f"{file} says nothing of an encoder; remove it")
+        raise DataError(f"{file} is no JSON object of encoder options; remove it")
     return content
 
 
 def text_vectors(context_length: int, path: str | Path) -> TextVectors:
-    """The entry of the table of tokenizers; vectors have no length in tokens."""
+    """`TextVectors` as an entry of TOKENIZERS; context_length has no meaning for vectors."""
     del context_length
     return TextVectors(path)
 
 
 def number(dtype: str) -> np.dtype:
-    """The numpy dtype of a name in DTYPES; numpy itself has no bfloat16."""
+    """The numpy dtype of a name in DTYPES; bfloat16 comes from ml_dtypes."""
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
 def checked_path(path: str | Path) -> Path:
-    """Raises ValueError for a path that names no file of vectors."""
+    """The path. Raises ValueError unless its suffix is one of SUFFIXES."""
     if Path(path).suffix not in SUFFIXES or not str(path):
         raise ValueError(f"text vectors are in a file {' or '.join(SUFFIXES)}; got {str(path)!r}")
     return Path(path)
 
 
 def read_layout(path: Path) -> Layout:
-    """Raises ValueError for a missing file or one that holds something else."""
+    """The layout of a file of vectors. Raises ValueError for a missing or another file."""
     try:
         with path.open("rb") as file:
             read = _npy_layout if path.suffix == ".npy" else _safetensors_layout
@@ -239,8 +238,8 @@ def _safetensors_layout(file: BinaryIO) -> Layout:
 
 
 def header(path: Path, texts: int, width: int, dtype: str) -> bytes:
-    """The bytes before the rows in a file of that suffix. Raises ValueError for bfloat16 in a
-    .npy, which has no such numbers.
+    """The bytes before the rows, by the suffix of `path`. Raises ValueError for bfloat16 in .npy,
+    which lacks that dtype.
     """
     if path.suffix == ".npy":
         if dtype == "bfloat16":
@@ -257,8 +256,9 @@ def header(path: Path, texts: int, width: int, dtype: str) -> bytes:
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a file: .jsonl, a JSON string per line; else a text per line, blank lines left
-    out. Raises ValueError for a missing file, DataError for another content.
+    """The texts of a file: .jsonl, a JSON string per line; else a text per line. Skips blank lines.
+
+    Raises ValueError for a missing file, DataError for malformed content.
     """
     try:
         lines = path.read_text("utf-8").split("\n")
@@ -272,13 +272,13 @@ def read_texts(path: Path) -> list[str]:
 
 
 def _json_texts(path: Path, lines: Sequence[str]) -> Iterator[str]:
-    for place, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             text = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path} line {place} is no JSON: {error}") from error
+            raise DataError(f"{path} line {line_number} is no JSON: {error}") from error
         if not isinstance(text, str):
-            raise DataError(f"{path} line {place} is a {type(text).__name__}, not a text")
+            raise DataError(f"{path} line {line_number} is a {type(text).__name__}, not a text")
         yield text

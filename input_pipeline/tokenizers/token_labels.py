@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 START, END = "(start)", "(end)"
-_EDGES = ("</w>", "▁", "Ġ")  # how CLIP's BPE, SentencePiece and GPT-2's BPE write that a word ends
+_EDGES = ("</w>", "▁", "Ġ")  # word boundaries of CLIP's BPE, SentencePiece and GPT-2's BPE
 
 
 def labels(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
     """One label per token of each text, EOS included, padding left out.
 
-    A token that the vocabulary does not name, such as a byte, is "#" and its id.
+    A token without a name in the vocabulary, such as a byte, is "#" and its id.
     """
     names = {index: name for name, index in tokenizer.vocabulary().items()}
     rows = []

@@ -1,4 +1,4 @@
-"""THE tokenizer contract, and what all tokenizers share: packing ids into rows, reading files.
+"""The tokenizer protocol, and shared helpers: packing ids into rows, reading files.
 
 Every row ends its tokens with EOS, cut captions included, and is filled with `pad_id`. The empty
 caption is a row of start token (where there is one), EOS and padding; the loader treats a record
@@ -14,7 +14,7 @@ import numpy as np
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Texts -> token ids of fixed length: all that models and the loader know of a tokenizer."""
+    """Texts -> token ids of fixed length; the interface that models and the loader use."""
 
     vocab_size: int
     pad_id: int
@@ -32,9 +32,9 @@ class Tokenizer(Protocol):
 
 
 def pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.ndarray:
-    """Rows of ids, cut and padded: int32 (rows, length), EOS after the last token.
+    """Cuts and pads rows of ids: int32 (rows, length), EOS after the last token.
 
-    A row that is too long ends with EOS in its last column.
+    A row that is too long has EOS in its last column.
     """
     rows = list(rows)
     packed = np.full((len(rows), length), pad, np.int32)
@@ -48,7 +48,7 @@ def pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.n
 
 
 def check_length(context_length: int, special: int = 1) -> int:
-    """The length itself. Raises ValueError if `special` tokens leave no room for a word."""
+    """The length. Raises ValueError if `special` tokens leave no room for a word."""
     if context_length <= special:
         raise ValueError(
             f"context_length must leave room for a word beside {special} special token(s); "
@@ -58,7 +58,7 @@ def check_length(context_length: int, special: int = 1) -> int:
 
 
 def read_file(path: str | Path, what: str) -> bytes:
-    """The bytes of a tokenizer's file, which errors call `what`. Raises ValueError."""
+    """The bytes of a tokenizer's file. Raises ValueError, which names the file by `what`."""
     if not str(path):
         raise ValueError(f"this tokenizer needs `path`, the {what}")
     try:

@@ -1,4 +1,4 @@
-"""Word-level tokenizer: one id per word of a fixed list, such as that of the embedded scenes."""
+"""Word-level tokenizer: one id per word of a fixed list, such as the words of the scenes."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
 
 class WordTokenizer:
-    """One id per word of a fixed list: 0 padding, 1 unknown, 2... the words, the last one EOS.
+    """One id per word of a fixed list: 0 padding, 1 unknown, 2... the words, last EOS.
 
-    Words are lower-cased, split at white space, and freed from surrounding punctuation. EOS has
-    the largest id, as in CLIP, where the end of a text is also found by argmax. The list is given
-    as `words` or as a text file `path` with one word per line; `words_of` makes one from captions.
+    Texts are lower-cased, split at white space, and stripped of punctuation around words. EOS has
+    the largest id, so that argmax finds the end of a text, as in CLIP. The list is `words` or a
+    text file `path` with one word per line; `words_of` makes one from captions.
     """
 
     pad_id = 0
@@ -37,7 +37,7 @@ class WordTokenizer:
         if unreachable:
             raise ValueError(
                 f"the word list holds {unreachable[0]!r}; words are lower case, without spaces or "
-                "surrounding punctuation, or they are never found"
+                "surrounding punctuation, or they never match"
             )
         self.context_length = tokenizer.check_length(context_length)
         self.fingerprint = hashlib.sha256("\n".join(words).encode()).hexdigest()
@@ -51,7 +51,7 @@ class WordTokenizer:
         return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words of ids, one space between them; EOS and padding are left out."""
+        """The words of ids, joined by spaces, without EOS and padding."""
         names = {index: word for word, index in self._ids.items()} | {self.unk_id: "<unk>"}
         return " ".join(names[int(i)] for i in ids if int(i) in names)
 

@@ -153,7 +153,7 @@ def test_a_dry_run_prints_commands_and_runs_none(pod, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("my-pod", "train"), "NAME, ZONE and what to do are needed, not 'my-pod train'"),
+        (("my-pod", "train"), "NAME, ZONE and a command are needed, not 'my-pod train'"),
         ((*POD, "start"), "unknown 'start'; known: setup, train, log, stop"),
         ((*POD, "train", *FLAGS[:2]), "--workdir DIR is missing"),
         ((*POD, "train", *FLAGS[2:]), "--config FILE is missing"),

@@ -223,7 +223,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_table(tmp_path):
     assert (tmp_path / "acl2025.md").read_text() == page
     other = run(*words, "--config.seed=3")
     assert other.returncode == 2
-    assert "was asked for otherwise: flags" in other.stderr
+    assert "has other settings: flags" in other.stderr
     assert (
         json.loads((tmp_path / "clip-0" / study.REQUEST).read_text())["config"]
         == "clip:pooling=mean"

@@ -53,7 +53,7 @@ def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
     write_request(base)
     write_request(run)
     study.check([base, run], tmp_path, ())
-    with pytest.raises(ValueError, match=r"negclip-0 was asked for otherwise: flags"):
+    with pytest.raises(ValueError, match=r"negclip-0 has other settings: flags"):
         study.check([run], tmp_path, ("--config.steps=4",))
     write_request(base)  # trained anew
     with pytest.raises(ValueError, match="id of the base"):
@@ -89,7 +89,7 @@ def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_
         write(tmp_path, "hn", value, seed)
     write(tmp_path, "hp_hn", 0.9, 0)
     results = study_results.Results(tmp_path, 3)
-    results.keep(tmp_path / "kept.json")
+    results.save(tmp_path / "kept.json")
     from_file = study_results.Results(tmp_path / "nowhere", 3, tmp_path / "kept.json")
     assert from_file.value("hn", "scenes_replace", "brittleness/size").mean == pytest.approx(0.6)
     assert from_file.has("hn")
@@ -259,7 +259,7 @@ def test_the_pages_have_the_paragraphs_of_their_templates():
 
 def test_every_head_has_its_rows_in_the_page():
     names = {run.name for run in study_plan.runs("d") if run.tool == "train"}
-    heads = (*study_columns.HEADS_SHOWN, *study_columns.CAPTIONS_SHOWN)
+    heads = (*study_columns.HEAD_RUNS, *study_columns.CAPTION_RUNS)
     shown = {f"{name}{suffix}" for name in heads for suffix in ("", "_relations")}
     assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
     assert all(study_columns.label(name) != name for name in names - {"hard_images_mean"})
@@ -304,7 +304,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     assert "clip_hues-0" in broken.stderr
     other = run()
     assert other.returncode == 2
-    assert "was asked for otherwise: flags" in other.stderr
+    assert "has other settings: flags" in other.stderr
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr

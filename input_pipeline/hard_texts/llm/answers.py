@@ -1,14 +1,13 @@
-"""Answers of language models, and the texts that are read out of them."""
+"""Answers of language models, and parsers of the texts in them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-TOO_LONG = "too_long"  # `Answer.finish` of one that was not read to its end
-# A caption written anew is about as long as the old one: at most twice as long and this many
-# letters more.
+TOO_LONG = "too_long"  # `Answer.finish` of an answer that was not read to its end
+# A rewritten caption has at most 2 * len(caption) + _SPARE_LETTERS characters.
 _SPARE_LETTERS = 100
-_SENTENCE = 400  # letters of a sentence of a list, of which CLIP reads the first 300 or so
+_SENTENCE = 400  # maximal characters of a sentence in a list; CLIP reads about the first 300
 
 
 class Question(NamedTuple):
@@ -22,8 +21,8 @@ class Question(NamedTuple):
 class Answer(NamedTuple):
     """The answer of a language model for one caption.
 
-    finish: "stop", "length" where the answer was cut at the longest length, "content_filter",
-    TOO_LONG, or whatever else an endpoint calls it. Token counts are 0 where it does not count.
+    finish: "stop", "length" (cut at max_tokens), "content_filter", TOO_LONG, or another reason of
+    the endpoint. Token counts are 0 if the endpoint does not report them.
     """
 
     text: str | None
@@ -34,33 +33,34 @@ class Answer(NamedTuple):
 
 
 Store = Callable[[int, Answer], None]
-# What answers: an endpoint, or a language model in this process. It calls the store with the index
-# of each question and its answer, in any order, as soon as it is there.
+# An endpoint, or a language model in this process: calls the store with the index of each question
+# and its answer, as soon as it arrives, in any order.
 Complete = Callable[[Iterator[Question], Store], None]
 
 
 class Text(NamedTuple):
-    """A text read out of an answer; foil: the same, minimally changed, so that it is wrong; kind:
-    of several that a preset tells apart."""
+    """A text parsed from an answer.
+
+    foil: the text minimally changed, so that it is false. kind: for presets with several kinds."""
 
     text: str
     foil: str | None = None
     kind: str = ""
 
 
-# The texts of an answer, or none and the reason why.
-Found = tuple[list[Text], str | None]
+# The texts of an answer; without texts, the reason.
+Parsed = tuple[list[Text], str | None]
 
-_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of models that reason aloud
+_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of reasoning models
 _LABEL = re.compile(
     r"^\**(?:output|answer|result|(?:the )?(?:new |rewritten |swapped )?(?:caption|sentence))"
     r"\s*\**\s*:\s*(?:\*\*)?\s*",
     re.IGNORECASE,
 )
 _NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\(?(\d{1,2})[.):]?)\s+(?=\S)")  # of a list, its number if any
+_ITEM = re.compile(r"^\s*(?:[-*•]|\(?(\d{1,2})[.):]?)\s+(?=\S)")  # group 1: the item's number
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", "«": "»"}
-_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # what no decoder could read, half a letter
+_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # replacement character, lone surrogates
 _REFUSAL = re.compile(
     r"^(?:(?:i'm |i am )?(?:very )?sorry\b|i (?:can'?t|can ?not|am unable|won't)\b|as an ai\b)",
     re.IGNORECASE,
@@ -69,12 +69,12 @@ _ARROW = re.compile(r"\s*(?:->|=>|→)\s*")
 _UNIT = re.compile(r"^(entity|relation)\s*:\s*", re.IGNORECASE)
 
 
-def read_caption(answer: Answer, caption: str) -> Found:
-    """The caption in other words.
+def read_caption(answer: Answer, caption: str) -> Parsed:
+    """The rewritten caption.
 
-    Takes the first line that says something ("Here is the caption:" does not), without label
-    ("Output:"), numbering, asterisks and surrounding quotation marks. One that is much longer than
-    the caption is none.
+    The first line that does not end with a colon ("Here is the caption:"), stripped of label
+    ("Output:"), numbering, asterisks and surrounding quotation marks. A text much longer than the
+    caption is unusable.
     """
     lines, reason = _lines(answer)
     lines = [line for line in map(_strip, lines) if line and not line.endswith(":")]
@@ -90,25 +90,24 @@ def read_caption(answer: Answer, caption: str) -> Found:
     return [Text(text)], None
 
 
-def read_sentences(answer: Answer, caption: str) -> Found:
-    """The sentences of a list, as far as its numbers go on: base models begin another one."""
+def read_sentences(answer: Answer, caption: str) -> Parsed:
+    """The sentences of a list, up to a break in its numbers: base models start another list."""
     items, reason = _items(answer)
     fit = [item for item in items if len(item) <= _SENTENCE and key(item) != key(caption)]
-    return _found([Text(item) for item in fit], reason)
+    return _distinct([Text(item) for item in fit], reason)
 
 
-def read_phrases(answer: Answer, caption: str) -> Found:
+def read_phrases(answer: Answer, caption: str) -> Parsed:
     """Phrases of a caption, from a list.
 
-    By the rules of C2LIP's code none that is longer than the caption, has parentheses or is a
-    single letter.
+    As in C2LIP's code, drops phrases longer than the caption, with parentheses, or of one letter.
     """
     items, reason = _items(answer)
     fit = [item.rstrip(".") for item in items if 1 < len(item) <= len(caption)]
-    return _found([Text(item) for item in fit if not re.search("[()]", item)], reason)
+    return _distinct([Text(item) for item in fit if not re.search("[()]", item)], reason)
 
 
-def read_units(answer: Answer, caption: str) -> Found:
+def read_units(answer: Answer, caption: str) -> Parsed:
     """Units and their foils: lines such as "entity: red car -> blue car", or "relation: ..."."""
     lines, reason = _lines(answer)
     texts: list[Text] = []
@@ -120,24 +119,24 @@ def read_units(answer: Answer, caption: str) -> Found:
         is_short = max(len(unit), len(foil)) <= 2 * len(caption) + _SPARE_LETTERS
         if unit and foil and is_short and key(unit) != key(foil) and not _unusable(unit + foil):
             texts.append(Text(unit, foil, label[1].lower()))
-    return _found(texts, reason or _no_list(lines))
+    return _distinct(texts, reason or _no_list(lines))
 
 
-def _found(texts: list[Text], reason: str | None) -> Found:
-    """Different texts, or why there are none."""
-    different: dict[str, Text] = {}
+def _distinct(texts: list[Text], reason: str | None) -> Parsed:
+    """The texts without repetitions; without texts, the reason."""
+    distinct: dict[str, Text] = {}
     for text in texts:
-        different.setdefault(key(text.text), text)
-    return ([*different.values()], None) if texts else ([], reason or "no list")
+        distinct.setdefault(key(text.text), text)
+    return ([*distinct.values()], None) if texts else ([], reason or "no list")
 
 
 def _no_list(lines: list[str]) -> str:
-    """The reason why lines hold no list."""
+    """The reason why the lines contain no list."""
     return (_unusable(_strip(lines[0])) or "no list") if lines else "empty"
 
 
 def _lines(answer: Answer) -> tuple[list[str], str | None]:
-    """The lines of an answer that are whole, and the reason if there are none."""
+    """The complete lines of an answer, and the reason if there are none."""
     if answer.finish == "content_filter":
         return [], "content filter"
     if answer.finish == TOO_LONG:
@@ -161,7 +160,7 @@ def _items(answer: Answer) -> tuple[list[str], str | None]:
             continue  # "Here is the list:"
         number = 0 if match is None else int(match[1] or last + 1)
         if match is None or number != last + 1:
-            break  # behind the list: a remark, or the next prompt and its list
+            break  # after the list: a remark, or another prompt and its list
         last = number
         item = _strip(line[match.end() :])
         if item and not _unusable(item):
@@ -170,7 +169,7 @@ def _items(answer: Answer) -> tuple[list[str], str | None]:
 
 
 def _unusable(text: str) -> str | None:
-    """The reason why a text is no caption of anything; None if it may be one."""
+    """The reason why a text is no caption; None for a usable text."""
     if key(text) in ("none", "n/a"):
         return "answered None"
     if _REFUSAL.match(text.replace("’", "'")):
@@ -179,7 +178,7 @@ def _unusable(text: str) -> str | None:
 
 
 def _strip(line: str) -> str:
-    """The line without what surrounds a caption."""
+    """The line without label, numbering, asterisks and quotation marks."""
     text, before = " ".join(line.split()), None
     while text != before:
         before = text
@@ -190,7 +189,7 @@ def _strip(line: str) -> str:
         if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
             inner = text[1:-1]
             closes = re.escape(text[-1])
-            if not re.search(rf"{closes}\s|\s{closes}", inner):  # '"one" and "two"' is left alone
+            if not re.search(rf"{closes}\s|\s{closes}", inner):  # not for '"one" and "two"'
                 text = inner.strip()
     return text
 

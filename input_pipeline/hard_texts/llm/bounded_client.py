@@ -1,8 +1,8 @@
-"""HTTP client of the openai library that bounds an answer in time and in size.
+"""HTTP client for the openai library with limits on the time and size of a whole answer.
 
-The library's own timeout is for each read: a server that sends a byte now and then would hold a
-question for ever, and one that sends without end would fill the memory. Imports the library, so
-only `client.ask_all` imports this file.
+The library's timeout applies to each read: a slow server could block a request for ever, and an
+endless response would fill the memory. This file imports the library, so only functions of
+`client` import it.
 """
 
 import asyncio
@@ -11,21 +11,21 @@ from typing import Any
 
 import openai
 
-MAX_BODY = 1_000_000  # bytes; a caption has hundreds, what a model thinks aloud some 10,000
-TOO_LARGE = "vlc_jax_too_large"  # extension of a response whose body was longer, and is left out
-# httpx, or its successor that newer versions of the library use in its place.
+MAX_BODY = 1_000_000  # bytes; a caption has hundreds, a chain of thought about 10,000
+TOO_LARGE = "vlc_jax_too_large"  # extension of a response whose longer body was dropped
+# httpx, or its successor in newer versions of the library.
 _http = importlib.import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.split(".")[0])
 
 
 class BoundedClient(openai.DefaultAsyncHttpxClient):
-    """seconds: for a whole answer, from the connection to the last byte."""
+    """seconds: limit for a whole answer, from the connection to the last byte."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(timeout=seconds)
         self._seconds = seconds
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """The response, read. Raises ReadTimeout, which the library tries again."""
+        """The response with its body. Raises ReadTimeout, which the library retries."""
         try:
             async with asyncio.timeout(self._seconds):
                 response = await super().send(request, stream=True, **options)
@@ -35,10 +35,10 @@ class BoundedClient(openai.DefaultAsyncHttpxClient):
                     await response.aclose()
         except TimeoutError as error:
             raise _http.ReadTimeout("the answer is not complete", request=request) from error
-        # Of the headers those that the library waits by and shows; never an encoding of the body,
-        # which is decoded, nor of its letters, for which a server may name any codec of Python.
-        kept = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
-        headers = {name: response.headers[name] for name in kept if name in response.headers}
+        # Only the headers for retries and request ids. Not content-encoding (the body is decoded
+        # already), nor the charset, by which a server could choose any codec of Python.
+        names = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
+        headers = {name: response.headers[name] for name in names if name in response.headers}
         return _http.Response(
             response.status_code,
             headers=headers | {"content-type": "application/json"},
@@ -49,7 +49,7 @@ class BoundedClient(openai.DefaultAsyncHttpxClient):
 
 
 async def _body(response: Any) -> bytes | None:
-    """The body; None where it is longer than MAX_BODY."""
+    """The body; None if it is longer than MAX_BODY."""
     body = b""
     async for part in response.aiter_bytes():
         body += part

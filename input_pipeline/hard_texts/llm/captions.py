@@ -1,4 +1,4 @@
-"""Captions of a file that texts are asked for: COCO captions JSON, a table or lines."""
+"""Reads the captions to write texts for: COCO captions JSON, a table or lines."""
 
 import collections
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from vlc_jax.input_pipeline.sources import json_annotations, tables
 
 
 def read(path: Path, column: str = "caption") -> list[str]:
-    """The captions of a file in its order; a list of captions in a row counts as several.
+    """The captions of a file in its order; a row may have a list of captions.
 
-    Raises ValueError for a wrong file or column, DataError for what cannot be read.
+    Raises ValueError for a wrong file or column, DataError for unreadable content.
     """
     if not path.is_file():
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
@@ -20,7 +20,7 @@ def read(path: Path, column: str = "caption") -> list[str]:
         captions = _read_lines(path)
     elif (document := _coco(path)) is not None:
         captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
-        json_annotations.coco_rows(path, document)  # raises now, not when all texts are there
+        json_annotations.coco_rows(path, document)  # raises now, not after all texts are written
     else:
         captions = _read_column(tables.open_table(path), column)
     if not any(caption.strip() for caption in captions):
@@ -29,9 +29,9 @@ def read(path: Path, column: str = "caption") -> list[str]:
 
 
 def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """The rows of a file that `read` has read, and the indices of the captions of each.
+    """Yields each row of a file and the indices of its captions in the list of `read`.
 
-    A row of COCO captions is an image (id, image, caption: a list), of lines a caption.
+    For COCO captions a row is an image (id, image, caption: a list), for lines a caption.
     """
     if path.suffix.lower() == ".txt":
         yield from (({"caption": text}, [k]) for k, text in enumerate(_read_lines(path)))
@@ -52,7 +52,7 @@ def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], 
 
 
 def _coco(path: Path) -> dict[str, Any] | None:
-    """COCO captions JSON, None for any other file."""
+    """The document of COCO captions JSON; None for any other file."""
     if path.suffix.lower() != ".json":
         return None
     document = json_annotations.load(path)

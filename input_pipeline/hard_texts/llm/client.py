@@ -1,4 +1,4 @@
-"""Client of an OpenAI-compatible endpoint: concurrent requests, errors in plain words."""
+"""Client of an OpenAI-compatible endpoint: concurrent requests, readable errors."""
 
 import asyncio
 import json
@@ -18,23 +18,23 @@ from vlc_jax.input_pipeline.record import DataError
 if TYPE_CHECKING:
     import openai
 
-_GRACE = 10.0  # seconds that questions under way have to end after one has failed
-_MIN_KEY = 8  # letters; a shorter one ("none", "EMPTY") is no secret, and may be a word
-_MAX_NAME = 200  # letters of a model's name, or of why an answer ended
-_MAX_TOKENS = 10**9  # of an answer or its prompt
-_PASSING = (408, 409, 429)  # status codes that the library tries again, like 5xx
+_GRACE = 10.0  # seconds for requests in flight after another has failed
+_MIN_KEY = 8  # characters; a shorter key ("none", "EMPTY") is no secret, and may be a word
+_MAX_NAME = 200  # maximal characters of a model's name or a finish reason
+_MAX_TOKENS = 10**9  # maximum of an answer or its prompt
+_PASSING = (408, 409, 429)  # status codes that the library retries, like 5xx
 FORMS = ("chat", "text")
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be reached or is out of order; the same request may succeed later."""
+    """The endpoint is unreachable or fails; the same request may succeed later."""
 
 
 class Endpoint(NamedTuple):
     """Address, key and model of a server.
 
-    form: of FORMS: prompts are a message of the user, or the beginning of a plain text.
-    key: None if it wants none; timeout: seconds of a try, to the last byte of the answer.
+    form: one of FORMS: the prompt is a user message, or the start of a plain text.
+    key: None for a server without keys. timeout: seconds of a try, up to the answer's last byte.
     """
 
     base_url: str
@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 def without_key(text: str, key: str | None) -> str:
-    """`text` without the key of an endpoint, before it is printed or stored."""
+    """`text` with the endpoint's key replaced by [key], for printing and storing."""
     if key is None or len(key) < _MIN_KEY:
         return text
     for form in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1]):
@@ -55,7 +55,7 @@ def without_key(text: str, key: str | None) -> str:
 
 
 def check_library() -> None:
-    """Raises ValueError where the client library is not installed."""
+    """Raises ValueError if the client library is not installed."""
     try:
         import openai  # noqa: F401
     except ImportError as error:
@@ -65,7 +65,7 @@ def check_library() -> None:
 
 
 def completing(endpoint: Endpoint, concurrency: int) -> Complete:
-    """The endpoint as what answers questions, at most `concurrency` of them at a time."""
+    """A `Complete` that queries the endpoint with at most `concurrency` requests in flight."""
 
     def complete(questions: Iterator[Question], store: Store) -> None:
         asyncio.run(ask_all(endpoint, questions, concurrency, store))
@@ -76,16 +76,15 @@ def completing(endpoint: Endpoint, concurrency: int) -> Complete:
 async def ask_all(
     endpoint: Endpoint, questions: Iterator[Question], concurrency: int, store: Store
 ) -> None:
-    """Calls `store` with every answer as soon as it is there, in the order of arrival.
+    """Sends the questions and calls `store` with each answer on arrival.
 
-    No answer holds the endpoint's key, and one that is larger than any caption has no text
-    (`bounded_client.MAX_BODY`). Passing failures (429, 5xx, time-outs, lost connections) are tried
-    again by the library, after 0.5, 1, 2, 4, 8, 8, ... seconds or as long as the endpoint says.
-    After another failure no question is asked any more, and what is under way has ten seconds to
-    end.
+    The endpoint's key is removed from answers; a body above `bounded_client.MAX_BODY` has no text.
+    The library retries temporary failures (429, 5xx, time-outs, lost connections) after 0.5, 1, 2,
+    4, 8, 8, ... seconds or the endpoint's retry-after. After any other failure no further question
+    is sent, and requests in flight get ten seconds to finish.
 
-    Raises EndpointError, ValueError where the endpoint refuses the key, the model or the request,
-    and DataError where it does not answer as the protocol says.
+    Raises EndpointError if retries do not help, ValueError if the endpoint refuses the key, the
+    model or the request, DataError for a response that violates the protocol.
     """
     import openai
 
@@ -93,7 +92,7 @@ async def ask_all(
 
     client = openai.AsyncOpenAI(
         base_url=endpoint.base_url,
-        api_key=endpoint.key or "none",  # the library wants one; servers without keys ignore it
+        api_key=endpoint.key or "none",  # required by the library; servers without keys ignore it
         max_retries=endpoint.retries,
         timeout=endpoint.timeout,
         http_client=BoundedClient(endpoint.timeout),
@@ -112,12 +111,12 @@ async def ask_all(
                 return
 
     async with client:
-        # Before the tasks: the library would retry a server that is not there for a minute.
+        # Before the tasks: the library would retry an unreachable server for a minute.
         await _check_reachable(client, endpoint)
         tasks = [asyncio.create_task(work()) for _ in range(concurrency)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            await asyncio.wait(tasks, timeout=_GRACE)  # answers under way are paid for: keep them
+            await asyncio.wait(tasks, timeout=_GRACE)  # requests in flight are paid for
         finally:
             for task in tasks:
                 task.cancel()
@@ -128,7 +127,7 @@ async def ask_all(
 
 
 async def _check_reachable(client: "openai.AsyncOpenAI", endpoint: Endpoint) -> None:
-    """Raises EndpointError where nobody listens, before a minute of retries; all else may pass."""
+    """Raises EndpointError at once if no server listens; ignores every other error."""
     import openai
 
     try:
@@ -147,41 +146,43 @@ async def _ask(client: "openai.AsyncOpenAI", endpoint: Endpoint, question: Quest
     from vlc_jax.input_pipeline.hard_texts.llm.bounded_client import TOO_LARGE
 
     try:
-        # Raw, since the library returns whatever was sent as if it were of its types.
-        further: dict[str, Any] = {"model": endpoint.model, "extra_body": dict(question.fields)}
+        # Raw: the library does not validate responses against its types.
+        options: dict[str, Any] = {"model": endpoint.model, "extra_body": dict(question.fields)}
         if endpoint.form == "chat":
             messages = [{"role": "user", "content": question.prompt}]
-            sent = await client.chat.completions.with_raw_response.create(
-                messages=messages, **further
+            response = await client.chat.completions.with_raw_response.create(
+                messages=messages, **options
             )
         else:
-            sent = await client.completions.with_raw_response.create(
-                prompt=question.prompt, **further
+            response = await client.completions.with_raw_response.create(
+                prompt=question.prompt, **options
             )
     except openai.OpenAIError as error:
         if getattr(error, "code", None) == "content_filter":
             return Answer(None, "content_filter", 0, 0, None)
         raise _explained(error, endpoint, endpoint.retries + 1) from error
-    if sent.http_response.extensions.get(TOO_LARGE):
+    if response.http_response.extensions.get(TOO_LARGE):
         return Answer(None, TOO_LONG, 0, 0, None)
-    return _read(sent.text, endpoint)
+    return _read(response.text, endpoint)
 
 
 def _read(body: str, endpoint: Endpoint) -> Answer:
-    """The answer in a completion. Raises DataError for what is none."""
+    """Parses a completion. Raises DataError for a malformed one."""
 
-    def shown(text: Any) -> Any:
+    def redacted(text: Any) -> Any:
         return without_key(text, endpoint.key) if isinstance(text, str) else text
 
     try:
         completion = json.loads(body)
         choice, usage = completion["choices"][0], completion.get("usage") or {}
         answer = Answer(
-            shown(choice["message"].get("content") if endpoint.form == "chat" else choice["text"]),
-            shown(choice.get("finish_reason")),
+            redacted(
+                choice["message"].get("content") if endpoint.form == "chat" else choice["text"]
+            ),
+            redacted(choice.get("finish_reason")),
             usage.get("prompt_tokens") or 0,
             usage.get("completion_tokens") or 0,
-            shown(completion.get("model")),
+            redacted(completion.get("model")),
         )
         texts = answer.text, answer.finish, answer.model
         counts = answer.prompt_tokens, answer.completion_tokens
@@ -192,17 +193,17 @@ def _read(body: str, endpoint: Endpoint) -> Answer:
         if not all(isinstance(n, int) and 0 <= n < _MAX_TOKENS for n in counts):
             raise TypeError(f"numbers of tokens are needed; got {counts}")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        said = " ".join(shown(body)[:200].split())
+        excerpt = " ".join(redacted(body)[:200].split())
         raise DataError(
             f"{endpoint.base_url} does not answer with a {endpoint.form} completion but with "
-            f"{said!r} ({shown(repr(error))[:200]}); is it OpenAI-compatible, and is --base-url "
-            "right (it often ends with /v1)?"
+            f"{excerpt!r} ({redacted(repr(error))[:200]}); is it OpenAI-compatible, and is "
+            "--base-url right (it often ends with /v1)?"
         ) from error
     return answer
 
 
 def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> Exception:
-    """The library's error as one of ours, with the remedy in its message."""
+    """The library's error as EndpointError, ValueError or DataError that names the remedy."""
     import openai
 
     where, times = endpoint.base_url, f"after {tries} {'try' if tries == 1 else 'tries'}"
@@ -212,25 +213,25 @@ def _explained(error: "openai.OpenAIError", endpoint: Endpoint, tries: int) -> E
         return EndpointError(f"cannot reach {where} {times}: {error.__cause__ or error}")
     if not isinstance(error, openai.APIStatusError):
         return DataError(f"{where} does not answer as the protocol says: {error}")
-    said = f"{error.status_code}: {_message(error, endpoint.key)}"
+    reason = f"{error.status_code}: {_message(error, endpoint.key)}"
     if error.status_code in _PASSING or error.status_code >= 500:
-        return EndpointError(f"{where} is out of order {times} ({said})")
+        return EndpointError(f"{where} is out of order {times} ({reason})")
     if error.status_code in (401, 403):
-        given = "a key that it refuses" if endpoint.key else "no key"
-        return ValueError(f"{where} got {given} ({said}); put one into OPENAI_API_KEY")
+        sent = "a key that it refuses" if endpoint.key else "no key"
+        return ValueError(f"{where} got {sent} ({reason}); put one into OPENAI_API_KEY")
     if error.status_code == 404:
         return ValueError(
-            f"{where} knows no model {endpoint.model!r}, or is no such address ({said}); check "
+            f"{where} knows no model {endpoint.model!r}, or is no such address ({reason}); check "
             "--model and --base-url (often ends with /v1), and --form: not all offer both"
         )
     return ValueError(
-        f"{where} refuses the request ({said}); --option NAME=VALUE sets a field, --option "
+        f"{where} refuses the request ({reason}); --option NAME=VALUE sets a field, --option "
         "NAME=null leaves it out"
     )
 
 
 def _message(error: "openai.APIStatusError", key: str | None) -> str:
-    """The endpoint's own message, in one line; the key is removed before it could be cut in two."""
+    """The endpoint's message in one line; the key is removed before the cut could split it."""
     body = error.body
     text = body.get("message") if isinstance(body, dict) else body
     return " ".join(without_key(str(text or error.message), key).split())[:300]

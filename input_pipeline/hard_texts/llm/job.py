@@ -1,7 +1,7 @@
-"""A file of captions and a preset: the questions, and the run that asks and stores them.
+"""A job: the questions of a file of captions and a preset, and a run that stores the answers.
 
-Who answers is handed in (`answers.Complete`): an endpoint (vlc-jax write_hard_texts)
-or a language model in the process (vlc-jax write_texts).
+An `answers.Complete` answers them: an endpoint (vlc-jax write_hard_texts) or a language model in
+this process (vlc-jax write_texts).
 """
 
 import argparse
@@ -18,11 +18,11 @@ from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Complete, Ques
 from vlc_jax.input_pipeline.hard_texts.llm.meter import Meter
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset
 
-_LETTERS_PER_TOKEN = 4  # of English, a rule of thumb for --dry-run
+_LETTERS_PER_TOKEN = 4  # English, a rule of thumb for --dry-run
 
 
 class Job(NamedTuple):
-    """A request for texts about captions. `request`: all that decides what the answers are."""
+    """A request for texts about captions. `request`: everything that determines the answers."""
 
     path: Path
     column: str
@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
     @property
     def count(self) -> int:
-        """Number of captions of this run, of which some may have their answer."""
+        """Number of captions of this run, answered ones included."""
         return len(self.captions) if self.limit is None else min(self.limit, len(self.captions))
 
 
@@ -46,9 +46,9 @@ def make(
     fields: Mapping[str, Any],
     prices: log.Prices = (None, None),
 ) -> Job:
-    """The job of these options. fields: of the request, beside the longest answer.
+    """The job of command line options. fields: request fields beside max_tokens.
 
-    Raises ValueError for a wrong file, DataError for captions that cannot be read.
+    Raises ValueError for a wrong file, DataError for unreadable captions.
     """
     preset, path = PRESETS[options.preset], Path(options.captions)
     captions = caption_files.read(path, options.column)
@@ -72,14 +72,14 @@ def make(
 
 
 def _check_columns(path: Path, column: str, preset: Preset) -> None:
-    """Raises ValueError where a result would write over a column of the table."""
+    """Raises ValueError if a result would overwrite a column of the table."""
     row, _ = next(caption_files.rows(path, column))
     written = ["positives", "positive_kinds"]
     written += ["negatives", "negative_kinds"] * preset.has_foils
     if there := [name for name in written if name in row]:
         raise ValueError(
-            f"{path} has a column {there[0]!r} already, which the result would write over; rename "
-            "it, or take the table that it was made of"
+            f"{path} already has a column {there[0]!r}, which the result would overwrite; rename "
+            "it, or use the original table"
         )
 
 
@@ -88,9 +88,9 @@ def _sha256(text: str) -> str:
 
 
 def questions(job: Job, answered: log.Log | None = None) -> Iterator[Question]:
-    """One for every caption that can have a text and has no answer yet.
+    """Yields a question per caption that suits the preset and has no answer yet.
 
-    Each has a seed of its own, seed + line - 1: the same draws for all would make them alike.
+    Each has its own seed, seed + line - 1: equal draws would make the texts alike.
     """
     for index in range(job.count):
         if job.preset.unfit(job.captions[index]) is None and (
@@ -103,9 +103,9 @@ def questions(job: Job, answered: log.Log | None = None) -> Iterator[Question]:
 
 
 def run(job: Job, complete: Complete, where: str) -> str:
-    """Asks what has no answer yet and writes the results; returns a line to print.
+    """Sends the unanswered questions and writes the results; returns a line to print.
 
-    where: what `complete` asks, for the summary.
+    where: address or folder of the model behind `complete`, for the summary.
     """
     with log.open_log(job.out, dict(job.request), job.captions, job.prices) as answers:
         meter = Meter(answers, sum(job.preset.unfit(c) is None for c in job.captions[: job.count]))
@@ -125,11 +125,11 @@ def run(job: Job, complete: Complete, where: str) -> str:
 
 
 def dry_run(job: Job) -> str:
-    """Asks nothing, writes nothing: prompts as they would be sent, tokens and cost."""
-    shown, letters, longest, count = [], 0, 0, 0
+    """Example prompts, tokens and cost of a job; sends and writes nothing."""
+    examples, letters, longest, count = [], 0, 0, 0
     for question in questions(job):
         if count < 3:
-            shown.append(f"--- line {question.index + 1}, {question.fields}\n{question.prompt}")
+            examples.append(f"--- line {question.index + 1}, {question.fields}\n{question.prompt}")
         count += 1
         letters += len(question.prompt)
         longest += question.fields.get("max_tokens", job.preset.max_tokens)
@@ -137,7 +137,7 @@ def dry_run(job: Job) -> str:
     price = log.cost(tokens, job.prices)
     return "\n".join(
         [
-            *shown,
+            *examples,
             f"---\n{job.count:,} captions, {count:,} to ask; about {tokens[0]:,} tokens in (at "
             f"{_LETTERS_PER_TOKEN} letters a token) and at most {tokens[1]:,} out, "
             + ("no prices given" if price is None else f"cost at most about {price:,.2f}"),

@@ -1,4 +1,4 @@
-"""Log of answers of a language model: each on disk as it comes, the results in caption order."""
+"""Log of a language model's answers, written on arrival; results are in caption order."""
 
 import collections
 import contextlib
@@ -12,35 +12,35 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Found, Text
+from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Parsed, Text
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.record import DataError
 
 RAW, SUMMARY, TABLE = "raw.jsonl", "summary.json", "table.jsonl"
-MISSING = "None"  # what the authors' files hold where there is no text
+MISSING = "None"  # a caption without text, in the authors' files
 _FORMAT_VERSION = 2
-_READING = 1  # number of the rules by which texts are read out of answers: part of the version
-_SHOWN, _LETTERS = 3, 200  # unusable answers of each reason in the summary, and letters of each
-_ADDED = {"form": "chat"}  # fields that requests of older folders lack, and what they were
-# What reading a damaged file raises; RecursionError: nested brackets without end.
+_READING = 1  # version of the parsers in `answers`; part of the version of texts
+_EXAMPLES, _LETTERS = 3, 200  # unusable answers per reason in the summary; characters of each
+_ADDED = {"form": "chat"}  # request fields that older folders lack, with their implied values
+# Exceptions of reading a damaged file; RecursionError: deeply nested brackets.
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
-Prices = tuple[float | None, float | None]  # of a million tokens: of prompts, of answers
-# The rows of the captions' file, with the indices of their captions: `captions.rows`.
+Prices = tuple[float | None, float | None]  # per million tokens: of prompts, of answers
+# Yields the rows of the captions' file and their caption indices: `captions.rows`.
 Rows = Callable[[], Iterator[tuple[dict[str, Any], list[int]]]]
 
 
 def cost(tokens: tuple[int, int], prices: Prices) -> float | None:
-    """Cost of the tokens in the currency of the prices; None where no price is given."""
+    """Cost of the tokens in the currency of the prices; None without prices."""
     if prices == (None, None):
         return None
     return sum(count * (price or 0.0) / 1e6 for count, price in zip(tokens, prices, strict=True))
 
 
 def version(request: dict[str, Any]) -> str:
-    """Name of texts by all that decides them but the captions: "dac_dense/1f0c...".
+    """Kind and hash of everything but the captions that determines texts: "dac_dense/1f0c...".
 
-    Other prompts, models, sampling and rules of reading have other names.
+    It changes with the prompt, the model, the sampling and the parsers.
     """
     deciding = {k: v for k, v in request.items() if not k.startswith("captions") and k != "prompt"}
     text = json.dumps([_READING, deciding], sort_keys=True)
@@ -48,10 +48,10 @@ def version(request: dict[str, Any]) -> str:
 
 
 class Log:
-    """The answers so far; `index in log` says if caption `index` has one, usable or not.
+    """The answers so far; `index in log`: caption `index` has an answer, usable or not.
 
-    Of an answer only its place in the file is kept in memory: lists of sentences for millions of
-    captions would be gigabytes.
+    Memory holds only the file offset of each answer: lists of sentences for millions of captions
+    would be gigabytes.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Log:
         self.prices = prices
         self._out, self._request, self._captions, self._raw = out, request, captions, raw
         self._preset = PRESETS[request["kind"]]
-        self._places = np.full(len(captions), -1, np.int64)  # bytes before the answer in the file
-        self._end = 0  # bytes of the file
+        self._offsets = np.full(len(captions), -1, np.int64)  # of answers in the file; -1: none
+        self._end = 0  # size of the file in bytes
         self._answers = self._texts = 0
         self._reasons: dict[int, str] = {}  # why an answer has no text
         self._examples: dict[str, list[dict[str, Any]]] = {}  # of unusable answers, by reason
@@ -70,22 +70,22 @@ class Log:
         self._endpoints: list[str] = []
 
     def __contains__(self, index: int) -> bool:
-        return self._places[index] >= 0
+        return self._offsets[index] >= 0
 
     def __len__(self) -> int:
         return self._answers
 
     def add(self, index: int, answer: Answer) -> None:
-        """Stores an answer: once this returns, killing the process does not lose it."""
+        """Stores an answer; afterwards it survives a kill of the process."""
         line = json.dumps({"line": index + 1, **answer._asdict()}).encode() + b"\n"
         written = os.write(self._raw, line)
-        if written != len(line):  # nothing may be appended to a piece of a line
+        if written != len(line):  # a later line must not continue a partial one
             os.ftruncate(self._raw, os.fstat(self._raw).st_size - written)
             raise OSError(f"cannot write all of an answer to {self._out / RAW}; is the disk full?")
         self._count(index, answer, len(line))
 
     def begin(self, where: str) -> None:
-        """Writes the summary with what is about to be asked: an address, or a folder."""
+        """Writes the summary with the model's address or folder, before the first question."""
         if where not in self._endpoints:
             self._endpoints.append(where)
         self.save()
@@ -93,7 +93,7 @@ class Log:
     def finish(self, count: int, rows: Rows) -> str:
         """Writes the results for at least the first `count` captions; returns a line to print.
 
-        A run with a smaller limit does not shorten what an earlier one wrote.
+        Results of an earlier run with a larger limit stay in the files.
         """
         while count < len(self._captions) and (
             count in self or self._preset.unfit(self._captions[count])
@@ -104,8 +104,8 @@ class Log:
             with _replacing(path) as file:
                 for row, indices in rows():
                     if all(index < count for index in indices):
-                        found = [self._read(raw, index) for index in indices]
-                        file.write(json.dumps(row | self._cells(found)) + "\n")
+                        lists = [self._read(raw, index) for index in indices]
+                        file.write(json.dumps(row | self._cells(lists)) + "\n")
             if self._preset.lines:
                 path = self._out / self._preset.lines
                 with _replacing(path) as file:
@@ -122,22 +122,22 @@ class Log:
     def _read(self, raw: Any, index: int) -> list[Text]:
         if index not in self:
             return []
-        raw.seek(self._places[index])
-        return self._found(index, Answer(**_entry(raw.readline())[1]))[0]
+        raw.seek(self._offsets[index])
+        return self._parse(index, Answer(**_entry(raw.readline())[1]))[0]
 
-    def _found(self, index: int, answer: Answer) -> Found:
+    def _parse(self, index: int, answer: Answer) -> Parsed:
         return self._preset.read(answer, self._captions[index])
 
-    def _cells(self, found: list[list[Text]]) -> dict[str, Any]:
-        """The cells of a row that hold the texts of its captions, as the source `records` reads."""
+    def _cells(self, lists: list[list[Text]]) -> dict[str, Any]:
+        """The cells of a row with its captions' texts, in the format of the source `records`."""
         name = version(self._request)
 
         def cell(of: Callable[[Text], Any]) -> list[Any]:
-            lists = [[of(text) for text in texts] for texts in found]
-            return lists if len(lists) != 1 else lists[0]
+            values = [[of(text) for text in texts] for texts in lists]
+            return values if len(values) != 1 else values[0]
 
         cells: dict[str, Any] = {"positives": cell(lambda text: text.text), "positive_kinds": name}
-        if any(text.kind for texts in found for text in texts):
+        if any(text.kind for texts in lists for text in texts):
             cells["positive_kinds"] = cell(lambda text: f"{name}:{text.kind}")
         if self._preset.has_foils:
             cells |= {"negatives": cell(lambda text: text.foil)}
@@ -154,14 +154,14 @@ class Log:
         )
 
     def save(self, count: int | None = None) -> None:
-        """The summary; `count` is the number of captions of the results where there are any."""
+        """Writes the summary; `count`: number of captions in the results, None before `finish`."""
         covered = range(len(self._captions) if count is None else count)
         missing = collections.Counter(
             self._reasons.get(index) or self._preset.unfit(self._captions[index])
             for index in covered
             if index in self._reasons or index not in self
         )
-        missing.pop(None, None)  # not asked yet
+        missing.pop(None, None)  # no answer yet
         summary = {
             "format_version": _FORMAT_VERSION,
             "version": version(self._request),
@@ -220,24 +220,24 @@ class Log:
                     self._count(index, Answer(**fields), len(line))
                 except _DAMAGE as error:
                     raise DataError(
-                        f"row {number} of {path} is damaged ({error!r}); remove the row, and its "
-                        "caption is asked about again"
+                        f"row {number} of {path} is damaged ({error!r}); remove the row, and the "
+                        "model is asked about its caption again"
                     ) from error
         os.ftruncate(self._raw, self._end)
 
     def _count(self, index: int, answer: Answer, size: int) -> None:
-        texts, reason = self._found(index, answer)
+        texts, reason = self._parse(index, answer)
         if index not in self:
-            self._places[index] = self._end
+            self._offsets[index] = self._end
             self._answers += 1
             self._texts += len(texts)
             if reason is not None:
                 self._reasons[index] = reason
-                shown = self._examples.setdefault(reason, [])
-                if len(shown) < _SHOWN:
+                examples = self._examples.setdefault(reason, [])
+                if len(examples) < _EXAMPLES:
                     about = {"caption": self._captions[index], "answer": answer.text or ""}
                     cut = {key: text[:_LETTERS] for key, text in about.items()}
-                    shown.append({"line": index + 1, **cut})
+                    examples.append({"line": index + 1, **cut})
         self._end += size
         self.tokens = (
             self.tokens[0] + answer.prompt_tokens,
@@ -250,9 +250,9 @@ class Log:
 def open_log(
     out: Path, request: dict[str, Any], captions: Sequence[str], prices: Prices
 ) -> Iterator[Log]:
-    """The log of a new or a stopped run; no other process may write to it meanwhile.
+    """Context manager: the log of a new or interrupted run, locked against other processes.
 
-    Raises ValueError where the folder is in use or of another request, DataError for damage.
+    Raises ValueError if the folder is in use or belongs to another request, DataError for damage.
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder")
@@ -262,7 +262,7 @@ def open_log(
     raw = os.open(out / RAW, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         try:
-            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)  # dies with the process
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends
         except OSError as error:
             raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
         log = Log(out, request, captions, prices, raw)
@@ -274,14 +274,14 @@ def open_log(
 
 
 def _entry(line: bytes) -> tuple[int, dict[str, Any]]:
-    """Index of the caption, and the fields of the answer, of a line of the log."""
+    """(caption index, fields of the answer) of a line of the log."""
     fields = json.loads(line)
     return fields.pop("line") - 1, fields
 
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file that takes the place of the one at `path` when it is whole."""
+    """A file that atomically replaces `path` when it is complete."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
         yield file

@@ -1,9 +1,9 @@
-"""The texts that language models are asked for: prompt, longest answer, sampling, reading.
+"""Presets of texts by language models: prompt, maximal length, sampling, parser.
 
 Kamath et al. 2024, "The Hard Positive Truth about Vision-Language Compositionality" (HP): replace,
 swap, hp_*, replace_verb, replace_spatial. Doveh et al. 2023, "Teaching structured vision and
 language concepts" (SVLC) and "Dense and aligned captions" (DAC). C2LIP and CS-CLIP: their code of
-2026. Where a paper does not say how it samples, its code's library does.
+2026. If a paper does not give its sampling, its library's defaults apply.
 """
 
 import re
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from vlc_jax.input_pipeline.hard_texts.llm import answers, prompts
 
-_SWAP_WORDS = 15  # captions of SWAP have fewer words, as in the paper
-_LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}  # its own settings, which HP does not change
+_SWAP_WORDS = 15  # captions for SWAP have fewer words, as in the paper
+_LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}  # Llama 2's default sampling, which HP uses
 _GREEDY = {"temperature": 0.0}
-_NEXT_INPUT = ("\nInput:",)  # a base model would go on with a caption of its own
+_NEXT_INPUT = ("\nInput:",)  # a base model would continue with another input
 
 
 class Preset(NamedTuple):
-    """A kind of text to ask for: prompt, sampling, and how answers are read.
+    """A kind of text: prompt, sampling, and parser of answers.
 
-    about: paper, what is written, and the config that reads it.
-    sampling: further fields of the request.   stop: where an answer to a plain text ends.
-    unfit: the reason why a caption is not asked about, or None.
-    lines: name of the file with a line per caption, of presets with one text each.
+    about: paper, content of the text, and the config that reads it.
+    sampling: further request fields.   stop: strings that end an answer in form "text".
+    unfit: caption -> the reason why it gets no question, or None.
+    lines: name of the file with one line per caption; None for presets with several texts.
     has_foils: whether texts have foils.
     """
 
@@ -33,7 +33,7 @@ class Preset(NamedTuple):
     max_tokens: int
     sampling: Mapping[str, float]
     stop: tuple[str, ...]
-    read: Callable[[answers.Answer, str], answers.Found]
+    read: Callable[[answers.Answer, str], answers.Parsed]
     unfit: Callable[[str], str | None]
     lines: str | None = None
     has_foils: bool = False
@@ -147,6 +147,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def listing() -> str:
-    """A line for every preset."""
+    """One line per preset, for --help."""
     width = max(map(len, PRESETS)) + 2
     return "\n".join(f"  {name:{width}}{preset.about}" for name, preset in PRESETS.items())

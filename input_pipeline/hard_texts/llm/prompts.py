@@ -1,10 +1,10 @@
 """The prompts of the presets: an instruction, examples as Input/Output pairs, the caption last.
 
-Structures are those of the papers (presets.py says which); words and examples are our own, so that
-answers are not those of the papers' prompts, even from their models.
+The structure follows the papers (cited in presets.py); words and examples are our own, so answers
+differ from the papers', even with the same models.
 """
 
-PLACE = "{caption}"  # where the caption goes in a prompt
+PLACE = "{caption}"  # replaced by the caption
 
 REPLACE = """\
 Below are captions of photographs. Write the last one again with one word exchanged for a synonym. \
@@ -60,7 +60,7 @@ meaning. Answer with the new sentence only.
 Input: {caption}
 Output:"""
 
-# Five examples as in the paper: two counted things, two colours, two foods, a list, two actions.
+# Five examples, as in the paper: two counted things, two colours, two foods, a list, two actions.
 HP_SWAP = """\
 Exchange what stands before and after "and", so that the sentence keeps its meaning. Answer with \
 the new sentence only.
@@ -102,7 +102,7 @@ Output: A row of parked bicycles beside a brick wall.
 Input: {caption}
 Output:"""
 
-# Three relations seen from their other side and a property behind its noun, as in the paper.
+# As in the paper: three inverted relations, and a property after its noun.
 SVLC_PARAPHRASE = """\
 Below are captions of photographs. Write the last one in another way that is true of exactly the \
 same photographs. Give the new caption and nothing else.
@@ -182,7 +182,7 @@ Output:
 Input: {caption}
 Output:"""
 
-# Things with their properties; relations that are whole sentences between two of the things.
+# Entities with their properties; relations as whole sentences about two entities.
 CSCLIP_UNITS = """\
 Divide the input into its parts. First the entities: every thing that it names, once, together \
 with its number and properties. Then the relations between two of them, as whole short sentences \
@@ -216,5 +216,5 @@ Output:"""
 
 
 def fill(prompt: str, caption: str) -> str:
-    """The prompt for a caption, whose white space becomes single spaces."""
+    """The prompt with the caption, whose white space becomes single spaces."""
     return prompt.replace(PLACE, " ".join(caption.split()))

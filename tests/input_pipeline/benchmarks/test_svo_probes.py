@@ -47,7 +47,7 @@ def test_cases_with_an_absent_image_are_left_out_and_counted_in_a_note(root):
 
 def test_a_set_without_any_image_is_refused_and_says_how_to_get_them(root):
     (root / "svo_probes" / "images").rename(root / "elsewhere")
-    with pytest.raises(DataError, match=r"images has both images of none of 3 cases.*pos_url"):
+    with pytest.raises(DataError, match=r"none of 3 cases has both images in .*images; .*pos_url"):
         svo_probes(root)
     assert len(svo_probes(root, images="elsewhere").cases) == 3
 

@@ -44,7 +44,7 @@ def test_counted_shapes_are_plural_nouns():
 
 def test_a_caption_that_the_grammar_cannot_say_is_refused():
     for caption in ("a big dog", "a red circle ", "A red circle"):
-        with pytest.raises(DataError, match="cannot say the caption"):
+        with pytest.raises(DataError, match="is outside the grammar"):
             make_tagger("scenes:scenes-mini")(caption)
 
 
@@ -119,7 +119,12 @@ def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path):
         (["scenes:scenes-mini", "other.json", "OUT"], "[]", 2, "other.json"),
         (["scenes:scenes-mini", "IN", "OUT"], "{}", 3, "no JSON list of captions"),
         (["scenes:scenes-mini", "IN", "OUT"], "[", 3, "error: Expecting value"),
-        (["scenes:scenes-mini", "IN", "OUT"], '["a dog"]', 3, "cannot say the caption 'a dog'"),
+        (
+            ["scenes:scenes-mini", "IN", "OUT"],
+            '["a dog"]',
+            3,
+            "caption 'a dog' is outside the grammar",
+        ),
     ],
 )
 def test_the_command_says_what_is_wrong(
@@ -150,7 +155,7 @@ ROW = {"caption": "a dog", "tokens": [], "noun_chunks": []}
         (
             HEAD + '{"caption": "a dog", "noun_chunks": [], "tokens": [{"text": "dog", "tag": "NN",'
             ' "pos": "NOUN", "start": 1, "stop": 4}]}\n',
-            "not at its place",
+            "wrong position of",
         ),
     ],
 )

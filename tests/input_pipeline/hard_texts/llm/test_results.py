@@ -94,7 +94,7 @@ def test_a_column_that_would_be_written_over_is_refused_before_anything_is_asked
     with serving(hound) as server:
         assert command.main(words(captions, out, server.url)) == 0
         assert command.main(words(out / "table.jsonl", tmp_path / "again", server.url)) == 2
-    assert "has a column 'positives' already" in capsys.readouterr().err
+    assert "already has a column 'positives'" in capsys.readouterr().err
     assert sum(server.asked.values()) == 12
     assert not (tmp_path / "again").exists()
 
