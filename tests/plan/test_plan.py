@@ -263,7 +263,7 @@ def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
     assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.there())
     monkeypatch.setattr(runtime, "has_pinned_host", lambda device: False)
     assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.there())
-    with pytest.raises(UsageError, match="pinned memory of the host, which cpu has not"):
+    with pytest.raises(UsageError, match="pinned host memory, which cpu lacks"):
         resolve(config, "train")
 
 
