@@ -158,7 +158,7 @@ def test_a_config_or_environment_of_something_else_is_an_error_naming_it(run, co
 @pytest.mark.parametrize("content", ['{"a.b": 1}', '{"": {"a.b": 1}}', '{"steps": {"c.d": []}}'])
 def test_names_that_no_config_can_have_are_an_error_naming_the_file(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UsageError, match=r"config\.json is no config of a run"):
+    with pytest.raises(UsageError, match=r"config\.json is not the config of a run"):
         workdir.saved_config(tmp_path)
 
 
