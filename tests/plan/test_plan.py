@@ -260,9 +260,9 @@ def test_what_a_step_keeps_follows_policy_and_rows():
 
 def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
     config = small(model__remat="offload")
-    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.there())
+    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
     monkeypatch.setattr(runtime, "has_pinned_host", lambda device: False)
-    assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.there())
+    assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
     with pytest.raises(UsageError, match="pinned host memory, which cpu lacks"):
         resolve(config, "train")
 
@@ -274,7 +274,7 @@ def test_several_slices_are_a_table(monkeypatch, capsys):
         return plan.Plan(planned, memory, 0.0, collectives=())
 
     monkeypatch.setattr(plan, "make", make)
-    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.there()[: int(name)])
+    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.all_devices()[: int(name)])
     config = small(plan__topology="1,3,8", batch_size=16)
     assert plan.table(plan_search.of_topologies(config))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

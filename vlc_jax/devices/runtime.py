@@ -133,7 +133,7 @@ def count() -> int:
     return jax.device_count()
 
 
-def there() -> list[Any]:
+def all_devices() -> list[Any]:
     """All devices of all processes."""
     return list(jax.devices())
 

@@ -89,7 +89,7 @@ def _check_processes(mesh: Mesh) -> None:
 def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarray:
     """Devices of several slices as an array (data, fsdp), or (data, fsdp, tensor) if tensor > 1.
 
-    devices: with a slice_index each.
+    devices: all with a slice_index.
     The fsdp axis, which gathers parameters in every block, stays inside a slice, and so does the
     tensor axis; the data axis, which adds gradients once a step, spans slices. If a slice has fewer
     than `fsdp` devices, the fsdp axis spans whole slices.
@@ -98,7 +98,7 @@ def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarra
     counts = Counter(device.slice_index for device in devices)
     slices, size = len(counts), min(counts.values())
     if size != max(counts.values()):
-        raise UsageError(f"slices have {sorted(counts.values())} devices; a mesh needs equal ones")
+        raise UsageError(f"slices hold {sorted(counts.values())} devices; a mesh needs equal ones")
     if size % tensor:
         raise UsageError(
             f"config.mesh.tensor={tensor} does not fit slices of {size} devices: take a divisor"

@@ -90,13 +90,13 @@ class FeatureFiles:
             self._new.append((key, pooled))
 
     def flush(self, *, is_due: bool = True) -> None:
-        """Writes what is new; is_due False: only if the last time was FLUSH_SECONDS ago."""
+        """Writes buffered features; is_due=False: only FLUSH_SECONDS after the last write."""
         if not self._new or not (is_due or time.monotonic() - self._flushed >= FLUSH_SECONDS):
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        described = self._folder / "facts.json"
-        if not described.exists():
-            workdir_files.replace(described, json.dumps(self._facts, indent=1, default=str) + "\n")
+        facts_file = self._folder / "facts.json"
+        if not facts_file.exists():
+            workdir_files.replace(facts_file, json.dumps(self._facts, indent=1, default=str) + "\n")
         keys = np.stack([np.frombuffer(key, np.uint8) for key, _ in self._new])
         path = self._folder / f"{uuid.uuid4().hex}.npz"
         writing = path.with_suffix(".writing")

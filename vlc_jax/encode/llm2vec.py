@@ -7,8 +7,8 @@ layer's features over the text's tokens, not of unit length:
                              ^^^^^^^^^^^^^^ the mean is over these
 
 As in McGill-NLP/llm2vec, the mean is over the last n tokens, where n is the number of tokens of
-text and end of the format, tokenized without what precedes them: start token and instruction are
-attended to and not averaged. Prompts of more than `max_length` tokens lose whole words at the end
+text and end of the format when tokenized alone: start token and instruction are attended to and not
+averaged. Prompts of more than `max_length` tokens lose whole words at the end
 of the text until they fit; McGill-NLP/llm2vec shortens the text to a separate length and may then
 cut the end of the format.
 """

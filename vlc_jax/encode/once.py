@@ -31,7 +31,7 @@ from vlc_jax.encode.score_blocks import (
     on_short_texts,
     score_in_blocks,
     score_options_in_blocks,
-    sharing_beginnings,
+    sharing_prefixes,
 )
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark
@@ -124,7 +124,7 @@ class OnceEncoder:
             def score_own_texts(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
                 rows, of_block = _block(len(image.pooled)), score_options
                 if self._setup.model.head.reads_shared:
-                    of_block = sharing_beginnings(score_options, image, text)
+                    of_block = sharing_prefixes(score_options, image, text)
                 return score_options_in_blocks(of_block, image, text, rows)
 
             def answer(image: ImageFeatures, questions: Sequence[str], how: Decoding) -> list[str]:

@@ -28,14 +28,14 @@ def on_short_texts(score: Score) -> Score:
     return call
 
 
-def sharing_beginnings(score_options: Score, image: ImageFeatures, text: TextFeatures) -> Score:
+def sharing_prefixes(score_options: Score, image: ImageFeatures, text: TextFeatures) -> Score:
     """`score_options` that reads the unscored prefix shared by all texts of an image only once.
 
     Such a prefix is a question with several answers. For a head with `reads_shared`; returns
     `score_options` unchanged if the prefix saves no tokens. Lengths are computed from all of
     `image` and `text`, so that the returned function, called on parts of them, compiles once.
     """
-    ids, mask, counts = _beginnings(image, text)
+    ids, mask, counts = _prefixes(image, text)
     options, length = ids.shape[1:]
     ends = length - mask.any(axis=1)[:, ::-1].argmax(axis=1)
     used = np.where(mask.any(axis=(1, 2)), ends - counts, 0).max()
@@ -46,7 +46,7 @@ def sharing_beginnings(score_options: Score, image: ImageFeatures, text: TextFea
         return score_options
 
     def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-        ids, mask, counts = _beginnings(image, text)
+        ids, mask, counts = _prefixes(image, text)
         columns = np.arange(-before, 0)[None] + counts[:, None]
         shared = np.take_along_axis(ids[:, 0], np.maximum(columns, 0), axis=1)
         shared = np.where(columns >= 0, shared, NOT_ASKED).astype(ids.dtype)
@@ -62,7 +62,7 @@ def sharing_beginnings(score_options: Score, image: ImageFeatures, text: TextFea
     return call
 
 
-def _beginnings(
+def _prefixes(
     image: ImageFeatures, text: TextFeatures
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ids and mask of each image's texts, (images, options, length), and lengths of their prefixes.

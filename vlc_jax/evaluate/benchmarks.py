@@ -124,7 +124,7 @@ class Evaluation:
             for name in self._options.benchmarks:
                 if (folder := self._folder(name)).name != name:
                     print(f"{folder.name}: evals/{name} has results of {name!r} for other options")
-            print(f"report: {self.workdir.shown(report.write(self.workdir.path))}")
+            print(f"report: {self.workdir.display_path(report.write(self.workdir.path))}")
 
     def _one(self, name: str, variables: Any, scorer: Scorer, step: int) -> dict[str, Any]:
         if self._is_finished(name, step):
@@ -298,7 +298,7 @@ def evaluate_wise_ft(
             if earlier.is_dir() and earlier.name not in names:
                 shutil.rmtree(earlier)
         report.print_mixtures(workdir.path)
-        print(f"report: {workdir.shown(report.write(workdir.path))}")
+        print(f"report: {workdir.display_path(report.write(workdir.path))}")
 
 
 def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from vlc_jax.setup import addresses, init_from
 from vlc_jax.types.setup import Setup
 
 POLL_SECONDS = 15.0  # shorter than an evaluation, and rare enough for a shared disk
-ENDS = ("DONE", "FAILED")
+END_FILES = ("DONE", "FAILED")
 
 
 def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str) -> None:
@@ -39,7 +39,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
     while True:
         fetch.refresh(address)
         # before the checkpoints: these files are written after the last one
-        has_ended = any((run / name).exists() for name in ENDS)
+        has_ended = any((run / name).exists() for name in END_FILES)
         step = newest_step(run)
         if step is not None and not evaluation.is_complete(step):
             latest = _load(setup, workdir, run, has_ended)

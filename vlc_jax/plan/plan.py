@@ -219,7 +219,7 @@ def describe(plan: Plan) -> str:
         return "\n".join([*lines, *step_jaxpr.largest_arrays(planned), ADVICE])
     lines.append(
         f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
-        f"{plan.flops:.3e} with what is computed twice and the scores"
+        f"{plan.flops:.3e} with rematerialisation and the scores"
     )
     lines += [
         f"  {one.kind} x {one.times}: {one.wire_bytes / 1e6:,.1f} MB sent, {one.cause}"
@@ -235,8 +235,8 @@ def _temporaries(plan: Plan) -> list[str]:
     other = plan.memory.temporaries - sum(parts.values())
     lines = [f"    {name:27}{size / GIB:9.3f} estimated" for name, size in parts.items()]
     if other >= 0:
-        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} what remains of them"]
-    return [*lines, "    these are more than there is: not all of them are kept, or at once"]
+        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} the remainder"]
+    return [*lines, "    the estimates exceed the temporaries: not all arrays are alive at once"]
 
 
 class Rate(NamedTuple):

@@ -110,7 +110,7 @@ class Workdir:
         """The workdir of another run in a folder of this one."""
         return Workdir(f"{self.name}/{name}")
 
-    def shown(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """A path in the workdir for messages: below `name`, which may be an address."""
         return f"{self.name}/{path.relative_to(self.path)}"
 

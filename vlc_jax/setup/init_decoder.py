@@ -45,7 +45,7 @@ def load_llava(
     parts = {"image": loaded.get("image"), "head": head}
     bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
     params = {name: part for name, part in parts.items() if part}
-    return params | {"logit_scale": own_logit_scale(setup), **bias}
+    return params | {"logit_scale": initial_logit_scale(setup), **bias}
 
 
 def has_decoder(setup: "Setup") -> bool:
@@ -53,7 +53,7 @@ def has_decoder(setup: "Setup") -> bool:
     return isinstance(setup.model.head, captioner.DecoderHead)
 
 
-def own_logit_scale(setup: "Setup") -> np.ndarray:
+def initial_logit_scale(setup: "Setup") -> np.ndarray:
     """The config's initial logit scale (a logarithm), for weights with another kind of score."""
     return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
 

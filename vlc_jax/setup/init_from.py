@@ -150,7 +150,7 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
     elif theirs.origin.model_name != setup.origin.model_name:
         if init_decoder.has_decoder(theirs) and init_decoder.has_decoder(setup):
-            params["logit_scale"] = init_decoder.own_logit_scale(setup)
+            params["logit_scale"] = init_decoder.initial_logit_scale(setup)
         else:
             params, shapes = _towers(params), _towers(shapes)
     try:

@@ -97,7 +97,7 @@ def planned(config: ConfigDict) -> Steps:
     """
     validate.check(config, "plan")
     topology = config.plan.topology
-    devices = runtime.there() if topology is None else runtime.of_topology(topology)
+    devices = runtime.all_devices() if topology is None else runtime.of_topology(topology)
     # the command line gives "remat,microbatch" as one string
     names = [name for each in config.plan.search for name in each.split(",")]
     for name in names:

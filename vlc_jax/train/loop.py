@@ -42,7 +42,7 @@ def train(
     if pretraining is not None:
         # before pretraining: bad data is refused now
         stop.interrupt(setup.training.data.check_preview, has_begun=False)
-        setup = after(pretraining, setup, workdir, stop, allow_change)
+        setup = run_pretraining(pretraining, setup, workdir, stop, allow_change)
     training = setup.training
     # after pretraining, which sets init_from in the config
     workdir.check_config(setup.config, allow_change)
@@ -177,9 +177,7 @@ class Run(NamedTuple):
             params, parameters = state.params, self.setup.parameters
             if parameters.has_frozen:
                 frozen = self.frozen
-                if (
-                    self.setup.training.data.has_features
-                ):  # steps run without towers, benchmarks not
+                if self.setup.training.data.has_features:  # only evaluation needs the towers
                     frozen = init_from.load_frozen(self.setup)[0]
                 params = jax.jit(parameters.merge)(frozen, params)
             variables = {"params": params, "batch_stats": state.batch_stats}
@@ -193,7 +191,7 @@ def is_due(step: int, every: int | None, steps: int) -> bool:
     return step == steps or bool(every and step and step % every == 0)
 
 
-def after(
+def run_pretraining(
     first: Setup, setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool
 ) -> Setup:
     """Trains or resumes the run `first` in WORKDIR/pretrain.

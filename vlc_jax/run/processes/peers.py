@@ -3,7 +3,7 @@
 Each process rewrites a file WORKDIR/processes/NNN.json every second (every five in an object
 store), on storage that all processes share. Without a network connection between processes, this
 works while JAX connects, compiles or hangs. Process 0 reads all files and writes its findings into
-its own file, which the others read.
+its file, which the others read.
 """
 
 import contextlib
