@@ -240,7 +240,7 @@ def test_stored_features_take_the_place_of_pixels():
     assert "image" not in planned.batch
     tokens = planned.batch["image_tokens"]
     assert (len(tokens.shape), tokens.shape[0], tokens.dtype.name) == (3, 16, "bfloat16")
-    assert step_jaxpr.kept_bytes(planned) == 0
+    assert step_jaxpr.residual_bytes(planned) == 0
     assert plan.make(planned).fits
 
 
@@ -249,11 +249,11 @@ def test_what_a_step_keeps_follows_policy_and_rows():
     config = small(batch_size=64)
     options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
     steps = (next(plan_search.planned(changed(config, **each))) for each in options)
-    plain, dots, block, micro = map(step_jaxpr.kept_bytes, steps)
+    plain, dots, block, micro = map(step_jaxpr.residual_bytes, steps)
     assert plain > 1.1 * dots > 1.1 * 1.1 * block
     assert micro == pytest.approx(plain / 4, rel=0.01)  # casts of weights stay
     offload = next(plan_search.planned(changed(config, model__remat="offload")))
-    assert step_jaxpr.kept_bytes(offload) == block
+    assert step_jaxpr.residual_bytes(offload) == block
     # eight devices with 8 x 64 scores each
     assert step_jaxpr.score_bytes(offload) == 8 * 64 * 4
 

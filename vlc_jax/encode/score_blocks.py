@@ -31,9 +31,9 @@ def on_short_texts(score: Score) -> Score:
 def sharing_prefixes(score_options: Score, image: ImageFeatures, text: TextFeatures) -> Score:
     """`score_options` that reads the unscored prefix shared by all texts of an image only once.
 
-    Such a prefix is a question with several answers. For a head with `reads_shared`; returns
-    `score_options` unchanged if the prefix saves no tokens. Lengths are computed from all of
-    `image` and `text`, so that the returned function, called on parts of them, compiles once.
+    For example, answers share the question before them. For a head with `reads_shared`; returns
+    `score_options` unchanged if sharing saves no tokens. Lengths are computed from all of `image`
+    and `text`, so that the returned function, called on parts of them, compiles once.
     """
     ids, mask, counts = _prefixes(image, text)
     options, length = ids.shape[1:]

@@ -80,13 +80,13 @@ def temporaries(planned: Planned) -> dict[str, int]:
     if planned.is_scored:
         return {}
     return {
-        "kept for the backward pass": kept_bytes(planned),
+        "kept for the backward pass": residual_bytes(planned),
         "gradients": sharding.shard_bytes(shapes(planned.setup)[0].params),
         "scores of the loss": score_bytes(planned),
     }
 
 
-def kept_bytes(planned: Planned) -> int:
+def residual_bytes(planned: Planned) -> int:
     """Residual memory per device: activations saved for the backward pass of one micro-batch.
 
     Bytes, without the step's arguments and without activations that are offloaded to the host.
